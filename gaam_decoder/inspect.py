@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
-from gaam_cache.errors import CacheError
 from gaam_cache.messages import duration, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
@@ -61,11 +60,8 @@ def inspect(path: Path) -> Inspection:
         sound, damaged, _ = find_runs([path])
     runs = []
     for run in sound:
-        try:
-            importance = importance_of([run])
-            runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
-        except CacheError as error:
-            damaged[run.path] = error
+        importance = importance_of([run])
+        runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
     if alone and runs:
         return Inspection(runs[0])
     alive = sum(not one.dead for one in held)

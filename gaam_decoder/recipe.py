@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugins
 from gaam_cache.store.digest import digest_of
-from gaam_decoder.number_lists import Layers, spell_budget, spell_layers, spell_numbers
+from gaam_decoder.number_lists import Layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 
 OF_STEPS: dict[str, Any] = {
@@ -131,20 +131,7 @@ class Recipe:
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
-        return row_title(
-            self.attention,
-            self.head,
-            pool=self.pool,
-            lr=None if self.fitted else self.lr,
-            weight_decay=None if self.fitted else self.weight_decay,
-            layers=spell_layers(self.layers) if self.layers else None,
-            budget=spell_budget(self.train_rows, self.shots),
-            fold=str(self.fold) if self.fold else None,
-            split_seed=self.split_seed,
-            shuffled=self.shuffle_labels,
-            shuffle=self.shuffle,
-            final=self.final,
-        )
+        return row_title(self.attention, self.head, final=self.final, **self.to_dict())
 
     @property
     def final(self) -> bool:

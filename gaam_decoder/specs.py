@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import did_you_mean, shortened
+from gaam_decoder.number_lists import spell_budget
 
 if TYPE_CHECKING:
     from gaam_decoder.heads._base import Head
@@ -158,26 +159,26 @@ def parse_loss(text: str) -> Spec:
     return parse_spec(text, "loss")
 
 
-def row_title(
-    attention: object,
-    head: object,
-    *,
-    pool: str | None = None,
-    lr: float | None = None,
-    weight_decay: float | None = None,
-    layers: str | None = None,
-    budget: str | None = None,
-    fold: str | None = None,
-    split_seed: int | None = None,
-    shuffled: bool = False,
-    shuffle: str | None = None,
-    final: bool = False,
-) -> str:
-    """What a row of the table is called where people read it; None is left out."""
-    title = f"{attention} + {head}" + (f", pool {pool}" if pool else "")
-    title += "" if lr is None else f", lr {lr:g}"
-    title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
-    title += (f", layers {layers}" if layers else "") + (f", {budget}" if budget else "")
-    title += f", fold {fold}" + f" of split seed {split_seed}" * bool(split_seed) if fold else ""
-    title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
-    return title + ", labels shuffled" * shuffled + ", final model" * final
+def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:
+    """What a row of the table is called where people read it.
+
+    Args:
+        attention: the mechanism.
+        head: the classifier.
+        final: whether nothing is tested.
+        recipe: its settings, as ``Recipe.to_dict`` has them; those that a sweep varies are named.
+    """
+    get = recipe.get
+    decay = None if get("weight_decay") == USUAL_DECAY else get("weight_decay")
+    split = f" of split seed {get('split_seed')}" if get("split_seed") else ""
+    parts = {
+        "pool ": get("pool"),
+        "lr ": None if get("lr") is None else f"{get('lr'):g}",
+        "weight decay ": None if decay is None else f"{decay:g}",
+        "layers ": get("layers"),
+        "": spell_budget(get("train_rows"), get("shots")),
+        "fold ": get("fold") and f"{get('fold')}{split}",
+        "shuffle ": None if get("shuffle") == "full" else get("shuffle"),
+    }
+    title = f"{attention} + {head}" + "".join(f", {k}{v}" for k, v in parts.items() if v)
+    return title + ", labels shuffled" * bool(get("shuffle_labels")) + ", final model" * final

@@ -43,7 +43,7 @@ from gaam_cache.messages import visible
 from gaam_cache.store.digest import hash_file, unsealed
 from gaam_cache.store.files import raise_if_refused, read_json
 from gaam_decoder import stats
-from gaam_decoder.number_lists import DRAWN_BY, parse_layers, spell_budget
+from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.recipe import DEFAULTS, has_test_rows
 from gaam_decoder.specs import row_title
 from gaam_decoder.stats.temperature import fit_temperature
@@ -163,11 +163,7 @@ class RunResult:
     @property
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
-        names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed", "shuffle")
-        part = {name: self.recipe.get(name) for name in names}
-        part["budget"] = spell_budget(*(self.recipe.get(name) for name in DRAWN_BY))
-        final = not self.evaluated
-        return row_title(self.attention, self.head, **part, shuffled=self.shuffled, final=final)
+        return row_title(self.attention, self.head, final=not self.evaluated, **self.recipe)
 
     @property
     def evaluated(self) -> bool:

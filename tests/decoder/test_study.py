@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from gaam_cache.errors import CacheError, ConfigError, GaamError
 from gaam_decoder import study
+from tests.conftest import Outcome
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(file.parent for file in (ROOT / "data" / "studies").glob("*/study.toml"))
@@ -69,7 +72,9 @@ def carry_out(folder: Path, **options: Any) -> study.Outcome:
     return study.carry_out(recipe, **options)
 
 
-def test_what_came_out_is_recorded_and_comes_out_again(tmp_path: Path) -> None:
+def test_what_came_out_is_recorded_and_comes_out_again(
+    gaam: Callable[..., Outcome], tmp_path: Path
+) -> None:
     folder, file = tmp_path / "tiny", tmp_path / "tiny" / "study.toml"
     folder.mkdir()
     file.write_text(RECIPE)
@@ -91,9 +96,12 @@ def test_what_came_out_is_recorded_and_comes_out_again(tmp_path: Path) -> None:
     assert {path.name for path in folder.glob("*.svg")} == {
         f"{name}-{theme}.svg" for name in ("both-1", "both-2", "one") for theme in ("dark", "light")
     }
-    said: list[str] = []
-    assert carry_out(folder, check=True, say=said.append).values["differences"] == []
-    assert [line.split()[1] for line in said] == ["plant", "plant", "train", "train", "ablate"]
+    words = ("study", folder, "--out", tmp_path / "studies", "--set", "device=cpu")
+    checked = gaam(*words, "--check", "--json")
+    assert (checked.code, json.loads(checked.out)["differences"]) == (0, [])
+    said = [line.split()[1] for line in checked.err.splitlines() if line.startswith("gaam ")]
+    assert said == ["plant", "plant", "train", "train", "ablate"]
+    assert "gaam train --attn laplace:heads=1" in gaam(*words, "--dry-run").out
     assert {path: path.stat().st_mtime_ns for path in made} == made  # nothing was trained again
     file.write_text(RECIPE.replace('["gaam", "none"]', '["none"]'))
     with pytest.raises(ConfigError, match="gaam_heads_1-linear-"):
