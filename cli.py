@@ -429,8 +429,14 @@ def study(
     if dry_run:
         _show(studies.estimate(recipe), as_json)
         return
-    say = partial(tell, to=sys.stderr)
-    outcome = studies.carry_out(recipe, check=check, record=record, quiet=quiet, say=say)
+
+    def say(command: str) -> None:
+        if not quiet:
+            tell(command, to=sys.stderr)
+
+    with show_progress("study", "steps", quiet=quiet) as progress:
+        options: dict[str, Any] = {"check": check, "record": record, "progress": progress}
+        outcome = studies.carry_out(recipe, say=say, **options)
     _show(outcome, as_json)
     raise typer.Exit(outcome.exit_code)
 

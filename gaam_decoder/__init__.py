@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from gaam_decoder.training.sweep import check_failures, train
     from gaam_decoder.use.export import export_run
     from gaam_decoder.use.load import load
-    from gaam_decoder.use.predict import predict
-    from gaam_decoder.use.predict_config import PredictConfig
+    from gaam_decoder.use.predict import PredictConfig, predict
 
 __all__ = [
     "PlantConfig",
@@ -74,7 +73,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 _HOMES = {
     "PlantConfig": "plant_config",
-    "PredictConfig": "use.predict_config",
+    "PredictConfig": "use.predict",
     "Report": "reports.report",
     "RunResult": "runs.result",
     "Runs": "runs.loading",

@@ -10,7 +10,6 @@ import inspect
 import re
 import textwrap
 import typing
-from itertools import pairwise
 from typing import Any
 
 from gaam_cache import plugins
@@ -31,9 +30,25 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     """
     listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
-        listed[kind] = [_entry(package, name, kind) for name in plugins.names(package)]
+        listed[kind] = []
+        for name in plugins.names(package):
+            entry: dict[str, Any] = {"name": name, "summary": "", "options": {}}
+            entry["origin"] = plugins.origin(package, name)
+            try:
+                cls = plugins.load(package, name, kind=kind)
+                with plugins.blamed(package, name, kind=kind):
+                    options = {key: default for key, (_, default) in plugin_options(cls).items()}
+                entry |= {"summary": _parts(cls)["summary"], "options": options}
+            except ConfigError as error:
+                entry["damage"] = error.reason
+            listed[kind].append(entry)
     for entry in listed["mechanism"]:
-        entry |= _size(entry["name"], num_layers, hidden_size)
+        entry |= {"parameters": None, "output_shape": None}
+        try:
+            about = describe_mechanism(entry["name"], num_layers, hidden_size)
+        except ConfigError:
+            continue
+        entry |= {"parameters": about["parameters"]["total"], "output_shape": about["output_shape"]}
     return listed
 
 
@@ -49,8 +64,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         ConfigError: unknown name or option, or an option that does not fit these dimensions.
     """
     spec = parse_attention(text)
-    package = KINDS["mechanism"][0]
-    cls = plugins.load(package, spec.name, kind="mechanism")
+    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
     try:
         with on_paper():
             attention = build_attention(spec, num_layers, hidden_size)
@@ -58,9 +72,11 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         error.details.setdefault("where", f"--attn {text}")
         raise
     frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
-    explained = {
-        name: text for base in (*reversed(frames), cls) for name, text in _arguments(base).items()
-    }
+    meanings: dict[str, str] = {}
+    for base in (*reversed(frames), cls):
+        block = _sections(vars(base).get("__doc__")).get("Args", "")
+        found = ARGUMENT.split(block)[1:]  # name, meaning, name, meaning
+        meanings |= {k: _flow(v) for k, v in zip(found[::2], found[1::2], strict=True)}
     given = dict(spec.options)
     # a default of None is chosen to fit the encoder: the module knows what it chose
     chosen = {name: getattr(attention, name, None) for name in plugin_options(cls)}
@@ -76,7 +92,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
                 "type": _type_name(hint),
                 "default": default,
                 "value": given.get(name, chosen[name] if default is None else default),
-                "meaning": explained.get(name, ""),
+                "meaning": meanings.get(name, ""),
             }
             for name, (hint, default) in plugin_options(cls).items()
         ],
@@ -90,63 +106,30 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     }
 
 
-def _entry(package: str, name: str, kind: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": name, "summary": "", "options": {}}
-    entry["origin"] = plugins.origin(package, name)
-    try:
-        cls = plugins.load(package, name, kind=kind)
-        with plugins.blamed(package, name, kind=kind):
-            options = {key: default for key, (_, default) in plugin_options(cls).items()}
-    except ConfigError as error:
-        return entry | {"damage": error.reason}
-    return entry | {"summary": _parts(cls)["summary"], "options": options}
-
-
-def _size(name: str, num_layers: int, hidden_size: int) -> dict[str, Any]:
-    try:
-        about = describe_mechanism(name, num_layers, hidden_size)
-    except ConfigError:
-        return {"parameters": None, "output_shape": None}
-    return {"parameters": about["parameters"]["total"], "output_shape": about["output_shape"]}
+def _sections(docstring: str | None) -> dict[str, str]:
+    """A docstring by its sections; its prose by the empty name."""
+    first, *parts = SECTION.split(inspect.cleandoc(docstring or ""))
+    found = {"": first, **dict(zip(parts[::2], parts[1::2], strict=True))}
+    if "Formula" in found:  # what follows its paragraph belongs to no section
+        found["Formula"], _, after = found["Formula"].partition("\n\n")
+        found[""] += f"\n\n{after}"
+    return found
 
 
 def _parts(cls: type) -> dict[str, Any]:
     """Summary, prose, formula, numerics and source of a docstring, each on one line or None."""
-    text = inspect.cleandoc(cls.__doc__ or "")
-    places = [match.start() for match in SECTION.finditer(text)] + [len(text)]
-    blocks = [text[a:b] for a, b in pairwise(places)]
-    sections: dict[str, str] = {}
-    prose = [text[: places[0]]]
-    for block in blocks:
-        name, _, rest = block.partition(":")
-        if name == "Formula":  # what follows its paragraph belongs to no section
-            rest, _, after = rest.partition("\n\n")
-            prose.append(after)
-        sections[name] = rest
-    paragraphs = [p for part in prose for p in re.split(r"\n\s*\n", part) if p.strip()]
-    return {
-        "summary": _flow(paragraphs[0]) if paragraphs else "",
-        "text": "\n\n".join(p if p.startswith("    ") else _flow(p) for p in paragraphs),
-        "formula": _flow(sections["Formula"]).replace("``", "") if "Formula" in sections else None,
-        "numerics": _flow(sections["Numerics"]) if "Numerics" in sections else None,
-        "source": _flow(sections["Source"]) if "Source" in sections else None,
-    }
+    sections = _sections(cls.__doc__)
+    paragraphs = [p for p in re.split(r"\n\s*\n", sections[""]) if p.strip()]
+    parts: dict[str, Any] = {"summary": _flow(paragraphs[0]) if paragraphs else ""}
+    parts["text"] = "\n\n".join(p if p.startswith("    ") else _flow(p) for p in paragraphs)
+    for name in ("Formula", "Numerics", "Source"):
+        text = _flow(sections[name]) if name in sections else None
+        parts[name.lower()] = text and text.replace("``", "") if name == "Formula" else text
+    return parts
 
 
 def _flow(text: str) -> str:
     return " ".join(text.split())
-
-
-def _arguments(cls: type) -> dict[str, str]:
-    text = inspect.cleandoc(vars(cls).get("__doc__") or "")
-    start = text.find("\nArgs:\n")
-    if start < 0:
-        return {}
-    block = text[start + len("\nArgs:\n") :]
-    block = re.split(r"^\S", block, maxsplit=1, flags=re.MULTILINE)[0]
-    found = list(ARGUMENT.finditer(block))
-    ends = [match.start() for match in found[1:]] + [len(block)]
-    return {m[1]: _flow(block[m.end() : end]) for m, end in zip(found, ends, strict=True)}
 
 
 def _type_name(hint: Any) -> str:
@@ -158,28 +141,24 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
     """The result of ``catalogue`` as lines for people."""
     lines = []
     for kind, (_, option) in KINDS.items():
-        entries = listed[kind]
         size = f", parameters for {listed['layers']} layers x {listed['hidden_size']}"
         lines.append(f"{option}{size if kind == 'mechanism' else ''}")
-        column = max(len(entry["name"]) for entry in entries)
-        for entry in entries:
-            count = ""
+        column = max(len(entry["name"]) for entry in listed[kind])
+        for entry in listed[kind]:
+            head = f"  {entry['name']:<{column}}  "
             if kind == "mechanism":
-                number = entry["parameters"]
                 count = "does not load" if "damage" in entry else "does not fit"
-                count = f"{count if number is None else f'{number:,}':>13}  "
-            head = f"  {entry['name']:<{column}}  {count}"
+                count = count if entry["parameters"] is None else f"{entry['parameters']:,}"
+                head += f"{count:>13}  "
             options = ", ".join(
                 key if default is None else f"{key}={str(default).lower()}"
                 for key, default in entry["options"].items()
             )
-            text = f"{_flow(entry.get('damage', entry['summary']))}"
+            text = _flow(entry.get("damage", entry["summary"]))
             text += f" Options: {options}." if options else ""
             text += f" From {entry['origin']}." if entry["origin"] else ""
-            indent = " " * len(head)
-            lines += textwrap.wrap(
-                text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
-            )
+            indents: Any = {"initial_indent": head, "subsequent_indent": " " * len(head)}
+            lines += textwrap.wrap(text, width, break_on_hyphens=False, **indents)
         lines.append("")
     lines.append("gaam describe --attn NAME says more about one mechanism")
     return "\n".join(lines).replace("``", "")
@@ -188,15 +167,14 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
 def mechanism_in_words(about: dict[str, Any], width: int = 100) -> str:
     """The result of ``describe_mechanism`` as lines for people."""
 
-    def block(text: str, indent: str = "") -> list[str]:
+    def block(text: str, indent: str = "", after: str | None = None) -> list[str]:
         lines: list[str] = []
         for paragraph in text.split("\n\n"):
             if paragraph.startswith("    "):
                 lines += [indent + line for line in paragraph.splitlines()]
             else:
-                lines += textwrap.wrap(
-                    paragraph, width, initial_indent=indent, subsequent_indent=indent
-                )
+                indents: Any = {"initial_indent": indent, "subsequent_indent": after or indent}
+                lines += textwrap.wrap(paragraph, width, **indents)
             lines.append("")
         return lines
 
@@ -211,26 +189,19 @@ def mechanism_in_words(about: dict[str, Any], width: int = 100) -> str:
     for frame in about["frames"]:
         lines += ["in this frame", *block(frame, "  ")]
     lines += ["shapes", f"  {shape}, B the batch", ""]
-    total = about["parameters"]["total"]
-    lines.append(f"parameters: {total:,}")
+    lines.append(f"parameters: {about['parameters']['total']:,}")
     for name, size in about["parameters"]["tensors"].items():
         lines.append(f"  {name} {' x '.join(map(str, size))}")
     lines += ["", "options" if about["options"] else "no options"]
     for option in about["options"]:
         fixed = option["default"] is not None
         default = f"default {option['default']}".lower() if fixed else f"here {option['value']}"
-        head = f"{option['name']}={option['type']} ({default})"
-        lines += textwrap.wrap(
-            f"{head}: {option['meaning']}" if option["meaning"] else head,
-            width,
-            initial_indent="  ",
-            subsequent_indent="    ",
-        )
+        text = f"{option['name']}={option['type']} ({default})"
+        text += f": {option['meaning']}" if option["meaning"] else ""
+        lines += block(text, "  ", "    ")[:-1]
     lines.append("")
     if about["depends_on_batch"]:
         lines += block("A sample's output depends on the samples it shares a batch with.")
-    if about["numerics"]:
-        lines += ["numerics", *block(about["numerics"], "  ")]
-    if about["source"]:
-        lines += ["source", *block(about["source"], "  ")]
+    for name in ("numerics", "source"):
+        lines += [name, *block(about[name], "  ")] if about[name] else []
     return "\n".join(lines).rstrip().replace("``", "")

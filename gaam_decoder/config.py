@@ -15,14 +15,18 @@ from gaam_cache.config_checks import KEY
 from gaam_cache.devices import check_device
 from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import TEST_SPLIT, check_together, range_error
-from gaam_decoder.number_lists import Layers, Sizes, parse_layer_sets, parse_seeds, parse_sizes
-from gaam_decoder.parse import (
+from gaam_decoder.number_lists import (
+    Layers,
+    Sizes,
     parse_groups,
+    parse_layer_sets,
     parse_list,
     parse_pools,
     parse_rates,
     parse_seed_batch,
+    parse_seeds,
     parse_shuffle,
+    parse_sizes,
 )
 from gaam_decoder.specs import USUAL_DECAY
 

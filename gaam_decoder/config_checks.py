@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
 from gaam_cache.config_checks import check_at_least, spelled, words
@@ -38,183 +38,99 @@ def check_together(config: TrainConfig) -> None:
     Raises:
         ConfigError: naming the settings, what must hold and what to do.
     """
-    _check_ranges(config)
+    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
+    check_at_least(config, 0, "split_seed")
+    check_at_least(config, 2, "folds")
+    for name, fits, expected in _ranges(config):
+        if not fits:
+            raise range_error(config, name, expected, getattr(config, name))
     if config.track not in (known := ["none", *plugins.names(TRACKERS)]):
         raise plugins.unknown("tracker", config.track, known, where="track")
-    for rule in _rules(config):
-        if rule.broken:
-            found = (_written(config, name) for name in rule.settings)
-            raise ConfigError(
-                rule.problem, expected=rule.expected, found=" ".join(found), hint=rule.hint
-            )
+    for wrong, names, problem, expected in _table(config):
+        if wrong:
+            found = " ".join(_written(config, name) for name in names.split())
+            raise ConfigError(problem, expected=expected, found=found)
     if config.tests_on_train and not config.allow_train_as_test:
         raise train_as_test(f"train-split and test-split are both '{config.test_split}'")
     _check_loss(config)
     _check_sweep(config)
 
 
-def _check_ranges(config: TrainConfig) -> None:
-    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
-    check_at_least(config, 0, "split_seed")
-    check_at_least(config, 2, "folds")
+def _ranges(config: TrainConfig) -> Iterator[tuple[str, bool, str]]:
     clip, folds = config.clip_grad_norm, config.folds
-    for name, fits, expected in (
-        ("epochs", config.epochs <= MOST_EPOCHS, f"at most {MOST_EPOCHS:,}"),
-        ("lr", all(0 < lr < math.inf for lr in config.lr), "a positive number"),
-        ("clip_grad_norm", clip is None or 0 < clip < math.inf, "a positive number"),
-        ("weight_decay", all(0 <= one < math.inf for one in config.weight_decay), ">= 0"),
-        ("val_fraction", 0 < config.val_fraction <= 0.5, "more than 0, at most 0.5"),
-        ("memory_share", 0 <= config.memory_share <= 1, "0 to 1"),
-        ("fold", not folds or (config.fold or 1) <= folds, f"1 to {folds}, the number of --folds"),
-    ):
-        if not fits:
-            raise range_error(config, name, expected, getattr(config, name))
+    yield "epochs", config.epochs <= MOST_EPOCHS, f"at most {MOST_EPOCHS:,}"
+    yield "lr", all(0 < lr < math.inf for lr in config.lr), "a positive number"
+    yield "clip_grad_norm", clip is None or 0 < clip < math.inf, "a positive number"
+    yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), ">= 0"
+    yield "val_fraction", 0 < config.val_fraction <= 0.5, "more than 0, at most 0.5"
+    yield "memory_share", 0 <= config.memory_share <= 1, "0 to 1"
+    yield "fold", not folds or (config.fold or 1) <= folds, f"1 to {folds}, the number of --folds"
 
 
-class _Rule(NamedTuple):
-    """What must not be, why, and what must be instead."""
-
-    broken: bool
-    settings: tuple[str, ...]
-    """That the message shows as they were given."""
-    problem: str
-    expected: str
-    hint: str | None = None
-
-
-def _rules(config: TrainConfig) -> Iterator[_Rule]:
+def _table(config: TrainConfig) -> Iterator[tuple[object, str, str, str]]:
+    """Whether something is wrong, with which settings, why, and what must be instead."""
     defaults = {one.name: one.default for one in fields(config)}
     given = {name for name, default in defaults.items() if getattr(config, name) != default}
-    alone = config.test_split == NO_TEST
+    untested, one_of = config.test_split == NO_TEST, "one of the two"
+    final = "test_split" if untested else "final"
+    chooses, folds, draws = config.select == "val", config.folds, config.draws
     scaled = loss_scaling(config.loss_scale, config.dtype) == "dynamic"
-    fold = min(config.fold or 1, 5)
-    yield _Rule(
-        config.dtype == "float16" and config.loss_scale == "none",
-        ("dtype", "loss_scale"),
-        "without loss scaling, float16 loses small gradients and says nothing",
-        "--set loss-scale=dynamic, or another --dtype",
-        "leave loss-scale out, or --dtype bfloat16, which needs none",
-    )
-    yield _Rule(
-        config.clip_order == "clip-first" and not (scaled and config.clip_grad_norm is not None),
-        ("clip_order", "loss_scale", "dtype", "clip_grad_norm"),
-        "--set clip-order=clip-first clips gradients of the scaled loss",
-        "--set loss-scale=dynamic and --set clip-grad-norm=NUMBER with it",
-        "leave clip-order out (where a file sets it: --set clip-order=unscale-first)",
-    )
-    yield _Rule(
-        config.ties == "first" and config.select == "last",
-        ("ties", "select"),
-        "ties plays no part with --select last",
-        "--select val or test, which choose an epoch",
-        "leave ties out (where a file sets it: --set ties=loss)",
-    )
-    yield _Rule(
-        "fold" in given and config.folds is None,
-        ("fold",),
-        "fold says which of the folds of a cross-validation is tested",
-        "--folds with it",
-        f"--folds 5 --set fold={fold}, or leave fold out",
-    )
-    yield _Rule(
-        config.repeats > 1 and config.folds is None,
-        ("repeats",),
-        "repeats says how often a cross-validation is repeated with other folds",
-        "--folds with it",
-        f"--folds 5 --set repeats={config.repeats}; for more seeds: --seeds",
-    )
-    yield _Rule(
-        config.folds is not None and "test_split" in given,
-        ("folds", "test_split"),
-        "--folds test on parts of train-split: test-split plays no part",
-        "one of the two",
-        "--folds with --final, which adds a model that learns from all rows"
-        if alone
-        else f"leave test-split out (where a file sets it: --set test-split={TEST_SPLIT})",
-    )
-    yield _Rule(
-        alone and config.final,
-        ("test_split", "final"),
-        "--final adds a final model to what is evaluated, and nothing is",
-        "one of the two",
-        f"--set test-split={NO_TEST} alone, or --final with --folds or a tested split",
-    )
-    if alone or config.final:
-        asked = "test_split" if alone else "final"
-        yield _Rule(
-            config.select == "test",
-            (asked, "select"),
-            "a final model has no test rows that could choose its epoch",
-            "--select val, which holds out a part of train, or --select last",
-        )
-        yield _Rule(
-            alone and config.allow_train_as_test,
-            (asked, "allow_train_as_test"),
-            "allow-train-as-test is about the rows that are tested, and none are",
-            "one of the two",
-        )
-        yield _Rule(
-            config.shuffle_labels,
-            (asked, "shuffle_labels"),
-            "shuffle-labels is a check on test rows, and a final model has none",
-            "one of the two",
-        )
-    yield _Rule(
-        config.draws and config.groups is not None,
-        ("train_rows", "groups"),
-        "rows are drawn one by one, so of almost every group some, which teach more than as many "
-        "rows of few groups",
-        "--groups or --train-rows",
-    )
-    yield _Rule(
-        f"1{PER_CLASS}" in config.train_rows and config.select == "val",
-        ("train_rows", "select"),
-        "of one row of every class none can be held out to choose the epoch",
-        "2/class or more, or --select last, which chooses nothing",
-        "--select last for all of them, so that they can be compared",
-    )
-    chooses = config.select == "val"
-    yield _Rule(
-        "val_fraction" in given and not chooses,
-        ("val_fraction", "select"),
-        f"val-fraction plays no part with --select {config.select}",
-        "--select val, which holds out a part of train",
-    )
-    yield _Rule(
-        "split_seed" in given and not (chooses or config.folds or config.draws),
-        ("split_seed", "select"),
-        f"split-seed plays no part with --select {config.select}",
-        "--select val, which holds out a part of train (or --folds, --train-rows)",
-    )
-    yield _Rule(
-        config.groups is not None and config.folds is None and not chooses,
-        ("groups", "select"),
-        "--groups says what folds, and the rows that choose, keep together",
-        "--folds with it, or --select val",
-    )
-    if config.tune_seeds is None:
-        return
-    both = sorted(set(config.seeds) & set(config.tune_seeds))
-    yield _Rule(
-        len(config.lr) * len(config.weight_decay) == 1,
-        ("tune_seeds", "lr", "weight_decay"),
-        "--tune-seeds have nothing to choose from",
-        "several --lr or weight decays: --lr 1e-4,3e-4,1e-3",
-    )
-    yield _Rule(
-        not chooses,
-        ("tune_seeds", "select"),
-        "--tune-seeds choose by validation accuracy",
-        "--select val, which holds out a part of train",
-    )
-    yield _Rule(
-        bool(both),
-        ("tune_seeds", "seeds"),
-        "seeds that choose are not to report as well",
-        "--seeds and --tune-seeds without a common seed",
-        f"--seeds {max(both, default=0) + 1}-{max(both, default=0) + len(config.seeds)}; or "
-        "without --tune-seeds, where all seeds train the whole grid, choose and report",
-    )
+    holds_out = "--select val, which holds out a part of train"
+    # fmt: off
+    yield (config.dtype == "float16" and config.loss_scale == "none", "dtype loss_scale",
+           "without loss scaling, float16 loses small gradients and says nothing",
+           "no loss-scale, or --dtype bfloat16, which needs none")
+    yield (config.clip_order == "clip-first" and not (scaled and config.clip_grad_norm is not None),
+           "clip_order loss_scale dtype clip_grad_norm",
+           "clip-order=clip-first clips gradients of the scaled loss",
+           "--set loss-scale=dynamic and --set clip-grad-norm=NUMBER with it")
+    yield (config.ties == "first" and config.select == "last", "ties select",
+           "ties plays no part with --select last",
+           "--select val or test, which choose an epoch, or ties=loss")
+    yield ("fold" in given and not folds, "fold",
+           "fold says which of the folds of a cross-validation is tested", "--folds with it")
+    yield (config.repeats > 1 and not folds, "repeats",
+           "repeats says how often a cross-validation is repeated with other folds",
+           "--folds with it; for more seeds: --seeds")
+    yield (folds and "test_split" in given, "folds test_split",
+           "--folds test on parts of train-split: test-split plays no part",
+           "one of the two; --folds with --final adds a model that learns from all rows")
+    yield (untested and config.final, "test_split final",
+           "--final adds a final model to what is evaluated, and nothing is",
+           f"--set test-split={NO_TEST} alone, or --final with --folds or a tested split")
+    if untested or config.final:
+        yield (config.select == "test", f"{final} select",
+               "a final model has no test rows that could choose its epoch",
+               f"{holds_out}, or --select last")
+        yield (untested and config.allow_train_as_test, "test_split allow_train_as_test",
+               "allow-train-as-test is about the rows that are tested, and none are", one_of)
+        yield (config.shuffle_labels, f"{final} shuffle_labels",
+               "shuffle-labels is a check on test rows, and a final model has none", one_of)
+    yield (draws and config.groups is not None, "train_rows groups",
+           "rows are drawn one by one, so of every group some, which teach more than whole groups",
+           "--groups or --train-rows")
+    yield (f"1{PER_CLASS}" in config.train_rows and chooses, "train_rows select",
+           "of one row of every class none can be held out to choose the epoch",
+           "2/class or more, or --select last, which chooses nothing")
+    yield ("val_fraction" in given and not chooses, "val_fraction select",
+           f"val-fraction plays no part with --select {config.select}", holds_out)
+    yield ("split_seed" in given and not (chooses or folds or draws), "split_seed select",
+           f"split-seed plays no part with --select {config.select}",
+           f"{holds_out} (or --folds, --train-rows)")
+    yield (config.groups is not None and not folds and not chooses, "groups select",
+           "--groups says what folds, and the rows that choose, keep together",
+           "--folds with it, or --select val")
+    if config.tune_seeds is not None:
+        both = sorted(set(config.seeds) & set(config.tune_seeds))
+        yield (len(config.lr) * len(config.weight_decay) == 1, "tune_seeds lr weight_decay",
+               "--tune-seeds have nothing to choose from",
+               "several --lr or weight decays: --lr 1e-4,3e-4,1e-3")
+        yield (not chooses, "tune_seeds select",
+               "--tune-seeds choose by validation accuracy", holds_out)
+        yield (both, "tune_seeds seeds", "seeds that choose are not to report as well",
+               "--seeds and --tune-seeds without a common seed; without --tune-seeds all seeds "
+               "train the whole grid, choose and report")
+    # fmt: on
 
 
 def _written(config: TrainConfig, name: str) -> str:
@@ -273,12 +189,8 @@ def _check_sweep(config: TrainConfig) -> None:
     count = math.prod(len(values) for values in axes.values())
     count *= config.repeats * (1 if config.fold else config.folds or 1) + config.final
     if count > MOST_RECIPES:
-        raise ConfigError(
-            "the sweep is too large",
-            expected=f"at most {MOST_RECIPES:,} combinations of --attn, --head, --pool, --lr, "
-            "weight-decay, --layers, --train-rows, --folds and repeats",
-            found=f"{count:,}",
-        )
+        expected = f"at most {MOST_RECIPES:,} combinations of all lists, folds and repeats"
+        raise ConfigError("the sweep is too large", expected=expected, found=f"{count:,}")
 
 
 def range_error(config: TrainConfig, name: str, expected: str, found: Any) -> ConfigError:

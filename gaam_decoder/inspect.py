@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
-from gaam_cache.errors import CacheError
 from gaam_cache.messages import duration, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
@@ -61,11 +60,8 @@ def inspect(path: Path) -> Inspection:
         sound, damaged, _ = find_runs([path])
     runs = []
     for run in sound:
-        try:
-            importance = importance_of([run])
-            runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
-        except CacheError as error:
-            damaged[run.path] = error
+        importance = importance_of([run])
+        runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
     if alone and runs:
         return Inspection(runs[0])
     alive = sum(not one.dead for one in held)
@@ -116,50 +112,50 @@ def _of_folder(about: dict[str, Any]) -> str:
 
 def _of_run(about: dict[str, Any]) -> str:
     recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)
+    parameters, engine, groups = about["parameters"], about["engine"], about.get("groups")
+    together = f"up to {engine.get('seed_batch')} seeds together"
+    how = f"{together}, {'compiled' if engine.get('compiled') else 'not compiled'}"
+    how = f"{how}, {engine.get('dtype')}, {engine['device']} ({engine['why']})"
     lines = [
         f"run {about['path']}",
         f"  decoder      {about['attention']} + {about['head']} head, "
-        f"{about['parameters']['attention']:,} of {about['parameters']['total']:,} parameters "
-        "in the attention",
+        f"{parameters['attention']:,} of {parameters['total']:,} parameters in the attention",
         f"  cache        {short_digest(about['cache']['fingerprint'])}: "
         f"{about['cache']['dataset']} through {about['cache']['encoder']}",
         f"  recipe       {recipe}",
-        *_groups_in_words(about.get("groups")),
-        f"  run as       {_engine_in_words(about['engine'], fitted='fit' in about)}",
-        *_majority_in_words(about["majority_accuracy"]),
     ]
+    if groups:
+        kind = {"column": "kept column"}.get(groups["kind"], groups["kind"])
+        lines.append(f"  groups       by the {kind} {groups['source']}")
+    fitted = f"{engine['why']}, {engine['device']}"
+    lines.append(f"  run as       {fitted if 'fit' in about else how}")
+    if about["majority_accuracy"] is not None:
+        lines.append(f"  majority     {100 * about['majority_accuracy']:.1f}%")
     for seed in about["seeds"]:
-        what = (
-            f"failed: {seed['failed']}"
-            if seed["failed"]
-            else f"{_accuracy(about, seed['accuracy'])}{_kept(about, seed['epoch'])}"
-        )
+        what = f"failed: {seed['failed']}"
+        if not seed["failed"]:
+            kept = fit_in_words(about["fit"]) if about.get("fit") else f"epoch {seed['epoch']}"
+            of = "final model, not evaluated"
+            if about["evaluated"]:
+                of = f"{100 * seed['accuracy']:.2f}% on {_tested_on(about['recipe'])}"
+            what = f"{of}, {kept}"
         lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
-    return "\n".join([*lines, *_importance_in_words(about)])
-
-
-def _majority_in_words(majority: float | None) -> list[str]:
-    return [] if majority is None else [f"  majority     {100 * majority:.1f}%"]
-
-
-def _accuracy(about: dict[str, Any], accuracy: float) -> str:
-    """What came of a seed that finished."""
-    if not about["evaluated"]:
-        return "final model, not evaluated"
-    return f"{100 * accuracy:.2f}% on {_tested_on(about['recipe'])}"
-
-
-def _groups_in_words(groups: dict[str, str] | None) -> list[str]:
-    """What folds kept together."""
-    if not groups:
-        return []
-    kind = {"column": "kept column", "file": "file"}.get(groups["kind"], groups["kind"])
-    return [f"  groups       by the {kind} {groups['source']}"]
-
-
-def _kept(about: dict[str, Any], epoch: int) -> str:
-    """What the rows that choose have chosen."""
-    return f", {fit_in_words(about['fit'])}" if about.get("fit") else f", epoch {epoch}"
+    if (importance := about["importance"]) is None:
+        finished = any(not seed["failed"] for seed in about["seeds"])
+        why = NO_MAP if about["evaluated"] else NO_MAP_OF_FINAL
+        return "\n".join(
+            [*lines, f"  importance   none: {why if finished else 'no seed finished'}"]
+        )
+    lines.append(
+        "  importance   share of the summed attention map; mean importance factor (0 to 1)"
+    )
+    for layer in importance["layers"]:
+        share, factor = f"{layer['contribution']:5.1f}%", f"{layer['factor']:.3f}"
+        if layer["factor_sd"] is not None:
+            share += f" (sd {layer['contribution_sd']:.1f})"
+            factor += f" (sd {layer['factor_sd']:.3f})"
+        lines.append(f"    layer {layer['layer']:<4} {share}; {factor}")
+    return "\n".join(lines)
 
 
 def _tested_on(recipe: dict[str, Any]) -> str:
@@ -171,27 +167,3 @@ def _tested_on(recipe: dict[str, Any]) -> str:
         return f"'{test}', the rows that it learned from"
     # with the epoch that is best there, it is no estimate of what other rows would give
     return f"'{test}'" + (", which chose the epoch" if recipe.get("select") == "test" else "")
-
-
-def _importance_in_words(about: dict[str, Any]) -> list[str]:
-    importance = about["importance"]
-    if importance is None:
-        finished = any(not seed["failed"] for seed in about["seeds"])
-        why = NO_MAP if about["evaluated"] else NO_MAP_OF_FINAL
-        return [f"  importance   none: {why if finished else 'no seed finished'}"]
-    lines = ["  importance   share of the summed attention map; mean importance factor (0 to 1)"]
-    for layer in importance["layers"]:
-        share, factor = f"{layer['contribution']:5.1f}%", f"{layer['factor']:.3f}"
-        if layer["factor_sd"] is not None:
-            share += f" (sd {layer['contribution_sd']:.1f})"
-            factor += f" (sd {layer['factor_sd']:.3f})"
-        lines.append(f"    layer {layer['layer']:<4} {share}; {factor}")
-    return lines
-
-
-def _engine_in_words(engine: dict[str, Any], *, fitted: bool) -> str:
-    if fitted:
-        return f"{engine['why']}, {engine['device']}"
-    how = "compiled" if engine["compiled"] else "not compiled"
-    together = f"up to {engine['seed_batch']} seeds together"
-    return f"{together}, {how}, {engine['dtype']}, {engine['device']} ({engine['why']})"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gaam_cache.config_checks import KEY, check_at_least, settle_paths
+from gaam_cache.config_checks import KEY, check_at_least, settle_paths, spelled
 from gaam_cache.errors import ConfigError
 
 GateName = Literal["laplace", "gaussian", "student-t", "two-peaks", "none"]
@@ -98,27 +97,26 @@ class PlantConfig:
         check_at_least(self, 1, "width")
         check_at_least(self, 1 if self.gate == "none" else LEAST_LAYERS, "layers")
         check_at_least(self, 0, "seed")
-        if not (math.isfinite(self.strength) and 0 < self.strength <= STRONGEST):
-            raise ConfigError(
-                "--strength is out of range",
-                expected=f"above 0 and at most {STRONGEST:g}",
-                found=str(self.strength),
-            )
+        for name, fits, expected in self._table():
+            if not fits:
+                message, value = f"{spelled(self, name)} is out of range", getattr(self, name)
+                raise ConfigError(message, expected=expected, found=str(value))
+        if self.from_cache is None:
+            self.check_rows(self.rows or ROWS)
+
+    def _table(self) -> Iterator[tuple[str, bool, str]]:
+        yield "strength", 0 < self.strength <= STRONGEST, f"above 0 and at most {STRONGEST:g}"
         if self.from_cache is not None:
             for name in ("layers", "width"):
-                if getattr(self, name) is not None:
-                    what = f"{name} is of Gaussian states"
-                    raise ConfigError(what, expected=f"--from without {name}")
+                yield (
+                    name,
+                    getattr(self, name) is None,
+                    f"--from without {name}: of Gaussian states",
+                )
             return
-        rows = ROWS if self.rows is None else self.rows
-        self.check_rows(rows)
-        layers, width = self.layers or LAYERS, self.width or WIDTH
-        if rows * layers * width > MOST_NUMBERS:
-            raise ConfigError(
-                "rows x layers x width is more than is planted",
-                expected=f"at most {MOST_NUMBERS:,} numbers",
-                found=f"{rows:,} x {layers:,} x {width:,}",
-            )
+        numbers = (self.rows or ROWS) * (self.layers or LAYERS) * (self.width or WIDTH)
+        expected = f"at most {MOST_NUMBERS:,} numbers in rows x layers x width"
+        yield "rows", numbers <= MOST_NUMBERS, expected
 
     def check_rows(self, rows: int) -> None:
         """Refuse fewer rows to learn from, or to test on, than classes.

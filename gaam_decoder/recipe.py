@@ -11,16 +11,13 @@ from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugins
 from gaam_cache.store.digest import digest_of
-from gaam_decoder.number_lists import Layers, spell_budget, spell_layers, spell_numbers
-from gaam_decoder.parse import window_of
+from gaam_decoder.number_lists import Layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 
 OF_STEPS: dict[str, Any] = {
     "loss": Spec("cross-entropy"),
-    "epochs": 1,
-    "batch_size": 1,
-    "lr": 0.0,
-    "weight_decay": 0.0,
+    **dict.fromkeys(("epochs", "batch_size"), 1),
+    **dict.fromkeys(("lr", "weight_decay"), 0.0),
     "schedule": "constant",
     "clip_grad_norm": None,
     "dtype": "float32",
@@ -34,23 +31,19 @@ OF_STEPS: dict[str, Any] = {
 }
 """Settings that play no part where a head is fitted at once, and the values that they have there,
 so that two recipes which mean the same are the same."""
-
 IMPLIED = ("plugins", "shard_rows")
 """What a recipe holds that nobody asks for: it follows from the session and the cache."""
 NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is tested on none."""
-
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Of matrix products."""
 
 
 class Fold(NamedTuple):
-    """One of the folds of a cross-validation."""
+    """One of the folds of a cross-validation: which, from 1, and how many there are."""
 
     number: int
-    """Which, from 1."""
     of: int
-    """How many there are."""
 
     def __str__(self) -> str:
         """Such as ``1/5``."""
@@ -85,15 +78,12 @@ class Groups:
 
 
 def has_test_rows(recipe: Mapping[str, Any], splits: Container[str]) -> bool:
-    """Whether what was trained under a recipe was tested.
+    """Whether what was trained under a recipe, as ``to_dict`` has it, was tested.
 
-    Args:
-        recipe: as ``Recipe.to_dict`` has it.
-        splits: of the cache. Where one of them is really called ``NO_TEST``, as it could be before
-            that word meant something, it was tested.
+    A cache may have a split that is really called ``NO_TEST``.
     """
-    no_split = recipe.get("test_split") == NO_TEST and NO_TEST not in splits
-    return recipe.get("fold") is not None or not no_split
+    untested = recipe.get("test_split") == NO_TEST and NO_TEST not in splits
+    return recipe.get("fold") is not None or not untested
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,20 +131,7 @@ class Recipe:
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
-        return row_title(
-            self.attention,
-            self.head,
-            pool=self.pool,
-            lr=None if self.fitted else self.lr,
-            weight_decay=None if self.fitted else self.weight_decay,
-            layers=spell_layers(self.layers) if self.layers else None,
-            budget=spell_budget(self.train_rows, self.shots),
-            fold=str(self.fold) if self.fold else None,
-            split_seed=self.split_seed,
-            shuffled=self.shuffle_labels,
-            shuffle=self.shuffle,
-            final=self.final,
-        )
+        return row_title(self.attention, self.head, final=self.final, **self.to_dict())
 
     @property
     def final(self) -> bool:
@@ -169,7 +146,7 @@ class Recipe:
     @property
     def window(self) -> int | None:
         """Rows of a block within which rows are shuffled; None where all rows are one."""
-        return window_of(self.shuffle)
+        return None if self.shuffle == "full" else int(self.shuffle.partition(":")[2])
 
     @property
     def fitted(self) -> bool:

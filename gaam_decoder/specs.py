@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages import nearest, shortened
+from gaam_cache.messages import did_you_mean, shortened
+from gaam_decoder.number_lists import spell_budget
 
 if TYPE_CHECKING:
     from gaam_decoder.heads._base import Head
 
 LARGEST_NUMBER = 2**31
 """Of an option; more has no meaning, and sizes made of it overflow."""
-
 KINDS = {
     "mechanism": ("gaam_decoder.attention", "--attn"),
     "head": ("gaam_decoder.heads", "--head"),
     "loss": ("gaam_decoder.losses", "--loss"),
 }
 """What a decoder is made of: its folder and its option."""
-
-REPEATABLE = ("--attn", "--head")
-"""Options that take one name each and may be given several times."""
+USUAL_DECAY = 0.01
+"""Of AdamW in torch, and ours; another is part of a title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +38,13 @@ class Spec:
 
     def __str__(self) -> str:
         """The canonical form: two specs mean the same exactly when this is equal."""
-        text = ",".join(f"{key}={_spell(value)}" for key, value in self.options)
+        spelled = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in self.options}
+        text = ",".join(f"{key}={value}" for key, value in spelled.items())
         return f"{self.name}:{text}" if text else self.name
 
 
-def _spell(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
-    """Options of a plug-in: name -> (annotated type, default).
-
-    They are the keyword-only arguments of its constructor.
-    """
+    """Keyword-only arguments of a plug-in's constructor: name -> type, default."""
     hints = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
     return {
         parameter.name: (hints[parameter.name], parameter.default)
@@ -74,109 +67,54 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
     package, usual = KINDS[kind]
     option = option or usual
     name, _, tail = text.strip().partition(":")
-    valid = plugins.names(package)
+    found = f"{option} {shortened(text)}"
     if "," in name:
-        each = " ".join(f"{option} {part}" for part in name.split(",") if part)
-        several = f"give the option several times: {shortened(each)}"
-        raise ConfigError(
-            f"{option} takes one {kind}",
-            found=f"'{shortened(text)}'",
-            hint=several if option in REPEATABLE else "choose one of them",
-        )
-    meant = _option_in_the_name(name, package, valid, kind)
-    details = {
-        "found": f"{option} {shortened(text)}",
-        "hint": f"did you mean '{meant}'?" if meant else None,
-    }
-    cls = plugins.load(package, name, kind=kind, **details)
+        each = f"several: {option} ONE {option} ANOTHER"
+        raise ConfigError(f"{option} takes one {kind}", found=found, hint=each)
+    cls = plugins.load(package, name, kind=kind, found=found)
     with plugins.blamed(package, name, kind=kind):
         known = plugin_options(cls)
-    options: dict[str, Any] = {}
     given: dict[str, Any] = {}
-    written: dict[str, str] = {}
     for part in tail.split(",") if tail else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in known:
-            raise _unknown_option(part, text, known, valid, kind=kind, option=option)
-        if key in written:
+            hint = did_you_mean(key, known)
+            if hint is None and key.partition(":")[0] in plugins.names(package):
+                hint = f"several: {option} {name} {option} {shortened(key)}"
             raise ConfigError(
-                f"{key} is given twice in {option} {shortened(text)}",
-                expected="one value",
-                found=f"{written[key]} and {value}",
+                f"unknown option '{shortened(part)}' of {kind} '{name}'",
+                expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
+                found=found,
+                hint=hint,
             )
-        written[key] = value
-        hint, default = known[key]
-        given[key] = parsed = _parse_value(value, hint, f"{option} {name}:{key}")
-        if parsed != default:
-            options[key] = parsed
+        if key in given:
+            raise ConfigError(f"{key} is given twice", expected="one value", found=found)
+        given[key] = _parse_value(value, known[key][0], f"{option} {name}:{key}")
+    options = {key: value for key, value in given.items() if value != known[key][1]}
     for key, brought in getattr(cls, "brings", {}).items():
         if options.get(key) is True:
             options |= {more: given.get(more, value) for more, value in brought.items()}
     return Spec(name, tuple(sorted(options.items())))
 
 
-def _option_in_the_name(name: str, package: str, valid: list[str], kind: str) -> str | None:
-    """``mha:published=true`` for ``mha-published``, where that is an option of yes or no."""
-    if name in valid:
-        return None
-    plain = name.casefold().replace("_", "-")
-    for first in (one for one in valid if plain.startswith(f"{one}-")):
-        key = plain.removeprefix(f"{first}-").replace("-", "_")
-        options = plugin_options(plugins.load(package, first, kind=kind))
-        if key in options and options[key][0] is bool:
-            return f"{first}:{key}=true"
-    return None
-
-
-def _unknown_option(
-    part: str,
-    text: str,
-    known: dict[str, tuple[Any, Any]],
-    valid: list[str],
-    *,
-    kind: str,
-    option: str,
-) -> ConfigError:
-    name, key = text.partition(":")[0], part.partition("=")[0].strip()
-    meant = nearest(key, known)
-    hint = f"did you mean '{meant}=...'?" if meant else None
-    if not meant and nearest(key.partition(":")[0], valid):
-        hint = f"several: {option} {name} {option} {shortened(key)}"
-    return ConfigError(
-        f"unknown option '{shortened(part)}' of {kind} '{name}'",
-        expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
-        found=f"{option} {shortened(text)}",
-        hint=hint,
-    )
-
-
 def _parse_value(value: str, hint: Any, where: str) -> Any:
     kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)]
-    meant = None
-    if typing.get_origin(hint) is Literal:
-        if value in kinds:
-            return value
-        expected = f"one of: {', '.join(map(str, kinds))}"
-        meant = nearest(value, map(str, kinds))
-    elif kinds[0] is bool:
-        if value in ("true", "false"):
-            return value == "true"
-        expected = "true or false"
-        meant = nearest(value, ("true", "false"), {"yes": "true", "no": "false"})
+    if typing.get_origin(hint) is Literal or kinds[0] is bool:
+        words = {"true": True, "false": False} if kinds[0] is bool else {one: one for one in kinds}
+        if value in words:
+            return words[value]
+        expected, meant = f"one of: {', '.join(words)}", did_you_mean(value, words)
+    elif kinds[0] is str:
+        return value
     else:
         try:
-            parsed = kinds[0](value)
-            if kinds[0] is str or abs(parsed) < LARGEST_NUMBER:  # NaN is not less either
-                return parsed if kinds[0] is str else parsed + 0  # -0.0 is 0.0
+            if abs(parsed := kinds[0](value)) < LARGEST_NUMBER:  # NaN is not less either
+                return parsed + 0  # -0.0 is 0.0
         except ValueError:
             pass
-        expected = f"a {'whole ' * (kinds[0] is int)}number of sensible size"
-    raise ConfigError(
-        f"bad value for {where}",
-        expected=expected,
-        found=f"'{shortened(value)}'",
-        hint=f"did you mean '{meant}'?" if meant else None,
-    )
+        expected, meant = f"a {'whole ' * (kinds[0] is int)}number of sensible size", None
+    found = f"'{shortened(value)}'"
+    raise ConfigError(f"bad value for {where}", expected=expected, found=found, hint=meant)
 
 
 def blamed(spec: Spec, kind: str) -> AbstractContextManager[None]:
@@ -221,30 +159,26 @@ def parse_loss(text: str) -> Spec:
     return parse_spec(text, "loss")
 
 
-USUAL_DECAY = 0.01
-"""Of AdamW in torch, and ours; another is part of a title."""
+def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:
+    """What a row of the table is called where people read it.
 
-
-def row_title(
-    attention: object,
-    head: object,
-    *,
-    pool: str | None = None,
-    lr: float | None = None,
-    weight_decay: float | None = None,
-    layers: str | None = None,
-    budget: str | None = None,
-    fold: str | None = None,
-    split_seed: int | None = None,
-    shuffled: bool = False,
-    shuffle: str | None = None,
-    final: bool = False,
-) -> str:
-    """What a row of the table is called where people read it; None is left out."""
-    title = f"{attention} + {head}" + (f", pool {pool}" if pool else "")
-    title += "" if lr is None else f", lr {lr:g}"
-    title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
-    title += (f", layers {layers}" if layers else "") + (f", {budget}" if budget else "")
-    title += f", fold {fold}" + f" of split seed {split_seed}" * bool(split_seed) if fold else ""
-    title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
-    return title + ", labels shuffled" * shuffled + ", final model" * final
+    Args:
+        attention: the mechanism.
+        head: the classifier.
+        final: whether nothing is tested.
+        recipe: its settings, as ``Recipe.to_dict`` has them; those that a sweep varies are named.
+    """
+    get = recipe.get
+    decay = None if get("weight_decay") == USUAL_DECAY else get("weight_decay")
+    split = f" of split seed {get('split_seed')}" if get("split_seed") else ""
+    parts = {
+        "pool ": get("pool"),
+        "lr ": None if get("lr") is None else f"{get('lr'):g}",
+        "weight decay ": None if decay is None else f"{decay:g}",
+        "layers ": get("layers"),
+        "": spell_budget(get("train_rows"), get("shots")),
+        "fold ": get("fold") and f"{get('fold')}{split}",
+        "shuffle ": None if get("shuffle") == "full" else get("shuffle"),
+    }
+    title = f"{attention} + {head}" + "".join(f", {k}{v}" for k, v in parts.items() if v)
+    return title + ", labels shuffled" * bool(get("shuffle_labels")) + ", final model" * final

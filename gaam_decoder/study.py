@@ -11,17 +11,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import io
-import json
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +32,13 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.pictures.pictures import overviews
-from gaam_decoder.reports.table import Table, check_order
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.numbers import percent, points, span
 from gaam_decoder.reports.writing.page import DARK, LIGHT
 from gaam_decoder.reports.writing.section import sections
-from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.filters import one_form
 from gaam_decoder.runs.folders import run_folders
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention, parse_head
 
 FILE, ROWS, SEEDS, PAGE = "study.toml", "rows.csv", "seeds.csv", "README.md"
@@ -52,8 +48,8 @@ CONFIGS: dict[str, Any] = {
     "plant": gaam_decoder.PlantConfig,
     "train": gaam_decoder.TrainConfig,
 }
-ABLATE = ("of", "num_layers", "seed")
-REPORT = (*inspect.signature(gaam_decoder.report).parameters, "name", "title")
+TABLES = ("title", "question", "text", "caches", "train", "ablate", "report", "check")
+REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "cache"}
 DECIDED = {"out", "runs", "cache", "rank", "since", "top"}
 """By the study itself, or what would leave rows out."""
 MACHINE = {
@@ -61,10 +57,6 @@ MACHINE = {
     *("device_map", "tokens_per_second", "memory_share", "track"),
 }
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
-AXES = ("attn", "head", "layers", "pool", "train_rows")
-CHOOSING = ("seeds", "tune_seeds", "lr", "weight_decay")
-NO_ROW = ("probe", "skip_impossible", *MACHINE)
-"""Of a training what makes no other row of a table."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere.
 
@@ -83,42 +75,38 @@ OF_SEED = [
     *("fingerprint", "attention", "head", "select", "pool", "layers", "lr", "train_rows", "shots"),
     *("fold", "seed", "failed", "epoch", "accuracy", "macro_f1"),
 ]
-GAAM = (
-    *(sys.executable, "-P", "-c"),
-    f"import sys; sys.path.insert(0, {str(Path(gaam_cache.__file__).parents[1])!r}); "
-    "sys.argv[0] = 'gaam'; from gaam_cache.terminal import entry; entry()",
-)
-"""``gaam`` of this very installation, whatever else is on the path."""
-
-
-class StepError(GaamError, RuntimeError):
-    """A command of a study ended otherwise than well; it has said why."""
-
-    def __init__(self, command: str, code: int) -> None:
-        super().__init__(
-            "a step of the study has failed",
-            found=f"exit code {code} of: {command}",
-            hint="what is finished is kept: run the same again when that is mended",
-        )
-        self.exit_code = code if code in (1, 2, 3) else 1
+ABLATE = ("num_layers", "seed", "device")
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One command; ``makes`` or ``reads`` name a cache of the study."""
+    """One command."""
 
     command: str
     options: Mapping[str, Any]
-    """By the names of fields."""
+    """By the names of fields, with the folders that the study decides."""
+    here: Mapping[str, Any]
+    """Those of this machine, which no page shows."""
     config: Any = None
-    """What the command makes of them, but for what the study decides; None of an ablation."""
-    makes: str | None = None
-    reads: str | None = None
+    """What the command makes of all of them; None of an ablation."""
+
+    def words(self, *, here: bool = False, run: str = "RUN") -> str:
+        """The command as a shell takes it; ``run`` is what an ablation is of."""
+        given = {**self.options, **(self.here if here else {})}
+        if self.command == "ablate":
+            named = [(option_of(k), str(v)) for k, v in given.items() if k != "of"]
+            return shlex.join(["gaam", "ablate", run, *(word for pair in named for word in pair)])
+        first = [str(given.pop("out"))] if self.command == "plant" else []
+        fields = {one.name: one for one in dataclasses.fields(CONFIGS[self.command])}
+        spelled = (config_checks.words(fields[name], value) for name, value in given.items())
+        words = (word for words in spelled for word in words)
+        return shlex.join(["gaam", self.command, *first, *words])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Study:
-    """A recipe that was read and checked, and where it is run."""
+    """A recipe that was read and checked, and where it is run: ``out`` is of all studies."""
 
     folder: Path
     recipe: Mapping[str, Any]
@@ -126,57 +114,28 @@ class Study:
     steps: tuple[Step, ...]
     reports: tuple[dict[str, Any], ...]
     tolerances: Mapping[str, float]
-    out: Path = Path("studies")
-    """Folder of all studies: caches are shared, runs are of each."""
-    dataset: str | None = None
-    """Instead of the data set of every extraction."""
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    out: Path
 
     @property
     def runs(self) -> Path:
-        """Folder of its runs."""
+        """Folder of its runs; caches are shared by all studies."""
         return self.out / self.folder.name / "runs"
 
-    def cache(self, name: str | None) -> Path:
-        """Folder of a cache."""
-        return self.out / "caches" / str(name)
 
-    def given(self, step: Step) -> dict[str, Any]:
-        """All that a step is told, by the names of fields."""
-        known = {one.name for one in dataclasses.fields(CONFIGS[step.command])}
-        found = {**step.options, **{k: v for k, v in self.machine.items() if k in known}}
-        if step.command == "train":
-            return found | {"cache": self.cache(step.reads), "runs": self.runs}
-        if step.command == "extract" and self.dataset is not None:
-            found["dataset"] = self.dataset
-        if step.reads:
-            found["from_cache"] = self.cache(step.reads)
-        return found | {"out": self.cache(step.makes)}
-
-    def words(self, step: Step, run: str = "RUN") -> list[str]:
-        """The command as the command line has it; ``run`` is what an ablation is of."""
-        if step.command == "ablate":
-            options = {k: v for k, v in step.options.items() if k != "of"}
-            options |= {k: v for k, v in self.machine.items() if k == "device"}
-            named = [(option_of(k), str(v)) for k, v in options.items()]
-            return [step.command, run, *(word for pair in named for word in pair)]
-        options, config = self.given(step), CONFIGS[step.command]
-        first = [str(options.pop("out"))] if step.command == "plant" else []
-        fields = {one.name: one for one in dataclasses.fields(config)}
-        spelled = (config_checks.words(fields[name], value) for name, value in options.items())
-        return [step.command, *first, *(word for words in spelled for word in words)]
-
-    def commands(self) -> list[str]:
-        """All commands but those of reports, as a shell takes them."""
-        return [shlex.join(["gaam", *self.words(step)]) for step in self.steps]
-
-
-def read_study(what: str | Path, **place: Any) -> Study:
-    """Read a study and check every option of it, so that nothing is found wrong after hours.
+def read_study(
+    what: str | Path,
+    *,
+    out: Path = Path("studies"),
+    dataset: str | None = None,
+    machine: Mapping[str, Any] | None = None,
+) -> Study:
+    """Read a study and check its settings, so that little is found wrong after hours.
 
     Args:
         what: its folder, or the name of one in ``data/studies``.
-        place: ``out``, ``dataset`` and ``machine`` of the study.
+        out: folder of all studies.
+        dataset: instead of the data set of every extraction.
+        machine: settings of ``MACHINE``.
 
     Raises:
         NotFoundError: there is none; says which may be meant.
@@ -192,56 +151,31 @@ def read_study(what: str | Path, **place: Any) -> Study:
             hint=did_you_mean(str(what), ours),
         )
     folder = there[0].resolve()
+    here = {**(machine or {}), **({} if dataset is None else {"dataset": dataset})}
     with _said_of(str(folder / FILE)):
         found = tomllib.loads((folder / FILE).read_text("utf-8"))
-        steps, reports = tuple(_steps(found)), tuple(map(_asked, found.get("report", ())))
-        _known(found, ("title", "question", "text", "caches", "train", "ablate", "report", "check"))
+        _known(found, TABLES)
         _known(check := found.get("check", {}), TOLERANCES)
-        _check_chosen_once(steps)
-        names = [one["name"] for one in reports]
-        if not steps or not names or len(set(names)) < len(names) or not found.get("title"):
+        steps = tuple(_steps(found, out, out / folder.name / "runs", here))
+        reports = tuple(map(_asked, found.get("report", ())))
+        names = {one["name"] for one in reports}
+        if not (steps and names and len(names) == len(reports) and found.get("title")):
             raise ConfigError("no study", expected="a title, a cache, reports of different names")
-        if bad := [k for k, v in check.items() if not (isinstance(v, (int, float)) and v >= 0)]:
-            raise ConfigError(f"'{bad[0]}' of [check]", expected="hundredths, 0 or more")
-        tolerances = TOLERANCES | check
-        _check_baselines(steps, reports)
-    return Study(
-        folder=folder, recipe=found, steps=steps, reports=reports, tolerances=tolerances, **place
-    )
-
-
-def _check_baselines(steps: Iterable[Step], reports: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse a baseline that nothing trains, by its name: heads may be chosen by the encoder."""
-    trains = [step for step in steps if step.command == "train"]
-    for one in reports:
-        of = [step for step in trains if one.get("cache") in (None, step.reads)]
-        there = {"none", *(text.partition(":")[0] for step in of for text in step.config.attn)}
-        name = str(one.get("baseline", "none")).partition(":")[0]
-        if name not in there:
-            where = f"[[report]] {one['name']}"
-            raise plugins.unknown("baseline", name, sorted(there), where=where)
-
-
-def _check_chosen_once(steps: Iterable[Step]) -> None:
-    """Refuse two trainings of one row whose rates are chosen by other seeds or from other rates.
-
-    In a report of both seeds that have chosen would report.
-    """
-    trains = [step for step in steps if step.command == "train"]
-    for first, second in combinations(trains, 2):
-        one, other = first.config, second.config
-        same = all(getattr(one, name) == getattr(other, name) for name in CHOOSING)
-        tuned = one.tune_seeds is not None or other.tune_seeds is not None
-        overlap = all(set(getattr(one, name)) & set(getattr(other, name)) for name in AXES)
-        if first.reads != second.reads or same or not tuned or not overlap:
-            continue
-        rest = {field.name for field in dataclasses.fields(one)} - {*AXES, *CHOOSING, *NO_ROW}
-        if all(getattr(one, name) == getattr(other, name) for name in rest):
-            both = ", ".join(sorted({*one.attn} & {*other.attn}))
-            raise ConfigError(
-                f"two [[train]] of the same rows of {both}",
-                expected="the same seeds, tune-seeds and rates in both",
-            )
+        tolerances = TOLERANCES | {name: float(value) for name, value in check.items()}
+        trains = [step.config for step in steps if step.command == "train"]
+        choose = {seed for config in trains for seed in config.tune_seeds or ()}
+        if both := choose & {seed for config in trains for seed in config.seeds}:
+            message = "tune-seeds of one [[train]] are seeds of another"
+            raise ConfigError(message, found=spell_numbers(sorted(both)))
+        for one in reports:
+            if "cache" in one:
+                _one_of("cache", one["cache"], found.get("caches", {}))
+            of = [c for c in trains if one.get("cache") in (None, c.cache.name)]
+            attn = {"none", *(text.partition(":")[0] for config in of for text in config.attn)}
+            with _said_of(f"[[report]] {one['name']}"):
+                _one_of("baseline", str(one.get("baseline", "none")).partition(":")[0], attn)
+    about: dict[str, Any] = {"folder": folder, "recipe": found, "out": out}
+    return Study(steps=steps, reports=reports, tolerances=tolerances, **about)
 
 
 @contextmanager
@@ -257,36 +191,53 @@ def _said_of(where: str) -> Iterator[None]:
         raise ConfigError("no recipe of a study", found=str(error), where=where) from error
 
 
-def _steps(found: Mapping[str, Any]) -> Iterator[Step]:
-    for name in ("train", "ablate", "report"):
-        if not isinstance(found.get(name, []), list):
-            raise ConfigError(f"[{name}] is no list", expected=f"[[{name}]]")
-    caches = list(found.get("caches", {}))
-    for name, options in found.get("caches", {}).items():
+def _steps(
+    found: Mapping[str, Any], out: Path, runs: Path, here: Mapping[str, Any]
+) -> Iterator[Step]:
+    caches = found.get("caches", {})
+
+    def cache(name: Any) -> Path:
+        return out / "caches" / _one_of("cache", name, caches)
+
+    for name, options in caches.items():
         with _said_of(f"[caches.{name}]"):
-            if not NAME.fullmatch(name):
-                raise ConfigError("bad name of a cache", expected="small letters, digits, - and .")
-            rest = dict(options)
+            rest = _named(name, options)
             command, source = rest.pop("command", "extract"), rest.pop("from", None)
             if command not in ("extract", "plant") or (source and command == "extract"):
                 raise ConfigError("no such cache", expected="command = 'plant', or no 'from'")
-            if source is not None:
-                _chosen(source, caches)
-            yield Step(**_asked_of(command, rest), makes=name, reads=source)
+            places = {} if source is None else {"from_cache": cache(source)}
+            yield _step(command, rest, places | {"out": cache(name)}, here)
     for options in found.get("train", ()):
         with _said_of("[[train]]"):
-            rest = dict(options)
-            cache = _chosen(rest.pop("cache", None), caches)
-            yield Step(**_asked_of("train", rest), reads=cache)
+            rest = _named("train", options)
+            places = {"cache": cache(rest.pop("cache", None)), "runs": runs}
+            yield _step("train", rest, places, here)
     for options in found.get("ablate", ()):
         with _said_of("[[ablate]]"):
-            rest = {name.replace("-", "_"): value for name, value in options.items()}
-            _known(rest, ABLATE)
+            rest = _named("ablate", options)
+            _known(rest, {"of", *ABLATE} - MACHINE)
             parse_attention(str(rest.get("of", "")), "of")
-            yield Step(command="ablate", options=rest)
-    for options in found.get("report", ()):
-        if "cache" in options:
-            _chosen(options["cache"], caches)
+            device = {k: v for k, v in here.items() if k in ABLATE}
+            yield Step(command="ablate", options=rest, here=device)
+
+
+def _step(
+    command: str, options: Mapping[str, Any], places: Mapping[str, Any], here: Mapping[str, Any]
+) -> Step:
+    fields = dataclasses.fields(CONFIGS[command])
+    names = {config_checks.key_of(one).replace("-", "_"): one.name for one in fields}
+    found = {names.get(key, key): value for key, value in options.items()}
+    _known(found, set(names.values()) - DECIDED)
+    here = {key: value for key, value in here.items() if key in names.values()}
+    config = settings.resolve(CONFIGS[command], command, {**found, **here, **places})
+    return Step(command=command, options={**found, **places}, here=here, config=config)
+
+
+def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names of fields, of what has a name that files may have."""
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"bad name '{name}'", expected="small letters, digits, - and .")
+    return {key.replace("-", "_"): value for key, value in options.items()}
 
 
 def _known(found: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -294,118 +245,84 @@ def _known(found: Mapping[str, Any], known: Iterable[str]) -> None:
         if name in MACHINE:
             hint = f"gaam study --set {name.replace('_', '-')}=... says it"
             raise ConfigError(f"'{name}' belongs to the machine, not to a study", hint=hint)
-        if name not in known:
-            raise plugins.unknown("setting", name, sorted(known))
+        _one_of("setting", name, known)
 
 
-def _chosen(name: Any, caches: list[str]) -> str:
-    if name not in caches:
-        raise plugins.unknown("cache", str(name), caches)
+def _one_of(kind: str, name: Any, there: Iterable[str]) -> str:
+    if name not in there:
+        raise plugins.unknown(kind, str(name), sorted(there))
     return str(name)
 
 
-def _asked_of(command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The command, its options by the names of fields, and what it makes of them."""
-    names = {config_checks.key_of(one): one.name for one in dataclasses.fields(CONFIGS[command])}
-    found = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
-    _known(found, set(names.values()) - DECIDED)
-    config = settings.resolve(CONFIGS[command], command, found)
-    return {"command": command, "options": found, "config": config}
-
-
 def _asked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """One report, checked by the functions that ``gaam report`` itself uses."""
-    found = {key.replace("-", "_"): value for key, value in options.items()}
-    found["every_candidate"] = found.pop("all", False)
-    with _said_of(f"[[report]] {found.get('name')}"):
-        _known(found, {*REPORT, "cache"} - {"runs", "since", "top"})
-        if not NAME.fullmatch(str(found.get("name", ""))):
-            raise ConfigError("bad name of a report", expected="small letters, digits, - and .")
+    """One report."""
+    with _said_of(f"[[report]] {options.get('name')}"):
+        found = _named(str(options.get("name", "")), options)
+        found["every_candidate"] = found.pop("all", False)
+        _known(found, REPORT - {"runs", "since", "top"})
         for text in (*found.get("attn", ()), *filter(None, [found.get("baseline")])):
             parse_attention(text)
         for text in found.get("head", ()):
             parse_head(text)
-        margin_of(found.get("margin"), score_of(found.get("score", DEFAULT)))
-        check_order(found.get("sort"), None)
     return {"title": found["name"], **found}
-
-
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """What ``gaam study --dry-run`` prints: commands, each with what is known of its time."""
-
-    commands: tuple[tuple[str, str], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"commands": [{"command": one, "estimate": about} for one, about in self.commands]}
-
-    def in_words(self) -> str:
-        """A line a command, and one for its time."""
-        return "\n".join(one + f"\n  # {about}" * bool(about) for one, about in self.commands)
-
-
-def estimate(study: Study) -> Commands:
-    """The commands, and roughly how long each takes as far as that is known; nothing is written."""
-    found = []
-    for step, command in zip(study.steps, study.commands(), strict=True):
-        about = ""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", GaamWarning)
-                if step.command in ("extract", "train"):
-                    of: Any = gaam_cache if step.command == "extract" else gaam_decoder
-                    config = settings.resolve(
-                        CONFIGS[step.command], step.command, study.given(step)
-                    )
-                    about = f"about {duration(max(1, of.estimate(config).seconds))}"
-        except GaamError as error:
-            about = f"no estimate: {error.message}"
-        found.append((command, about))
-    return Commands(tuple(found))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What came out, where it is, and what a check found."""
+    """What came out, as JSON values and for people."""
 
-    folder: Path
-    reports: list[dict[str, Any]]
-    written: int = 0
-    """Files beside the recipe."""
-    differences: list[str] | None = None
-    """Beyond the tolerances; None where nothing was checked."""
-
-    @property
-    def exit_code(self) -> int:
-        """1 where a check found differences."""
-        return int(bool(self.differences))
+    values: dict[str, Any]
+    lines: list[str]
+    exit_code: int = 0
+    """1 where a check found differences."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        values = {"folder": str(self.folder), "reports": self.reports}
-        return values | ({} if self.differences is None else {"differences": self.differences})
+        return self.values
 
     def in_words(self) -> str:
-        """For people: what every report concludes, and where it stands whole."""
-        lines = [f"{one['title']}: {said}" for one in self.reports for said in _answers(one)]
-        lines.append(f"the page, {ROWS}, {SEEDS} and the pictures are in {self.folder}")
-        lines += [f"recorded: {self.written} files beside {FILE}"] if self.written else []
-        if self.differences is not None:
-            count = sum(len(table["rows"]) for one in self.reports for table in one["tables"])
-            lines += [f"differs: {line}" for line in self.differences]
-            told = f"{len(self.differences)} differences beyond" if self.differences else "within"
-            lines.append(f"check of {count} rows: {told} the tolerances")
-        return "\n".join(lines)
+        """Lines for people."""
+        return "\n".join(self.lines)
 
 
-def carry_out(study: Study, *, check: bool, record: bool, quiet: bool, say: Any) -> Outcome:
+def estimate(study: Study) -> Outcome:
+    """The commands, and roughly how long each takes as far as that is known; nothing is written."""
+    found, lines = [], []
+    for step in study.steps:
+        about, command = "", step.words(here=True)
+        if step.command in ("extract", "train"):
+            of: Any = gaam_cache if step.command == "extract" else gaam_decoder
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", GaamWarning)
+                    about = f"about {duration(max(1, of.estimate(step.config).seconds))}"
+            except GaamError as error:
+                about = f"no estimate: {error.message}"
+        found.append({"command": command, "estimate": about})
+        lines += [command, *[f"  # {about}"] * bool(about)]
+    return Outcome(values={"commands": found}, lines=lines)
+
+
+def carry_out(
+    study: Study,
+    *,
+    check: bool = False,
+    record: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+    progress: Progress | None = None,
+) -> Outcome:
     """Run what is missing, make the reports, and record them or compare them with the record.
+
+    Args:
+        study: what to run, and where.
+        check: compare what comes out with what is recorded.
+        record: write it beside the recipe.
+        say: called with every command before it is run.
+        progress: called with (done, in all, what is going on) of each command.
 
     Raises:
         NotFoundError: nothing is recorded that could be compared.
         ConfigError: there are runs that the recipe does not ask for.
-        StepError: a command failed.
         CacheError: what is recorded is of other states.
     """
     import pandas
@@ -422,7 +339,7 @@ def carry_out(study: Study, *, check: bool, record: bool, quiet: bool, say: Any)
     if check and not (study.folder / ROWS).is_file():
         hint = "gaam study FOLDER --record makes it"
         raise NotFoundError(f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint)
-    trained = _run(study, quiet=quiet, say=say)
+    trained = _run(study, say, progress)
     if strangers := sorted({path.name for path in run_folders(study.runs)} - trained):
         raise ConfigError(
             "runs that the study does not ask for: rows of a table depend on one another",
@@ -437,49 +354,52 @@ def carry_out(study: Study, *, check: bool, record: bool, quiet: bool, say: Any)
             (folder / stale).unlink()
         for name, content in files.items():
             write_file(folder / name, content)
-    differences = None
+    lines = [f"{one['title']}: {said}" for one in reports for said in _answers(one)]
+    lines.append(f"the page, {ROWS}, {SEEDS} and the pictures are in {into}")
+    lines += [f"recorded: {len(files)} files beside {FILE}"] * record
+    values, differs = {"folder": str(into), "reports": reports}, []
     if check:
-        before = rows_of((study.folder / ROWS).read_bytes())
-        differences = compare(before, rows_of(files[ROWS]), study.tolerances)
-    written = len(files) if record else 0
-    return Outcome(folder=into, reports=reports, written=written, differences=differences)
+        now = rows_of(files[ROWS])
+        differs = compare(rows_of((study.folder / ROWS).read_bytes()), now, study.tolerances)
+        lines += [f"differs: {line}" for line in differs]
+        told = f"{len(differs)} differences beyond" if differs else "within"
+        lines.append(f"check of {len(now)} rows: {told} the tolerances")
+        values["differences"] = differs
+    return Outcome(values=values, lines=lines, exit_code=int(bool(differs)))
 
 
-def _run(study: Study, *, quiet: bool, say: Any) -> set[str]:
+def _run(study: Study, say: Callable[[str], None], progress: Progress | None) -> set[str]:
     """Run every command, each of which makes only what is missing; names of the runs there are."""
-    trained: dict[str, dict[str, Any]] = {}
+    runs: list[RunResult] = []
+    ablated = set[str]()
     for step in study.steps:
-        run = _ablated(study, step.options["of"], trained) if step.command == "ablate" else ""
-        words = study.words(step, run)
-        command = shlex.join(["gaam", *words])
-        if not quiet:
-            say(command)
-        argv = [*GAAM, *words, "--json", *["--quiet"] * quiet]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                text, _ = process.communicate()
-            except BaseException:
-                process.terminate()  # it keeps what is finished
-                process.wait()
-                raise
-        if process.returncode:
-            raise StepError(command, process.returncode)
-        found = json.loads(text)
-        if step.command == "train":
-            trained |= {Path(one["path"]).name: one for one in found}
-        elif step.command == "ablate":
-            trained |= {Path(run).name: {} for group in found["groups"] for run in group["runs"]}
-    return set(trained)
+        path = _to_ablate(step.options["of"], runs) if step.command == "ablate" else Path()
+        say(step.words(here=True, run=str(path)))
+        if step.command == "extract":
+            gaam_cache.extract(step.config, progress=progress)
+        elif step.command == "plant":
+            gaam_decoder.plant(step.config, progress=progress)
+        elif step.command == "train":
+            trained = gaam_decoder.train(step.config, progress=progress)
+            gaam_decoder.check_failures(trained, step.config.seeds)
+            runs += trained
+        else:
+            options = {k: v for k, v in {**step.options, **step.here}.items() if k != "of"}
+            found = gaam_decoder.ablate(path, progress=progress, **options)
+            found.check()
+            ablated |= {
+                Path(run).name for group in found.to_dict()["groups"] for run in group["runs"]
+            }
+    return {run.path.name for run in runs} | ablated
 
 
-def _ablated(study: Study, of: str, trained: Mapping[str, Any]) -> str:
-    """The run of a mechanism that is to be ablated: over all layers, of most seeds."""
-    whole = {k: run for k, run in trained.items() if run and not run["recipe"].get("layers")}
-    spec = one_form(str(parse_attention(of)), {run["attention"] for run in whole.values()}, "of")
-    seeds = {k: len(run["seeds"]) for k, run in whole.items() if run["attention"] == spec}
-    if not seeds:
-        raise NotFoundError(f"no run of '{spec}' to ablate", where=str(study.runs))
-    return str(study.runs / max(seeds, key=seeds.__getitem__))
+def _to_ablate(of: str, runs: Iterable[RunResult]) -> Path:
+    """The run of a mechanism over all layers, of most seeds."""
+    whole = [run for run in runs if not run.recipe.get("layers")]
+    spec = one_form(str(parse_attention(of)), {run.attention for run in whole}, "of")
+    if not (fits := [run for run in whole if run.attention == spec]):
+        raise NotFoundError(f"no run of '{spec}' to ablate")
+    return max(fits, key=lambda run: len(run.seeds)).path
 
 
 def _made(study: Study) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
@@ -493,9 +413,9 @@ def _made(study: Study) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
         options: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in asked.items()
         }
-        name, title = options.pop("name"), options.pop("title")
+        name, title = str(options.pop("name")), options.pop("title")
         if "cache" in options:
-            options["cache"] = study.cache(options["cache"])
+            options["cache"] = study.out / "caches" / options["cache"]
         found, tables = gaam_decoder.report(study.runs, **options).tables, []
         for number, table in enumerate(found, 1):
             picture = f"{name}-{number}" if len(found) > 1 else name
@@ -513,8 +433,7 @@ def _made(study: Study) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
     # six digits: of accuracies of up to 100,000 rows nothing is lost
     for file, frame in ((ROWS, pandas.DataFrame(rows)), (SEEDS, seeds)):
         files[file] = frame.to_csv(index=False, float_format="%.6g").encode()
-    public = dataclasses.replace(study, machine={}, dataset=None)
-    files[PAGE] = page(public, reports).encode()
+    files[PAGE] = page(study, reports).encode()
     return reports, files
 
 
@@ -549,7 +468,8 @@ def _report_words(study: Study, asked: Mapping[str, Any]) -> Iterator[str]:
     for name, value in asked.items():
         for one in value if isinstance(value, list) else [value]:
             if name in ("layers", "lr", "cache"):
-                yield from ("--where", f"{name}={study.cache(one) if name == 'cache' else one}")
+                place = study.out / "caches" / one if name == "cache" else one
+                yield from ("--where", f"{name}={place}")
             elif isinstance(one, bool):
                 yield from ["--all" if name == "every_candidate" else option_of(name)] * one
             elif name not in ("name", "title", "sort", "tune_seeds"):  # of Python alone
@@ -586,7 +506,7 @@ def page(study: Study, reports: Iterable[Mapping[str, Any]]) -> str:
                 "\n".join(lines),
                 "\n".join(f"- {lead}" for lead in table["leads"]),
             ]
-    commands = [*study.commands(), *(one["command"] for one in reports)]
+    commands = [*(step.words() for step in study.steps), *(one["command"] for one in reports)]
     parts += [
         "## Check it",
         f"`gaam study {name} --check` runs these commands, makes the tables again and compares "
@@ -645,8 +565,8 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
         for column in (*SAME, *TOLERATED):
             was, now = row[column], row[f"{column}_now"]
             same = was == now or (was != was and now != now)
-            if not same and column in TOLERATED and was == was and now == now:
-                same = abs(was - now) <= tolerances[TOLERATED[column]] / 100 + 1e-9
+            if column in TOLERATED:
+                same |= abs(was - now) <= tolerances[TOLERATED[column]] / 100 + 1e-9
             if not same:
                 found.append(f"{who}: {column} {now}, recorded: {was}")
     return found

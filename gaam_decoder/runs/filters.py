@@ -17,7 +17,7 @@ from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.messages import brief, shortened
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import PLAN_FILE, read_plan
-from gaam_decoder.number_lists import parse_layer_sets, parse_layers
+from gaam_decoder.number_lists import parse_layer_sets, parse_layers, parse_rates
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import KINDS, parse_spec
 
@@ -56,10 +56,8 @@ class Selection:
 
     def left_out_in_words(self) -> str:
         """How many runs were left out by what; empty where none were."""
-        return ", ".join(
-            f"{count:,} not named" if option == UNNAMED else f"{count:,} by {option}"
-            for option, count in self.left_out.items()
-        )
+        by = {name: f"by {name}" for name in self.left_out} | {UNNAMED: "not named"}
+        return ", ".join(f"{count:,} {by[name]}" for name, count in self.left_out.items())
 
     def in_words(self) -> str:
         """A line for people."""
@@ -113,32 +111,24 @@ def rules(
     """
     found: dict[str, Callable[[RunResult], bool]] = {}
     if attn:
-        attentions = _specs(_several(attn), {run.attention for run in runs}, "mechanism")
+        attentions = _specs(attn, {run.attention for run in runs}, "mechanism")
         found["--attn"] = lambda run: run.attention in attentions
     if head:
-        heads = _specs(_several(head), {run.head for run in runs}, "head")
+        heads = _specs(head, {run.head for run in runs}, "head")
         found["--head"] = lambda run: run.head in heads
     if layers:
-        try:
-            sets = parse_layer_sets(layers)
-        except ValueError as error:
-            raise _bad("layers is out of range", str(error), layers) from None
+        sets = _read("layers", parse_layer_sets, layers)
         found["--where layers"] = lambda run: (
             (parse_layers(some) if (some := run.recipe.get("layers")) else None) in sets
         )
     if lr:
-        try:
-            rates = [float(part) for text in _several(lr) for part in str(text).split(",")]
-        except ValueError:
-            rates = [math.nan]
-        if not all(0 <= rate < math.inf for rate in rates):
-            raise _bad("lr is out of range", "learning rates from 0 on, such as 3e-4", lr)
+        rates = _read("lr", _rates, lr)
         found["--where lr"] = lambda run: run.recipe.get("lr") in rates
     if cache is not None:
         digits = _fingerprint(str(cache), {run.cache["fingerprint"] for run in runs})
         found["--where cache"] = lambda run: run.cache["fingerprint"].startswith(digits)
     if since is not None:
-        first = _moment(since)
+        first = _read("since", _moment, since)
         found["--where since"] = lambda run: (made := run.published) is not None and made >= first
     return found
 
@@ -147,36 +137,45 @@ def _several(given: Texts) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given or ())
 
 
-def _bad(what: str, expected: str, found: object) -> ConfigError:
-    return ConfigError(f"--where {what}", expected=expected, found=f"'{shortened(str(found))}'")
+def _read(name: str, parse: Callable[[Any], Any], given: Any) -> Any:
+    try:
+        return parse(given)
+    except (ValueError, OverflowError) as error:
+        message, found = f"--where {name} is out of range", f"'{shortened(str(given))}'"
+        raise ConfigError(message, expected=str(error), found=found) from error
+
+
+def _rates(given: Any) -> tuple[float, ...]:
+    rates = parse_rates(given)
+    if not all(0 <= rate < math.inf for rate in rates):
+        raise ValueError("learning rates from 0 on, such as 3e-4")
+    return rates
 
 
 def _moment(given: str | datetime) -> datetime:
     """A date, or one that long ago."""
+    if isinstance(given, str) and (ago := re.fullmatch(r"(\d{1,6})([hdw])", given.strip())):
+        hours = {"h": 1, "d": 24, "w": 168}[ago[2]]
+        return datetime.now(UTC) - timedelta(hours=int(ago[1]) * hours)
     try:
-        if isinstance(given, str) and (ago := re.fullmatch(r"(\d{1,6})([hdw])", given.strip())):
-            hours = {"h": 1, "d": 24, "w": 168}[ago[2]]
-            return datetime.now(UTC) - timedelta(hours=int(ago[1]) * hours)
         found = datetime.fromisoformat(given.strip()) if isinstance(given, str) else given
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-    except (ValueError, OverflowError) as error:
+    except ValueError:
         expected = "a date (2026-11-01, 2026-11-01T09:30, in UTC) or a time span (12h, 3d, 2w)"
-        raise _bad("since is no date", expected, given) from error
+        raise ValueError(expected) from None
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _specs(texts: Sequence[str], there: set[str], kind: str) -> set[str]:
+def _specs(given: Texts, there: set[str], kind: str) -> set[str]:
     """Of the specs that runs have, those that are meant."""
     package, option = KINDS[kind]
     meant = set()
-    for text in texts:
-        name, colon, _ = text.strip().partition(":")
+    for text in map(str.strip, _several(given)):
+        name, colon, _ = text.partition(":")
         forms = {spec for spec in there if spec.partition(":")[0] == name}
         if not colon and (forms or name in plugins.names(package)):
             meant |= forms
-        elif text.strip() in forms:  # of a plug-in that is not installed here, too
-            meant.add(text.strip())
-        else:
-            meant.add(str(parse_spec(text, kind, option)))
+        else:  # of a plug-in that is not installed here, too
+            meant.add(text if text in forms else str(parse_spec(text, kind, option)))
     return meant
 
 
@@ -195,9 +194,8 @@ def one_form(spec: str, there: set[str], option: str) -> str:
     if spec in there or not forms:
         return spec
     if len(forms) > 1:
-        raise ConfigError(
-            f"{option} {spec} may be any of several", expected=f"one of: {', '.join(forms)}"
-        )
+        message = f"{option} {spec} may be any of several"
+        raise ConfigError(message, expected=f"one of: {', '.join(forms)}")
     return forms[0]
 
 

@@ -105,23 +105,23 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
             found.append(run)
         except CacheError as error:
             damaged[path] = error
-    if damaged:
-        raise damaged_runs(damaged, len(named))
+    refuse_damaged(damaged, len(named))
     return [run for run in found if run.key == key]
 
 
-def damaged_runs(damaged: Mapping[Path, CacheError], total: int) -> CacheError:
-    """One error for all that are damaged."""
+def refuse_damaged(damaged: Mapping[Path, CacheError], total: int) -> None:
+    """Raise one error for all that are damaged, if there are any."""
     if len(damaged) == 1:
-        return next(iter(damaged.values()))
-    reasons = [f"{path.name}: {error.details['found']}" for path, error in damaged.items()]
-    return CacheError(
-        f"{len(damaged)} of {total} runs are damaged",
-        expected="the files that gaam train wrote",
-        found=visible("\n            ".join(reasons), keep="\n"),
-        where=visible(str(next(iter(damaged)).parent.absolute())),
-        hint=f"{repair(*damaged)}; 'gaam train' makes them again",
-    )
+        raise next(iter(damaged.values()))
+    if damaged:
+        reasons = [f"{path.name}: {error.details['found']}" for path, error in damaged.items()]
+        raise CacheError(
+            f"{len(damaged)} of {total} runs are damaged",
+            expected="the files that gaam train wrote",
+            found=visible("\n            ".join(reasons), keep="\n"),
+            where=visible(str(next(iter(damaged)).parent.absolute())),
+            hint=f"{repair(*damaged)}; 'gaam train' makes them again",
+        )
 
 
 def near_run(path: Path) -> str | None:
@@ -157,12 +157,12 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
         else:
             if fingerprint == about["fingerprint"]:
                 return folder
-            said[folder.absolute()] = f"another cache, {short_digest(fingerprint)}"
+            said[folder] = f"another cache, {short_digest(fingerprint)}"
     kind = NotFoundError if set(said.values()) == {"no cache"} else CacheError
     raise kind(
-        "this is not the cache that the run was trained on"
-        if cache is not None
-        else "the cache of the run is not where it was, nor beside the runs",
+        "the cache of the run is not where it was, nor beside the runs"
+        if cache is None
+        else "this is not the cache that the run was trained on",
         expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
         found="\n".join(f"{folder}: {what}" for folder, what in said.items()),
         where=f"the run {path.absolute()}",

@@ -9,21 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import holdings
-from gaam_cache.errors import CacheError
 from gaam_cache.messages import brief, visible
 from gaam_decoder.runs.filters import Selection, rules, select
-from gaam_decoder.runs.folders import (
-    CLAIM_FOLDER,
-    is_run,
-    run_folders,
-    unfinished_runs,
-    work_of,
-)
-from gaam_decoder.runs.loading import find_runs
-from gaam_decoder.runs.result import CREATED_FORMAT, RunResult, read_run, repair
+from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_runs, work_of
+from gaam_decoder.runs.loading import check_all, find_runs
+from gaam_decoder.runs.result import CREATED_FORMAT, RunResult, repair
 from gaam_decoder.runs.tuning import on_training_rows
 
-Progress = Callable[[int, int, str], None]
+EMPTY: dict[str, Any] = {
+    "optimistic": False,
+    "created": None,
+    "attention": None,
+    "head": None,
+    "dataset": None,
+    "fingerprint": None,
+    "accuracy": None,
+    "what": None,
+    "seeds": [],
+    "failed": [],
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,13 +104,12 @@ def _finished(run: RunResult) -> dict[str, Any]:
         "no seed finished": not run.finished,
     }
     why, made = next((text for text, holds in reasons.items() if holds), None), run.published
-    return _entry(
-        run.path, "finished", created=made and made.strftime(CREATED_FORMAT),
-        attention=run.attention, head=run.head, dataset=run.cache["dataset"],
-        fingerprint=run.cache["fingerprint"], seeds=list(run.seeds), failed=sorted(run.failed),
-        accuracy=None if why else float(run.accuracy.mean()), optimistic=run.select == "test",
-        what=why,
-    )  # fmt: skip
+    known: dict[str, Any] = {"created": made and made.strftime(CREATED_FORMAT), "what": why}
+    known |= {"attention": run.attention, "head": run.head, "seeds": list(run.seeds)}
+    known |= {"failed": sorted(run.failed), "optimistic": run.select == "test"}
+    known |= {"accuracy": None if why else float(run.accuracy.mean())}
+    known |= {name: run.cache[name] for name in ("dataset", "fingerprint")}
+    return _entry(run.path, "finished", **known)
 
 
 def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
@@ -115,10 +118,8 @@ def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
     for file in path.rglob("*"):
         with suppress(FileNotFoundError):  # of somebody who is at work
             size += 0 if file.is_dir() else file.lstat().st_size
-    none = ("created", "attention", "head", "dataset", "fingerprint", "accuracy", "what")
-    lists: dict[str, list[int]] = {"seeds": [], "failed": []}
-    entry = {"state": state, "name": path.absolute().name, "path": str(path.absolute())}
-    return entry | {"bytes": size, "optimistic": False} | dict.fromkeys(none) | lists | known
+    about = {"state": state, "name": path.absolute().name, "path": str(path.absolute())}
+    return about | {"bytes": size} | EMPTY | known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,9 +147,8 @@ class RunsVerification:
 
     def in_words(self) -> str:
         """Lines for people: one for every bad run."""
-        state = "good" if self.good else "DAMAGED"
         lines = [
-            f"runs '{self.path}': {state}",
+            f"runs '{self.path}': {'good' if self.good else 'DAMAGED'}",
             f"  runs         {len(self.good_runs):,} good, {len(self.bad):,} bad, "
             f"{len(self.unfinished):,} unfinished; {self.bytes / 1e6:,.1f} MB hashed",
         ]
@@ -162,31 +162,29 @@ def is_runs(path: Path) -> bool:
     return is_run(path) or bool(run_folders(path)) or bool(unfinished_runs(path))
 
 
-def verify(path: str | Path, *, progress: Progress | None = None) -> RunsVerification:
-    """Hash every byte of finished runs; one run at a time."""
+def verify(
+    path: str | Path, *, progress: Callable[[int, int, str], None] | None = None
+) -> RunsVerification:
+    """Hash every byte of finished runs."""
     root = Path(path).expanduser()
     found = [root] if is_run(root) else run_folders(root)
-    good: list[str] = []
-    bad: list[dict[str, str]] = []
-    hashed = 0
-    for done, folder in enumerate(found):
+
+    def done(folder: Path) -> None:
         if progress is not None:
-            progress(done, len(found), f"run {folder.name}")
-        try:
-            run = read_run(folder)
-            for name in run.files:
-                run.check_digest(name)
-        except CacheError as error:
-            reason = " ".join(error.details["found"].split())
-            command = f"{repair(folder)} && the gaam train that made the run"
-            bad.append({"name": visible(folder.name), "reason": reason, "repair": command})
-        else:
-            good.append(folder.name)
-            hashed += sum(about["bytes"] for about in run.files.values())
+            progress(found.index(folder) + 1, len(found), f"run {folder.name}")
+
+    runs, damaged = check_all(found, lambda run: run.files, done)
     return RunsVerification(
         path=str(root),
-        good_runs=tuple(good),
-        bytes=hashed,
-        bad=tuple(bad),
+        good_runs=tuple(run.path.name for run in runs),
+        bytes=sum(about["bytes"] for run in runs for about in run.files.values()),
+        bad=tuple(
+            {
+                "name": visible(folder.name),
+                "reason": " ".join(error.details["found"].split()),
+                "repair": f"{repair(folder)} && the gaam train that made the run",
+            }
+            for folder, error in damaged.items()
+        ),
         unfinished=tuple(unfinished_runs(root)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -15,9 +15,9 @@ from gaam_cache.messages import brief, visible
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.runs.filters import UNNAMED, Selection, Texts, select
 from gaam_decoder.runs.folders import (
-    damaged_runs,
     is_run,
     near_run,
+    refuse_damaged,
     run_folders,
     unfinished_folders,
     work_of,
@@ -109,11 +109,10 @@ class Runs(list[RunResult]):
         try:
             import pandas
         except ImportError as error:
-            raise ConfigError(
-                "a table of runs needs pandas", found=str(error), hint="pip install pandas"
-            ) from error
+            message, hint = "a table of runs needs pandas", "pip install pandas"
+            raise ConfigError(message, found=str(error), hint=hint) from error
+        # half a character, of a file name that is no UTF-8, fits in no column
         rows = [
-            # half a character, of a file name that is no UTF-8, fits in no column
             {
                 k: v.encode(errors="replace").decode() if type(v) is str else v
                 for k, v in row.items()
@@ -163,20 +162,17 @@ def load_runs(
     """
     paths = [Path(one).expanduser() for one in ([path] if isinstance(path, (str, Path)) else path)]
     runs, damaged, begun = find_runs(paths)
-    if damaged:
-        raise damaged_runs(damaged, len(runs) + len(damaged))
+    refuse_damaged(damaged, len(runs) + len(damaged))
     if not runs:
         raise CacheError(
             f"no finished runs in '{paths[0]}'",
             found=f"{len(begun)} unfinished",
             hint="the same 'gaam train' again finishes them",
         )
-    if unfinished := [work_of(folder.name) for folder in begun]:
-        warnings.warn(
-            f"not among the runs, because they are not finished: {brief(', '.join(unfinished))}",
-            GaamWarning,
-            stacklevel=2,
-        )
+    if begun:
+        names = brief(", ".join(work_of(folder.name) for folder in begun))
+        text = f"not among the runs, because they are not finished: {names}"
+        warnings.warn(text, GaamWarning, stacklevel=2)
     # how many lie beside those that were named one by one
     parents = {path.resolve().parent for path in paths if is_run(path)}
     beside = {run.resolve() for parent in parents for run in run_folders(parent)}
@@ -233,21 +229,31 @@ def find_runs(
     return *check_all(list(found.values())), list(begun.values())
 
 
-def check_all(folders: Sequence[Path]) -> tuple[list[RunResult], dict[Path, CacheError]]:
-    """Runs of which what was tested is whole, and beside them what is damaged, by folder."""
+def check_all(
+    folders: Sequence[Path],
+    files: Callable[[RunResult], Collection[str]] = lambda run: (TEST_FILE,),  # noqa: ARG005
+    done: Callable[[Path], None] = lambda path: None,  # noqa: ARG005
+) -> tuple[list[RunResult], dict[Path, CacheError]]:
+    """Runs of which these files are whole, and beside them what is damaged, by folder."""
 
     def checked(path: Path) -> RunResult | CacheError:
         try:
             run = read_run(path)
-            run.check_digest(TEST_FILE)
+            for name in files(run):
+                run.check_digest(name)
         except CacheError as error:
             return error
         return run
 
+    runs, damaged = list[RunResult](), dict[Path, CacheError]()
     with ThreadPoolExecutor(READERS) as pool:
-        found = dict(zip(folders, pool.map(checked, folders), strict=True))
-    runs = [run for run in found.values() if isinstance(run, RunResult)]
-    return runs, {path: one for path, one in found.items() if isinstance(one, CacheError)}
+        for path, found in zip(folders, pool.map(checked, folders), strict=True):
+            done(path)
+            if isinstance(found, RunResult):
+                runs.append(found)
+            else:
+                damaged[path] = found
+    return runs, damaged
 
 
 def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
@@ -260,16 +266,13 @@ def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
         of_run = {
             **{name: run.recipe.get(name) for name in COLUMNS},
             **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
+            **{k: getattr(run, k) for k in ("attention", "head", "key", "evaluated")},
             "run": run.path.name,
-            "attention": run.attention,
-            "head": run.head,
-            "evaluated": run.evaluated,
             "on_training_rows": on_training_rows(run.recipe),
             "shuffled_labels": run.shuffled,
             "majority_accuracy": run.majority_accuracy,
             "parameters": run.parameters["total"],
             "attention_parameters": run.parameters["attention"],
-            "key": run.key,
             "created": run.published,
             "path": str(run.path.absolute()),
         }

@@ -1,4 +1,4 @@
-"""A run directory <-> RunResult.
+"""A run directory -> RunResult.
 
 S seeds, N test rows, V rows that choose, C classes.
 
@@ -43,7 +43,7 @@ from gaam_cache.messages import visible
 from gaam_cache.store.digest import hash_file, unsealed
 from gaam_cache.store.files import raise_if_refused, read_json
 from gaam_decoder import stats
-from gaam_decoder.number_lists import DRAWN_BY, parse_layers, spell_budget
+from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.recipe import DEFAULTS, has_test_rows
 from gaam_decoder.specs import row_title
 from gaam_decoder.stats.temperature import fit_temperature
@@ -124,8 +124,8 @@ class RunResult:
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates."""
     created: str | None = None
-    """When it was published, such as ``2026-11-01T09:30:00Z``; None of earlier versions."""
-    files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    """When it was published, such as ``2026-11-01T09:30:00Z``."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 
     @property
@@ -163,11 +163,7 @@ class RunResult:
     @property
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
-        names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed", "shuffle")
-        part = {name: self.recipe.get(name) for name in names}
-        part["budget"] = spell_budget(*(self.recipe.get(name) for name in DRAWN_BY))
-        final = not self.evaluated
-        return row_title(self.attention, self.head, **part, shuffled=self.shuffled, final=final)
+        return row_title(self.attention, self.head, final=not self.evaluated, **self.recipe)
 
     @property
     def evaluated(self) -> bool:
@@ -186,7 +182,7 @@ class RunResult:
 
     @property
     def published(self) -> datetime | None:
-        """When it was published; of earlier versions, when its file was changed last."""
+        """When it was published; of runs that do not say, when their file was changed last."""
         if self.created is not None:
             return datetime.strptime(self.created, CREATED_FORMAT).replace(tzinfo=UTC)
         file = self.path / RUN_FILE
@@ -279,7 +275,7 @@ class RunResult:
     def validation(self) -> Validation | None:
         """What was said of the rows of train that chose the epoch; it is not kept in memory.
 
-        None where there are no such rows, and of runs of earlier versions.
+        None where there are no such rows.
         """
         if VALIDATION_FILE not in self.files:
             return None
@@ -315,23 +311,17 @@ class RunResult:
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
         accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=self.evaluated))
-        seeds = [
-            {
-                "seed": seed,
-                "accuracy": accuracy.get(seed),
-                "epoch": self.epochs[seed],
-                "seconds": self.seconds[seed],
-                "failed": self.failed.get(seed),
-            }
-            for seed in self.seeds
-        ]
-        first = ("attention", "head", "recipe", "parameters", "cache", "evaluated")
+        columns: dict[str, dict[int, Any]] = {"accuracy": accuracy, "epoch": self.epochs}
+        columns |= {"seconds": self.seconds, "failed": self.failed}
+        names = ("attention", "head", "recipe", "parameters", "cache", "evaluated")
         some = ("created", "groups", "drawn", "fit")
         return {
             "kind": "run",
             "path": str(self.path.absolute()),
-            **{name: getattr(self, name) for name in (*first, "majority_accuracy")},
-            "seeds": seeds,
+            **{name: getattr(self, name) for name in (*names, "majority_accuracy")},
+            "seeds": [
+                {"seed": s} | {k: of.get(s) for k, of in columns.items()} for s in self.seeds
+            ],
             **{name: getattr(self, name) for name in ("environment", "engine")},
             **{name: value for name in some if (value := getattr(self, name))},
         }
@@ -350,8 +340,7 @@ class RunResult:
                 text = f"{self.title}: {100 * self.accuracy.mean():.1f}%"
                 text += f" (sd {100 * spread:.1f})" if spread is not None else ""
             if not self.fit:
-                text += " over " if self.evaluated else ", "
-                text += several(len(self.finished))
+                text += f"{' over' if self.evaluated else ','} {several(len(self.finished))}"
             text += f", {len(self.failed)} FAILED" if self.failed else ""
         seconds = np.mean([self.seconds[seed] for seed in self.seeds])
         if self.fit:
@@ -366,9 +355,8 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     text = f"{fit['setting']} {fit['value']:.3g} chosen from {fit['tried']} "
     text += f"({fit['lowest']:g} to {fit['highest']:g})"
     text += f", the {fit['edge']} of them" if fit.get("edge") else ""
-    if lost := len(fit["unconverged"]):
-        text += f", {lost} of which did not converge"
-    return text
+    lost = len(fit["unconverged"])
+    return text + (f", {lost} of which did not converge" if lost else "")
 
 
 def read_run(path: Path) -> RunResult:

@@ -26,17 +26,8 @@ from gaam_cache.store.files import (
     temporary_path,
     write_synced,
 )
+from gaam_decoder.runs import result
 from gaam_decoder.runs.folders import of_key
-from gaam_decoder.runs.result import (
-    CONFIG_FILE,
-    CREATED_FORMAT,
-    LOG_FILE,
-    RUN_FILE,
-    RUN_VERSION,
-    TEST_FILE,
-    VALIDATION_FILE,
-    WEIGHTS_FILE,
-)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,23 +89,23 @@ def write_run(
         test[f"learned.{key}"] = stacked([r.learned[key] for r in results])
     weights = {key: stacked([r.weights[key] for r in results]) for key in results[0].weights}
     order = {"seeds": json.dumps([r.seed for r in results])}
-    log = "".join(json.dumps(entry) + "\n" for r in results for entry in r.log)
     contents = {
-        WEIGHTS_FILE: save(weights, order),
-        TEST_FILE: save(test, order),
-        LOG_FILE: log.encode(),
-        CONFIG_FILE: config.encode(errors="replace"),  # of a path that is no UTF-8
+        result.WEIGHTS_FILE: save(weights, order),
+        result.TEST_FILE: save(test, order),
+        result.LOG_FILE: "".join(json.dumps(e) + "\n" for r in results for e in r.log).encode(),
+        result.CONFIG_FILE: config.encode(errors="replace"),  # of a path that is no UTF-8
     }
     logits = [r.validation_logits for r in results if r.validation_logits is not None]
     if held is not None and len(logits) == len(results):
-        contents[VALIDATION_FILE] = save({"logits": stacked(logits), **held}, order)
+        contents[result.VALIDATION_FILE] = save({"logits": stacked(logits), **held}, order)
     files = {
         file: {"bytes": len(content), "sha256": digest_of(content)}
         for file, content in contents.items()
     }
-    created = time.strftime(CREATED_FORMAT, time.gmtime())
-    said = {"run_version": RUN_VERSION, **about, "created": created, "seeds": seeds, "files": files}
-    contents[RUN_FILE] = sealed_text(said).encode()
+    created = time.strftime(result.CREATED_FORMAT, time.gmtime())
+    said = {"run_version": result.RUN_VERSION, **about, "created": created}
+    sealed = sealed_text({**said, "seeds": seeds, "files": files})
+    contents[result.RUN_FILE] = sealed.encode()
     final, temporary = runs / name, temporary_path(runs, name)
     with storage_errors(final, option="--runs"):
         try:
@@ -124,10 +115,10 @@ def write_run(
                 write_synced(temporary / file, content)
             sync_folder(temporary)
             try:
-                if not (final / RUN_FILE).exists():
+                if not (final / result.RUN_FILE).exists():
                     temporary.rename(final)
             except OSError:
-                if not (final / RUN_FILE).exists():
+                if not (final / result.RUN_FILE).exists():
                     raise
             sync_folder(runs)
         finally:

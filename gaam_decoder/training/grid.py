@@ -15,7 +15,6 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages import nearest, shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.config_checks import loss_scaling, train_as_test
-from gaam_decoder.contract import check_contract
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest, spelled_out
 from gaam_decoder.number_lists import budget_of, spell_layers, spell_numbers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
@@ -67,7 +66,6 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         try:
             with on_paper():
                 decoder = build_decoder(spec, seed=0)
-            check_contract(spec, recipe.loss)
             check_fitted(decoder, spec, recipe.select)
         except ConfigError as error:
             impossible[spec] = error

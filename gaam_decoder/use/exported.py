@@ -124,9 +124,8 @@ def read_decoder(folder: Path, *, seed: int | None = None) -> tuple[DecoderConfi
 
 def write_decoder(folder: Path, config: DecoderConfig, weights: Mapping[str, Tensor]) -> None:
     """Write configuration and weights, by the names that a decoder gives them, each (S, ...)."""
-    content = save(
-        {name: one.cpu().contiguous() for name, one in weights.items()}, {"format": "pt"}
-    )
+    whole = {name: one.cpu().contiguous() for name, one in weights.items()}
+    content = save(whole, {"format": "pt"})
     about = {WEIGHTS_FILE: {"bytes": len(content), "sha256": digest_of(content)}}
     text = {**FORMAT, **asdict(config), "files": about}
     write_file(folder / WEIGHTS_FILE, content, option="DIR")

@@ -18,7 +18,7 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import find_cache, is_run
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
-from gaam_decoder.specs import KINDS, parse_attention, parse_head
+from gaam_decoder.specs import KINDS, parse_spec
 from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import CONFIG_FILE, DecoderConfig, read_decoder
 from gaam_decoder.use.predictor import Predictor
@@ -85,51 +85,50 @@ def _warn(text: str) -> None:
 
 
 class OpenRun(NamedTuple):
-    """A run, and what is exported of it."""
+    """A run, and what is exported of it; the encoding may name paths."""
 
     run: RunResult
     config: DecoderConfig
     ensemble: Ensemble
     encoding: Encoding
-    """Which may name paths."""
 
 
 def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRun:
     """Decoders of the seeds that finished, or of one."""
     run = one_run(folder)
-    where = str(run.path.absolute())
+    where, recipe, about = str(run.path.absolute()), run.recipe, run.cache
     if not run.finished:
         raise ConfigError("every seed of the run failed", found=run.failure, where=where)
     if seed is not None and seed not in run.finished:
         lost, expected = run.failed.get(seed), f"one of: {', '.join(map(str, run.finished))}"
         message = f"seed {seed} of the run failed" if lost else f"no seed {seed} in the run"
         raise ConfigError(message, expected=expected, found=lost, where=where)
-    plugins = dict(run.recipe.get("plugins", {}))
-    _check_code(plugins, run.attention, run.head, folder)
-    encoding = _encoding_of(run.cache, run.path, cache)
-    first, same = run.cache.get("first_layer", 1), run.recipe.get("eval_dtype", "same") == "same"
+    theirs = dict(recipe.get("plugins", {}))
+    _check_code(theirs, run.attention, run.head, folder)
+    encoding = _encoding_of(about, run.path, cache)
+    float32 = recipe.get("eval_dtype") == "float32"
+    signature: dict[str, Any] = {"gaam": gaam_cache.__version__, "attention": run.attention}
+    signature |= {
+        "head": run.head,
+        "recipe": recipe,
+        "seeds": list(run.seeds),
+        "labels_shuffled": run.shuffled,
+    }
     config = DecoderConfig(
         attention=run.attention,
         head=run.head,
-        layers=tuple(number - first for number in run.layer_numbers),
-        num_layers=run.cache["layers"],
-        hidden_size=run.cache["hidden_size"],
-        pooling=run.recipe["pool"],
-        class_names=tuple(run.cache["class_names"]),
+        layers=tuple(number - about.get("first_layer", 1) for number in run.layer_numbers),
+        num_layers=about["layers"],
+        hidden_size=about["hidden_size"],
+        pooling=recipe["pool"],
+        class_names=tuple(about["class_names"]),
         seeds=run.finished if seed is None else (seed,),
-        dtype=str(run.recipe.get("dtype", "float32")) if same else "float32",
-        plugins=plugins,
-        fingerprint=run.cache["fingerprint"],
+        dtype="float32" if float32 else str(recipe.get("dtype", "float32")),
+        plugins=theirs,
+        fingerprint=about["fingerprint"],
         key=run.key,
         encoding=encoding.portable().to_dict(),
-        signature={
-            "gaam": gaam_cache.__version__,
-            "attention": run.attention,
-            "head": run.head,
-            "recipe": run.recipe,
-            "seeds": list(run.seeds),
-            "labels_shuffled": run.shuffled,
-        },
+        signature=signature,
     )
     places = [run.seeds.index(one) for one in config.seeds]
     with run.tensors(WEIGHTS_FILE) as file:
@@ -140,12 +139,13 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
 
 def _check_code(then: Mapping[str, str], attention: str, head: str, folder: Path) -> None:
     """Mechanisms and heads of other packages compute as they did."""
-    for kind, spec in (("mechanism", parse_attention(attention)), ("head", parse_head(head))):
-        now, what = plugins.code(KINDS[kind][0], spec.name, kind=kind), f"{kind} {spec.name}"
-        if (now if " " in now else None) != then.get(what):
+    for kind, text in (("mechanism", attention), ("head", head)):
+        name = parse_spec(text, kind).name
+        now, before = plugins.code(KINDS[kind][0], name, kind=kind), then.get(f"{kind} {name}")
+        if (now if " " in now else None) != before:
             raise ConfigError(
-                f"the {kind} '{spec.name}' is not the code that the run was trained with",
-                expected=then.get(what, "that of gaam"),
+                f"the {kind} '{name}' is not the code that the run was trained with",
+                expected=before or "that of gaam",
                 found=now,
                 where=str(folder.absolute()),
             )
@@ -161,18 +161,16 @@ def _encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None)
 
 def _temperatures(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
     """One for every seed, above 0, fitted on the rows that chose its epoch."""
-    held = run.validation
-    if held is None:
-        shuffled = "a run on shuffled labels"
-        raise _no_rows(run.path, shuffled if run.shuffled else f"a run of --select {run.select}")
-    values, lacking = [], []
+    if (held := run.validation) is None:
+        kind = "on shuffled labels" if run.shuffled else f"of --select {run.select}"
+        raise _no_rows(run.path, f"a run {kind}")
+    values, lacking = list[float](), list[int]()
     for seed in seeds:
         found = held.temperature(run.seeds.index(seed))
         if found is None:
             raise _no_rows(run.path, f"seed {seed}, whose answers to these rows are not finite")
-        value, fitted = found
-        values.append(value)
-        lacking += [] if fitted else [seed]
+        values.append(found[0])
+        lacking += [] if found[1] else [seed]
     if lacking:
         _warn(
             f"no temperature has the smallest loss of seeds {spell_numbers(lacking)} of "

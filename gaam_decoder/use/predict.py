@@ -2,112 +2,159 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import check_at_least, settle_paths
+from gaam_cache.devices import check_device
 from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief
+from gaam_cache.messages import brief, option_of, shortened
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
 from gaam_cache.sources._table import Columns, choose, open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.files import make_folder, storage_errors, temporary_path
+from gaam_cache.store.files import storage_errors
 from gaam_cache.store.plan import Plan, differences
 from gaam_decoder.runs.folders import is_run
 from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.load import load
-from gaam_decoder.use.predict_config import PredictConfig
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
-from gaam_decoder.use.tables import Records, csv_lines, json_lines, listed, write_parquet
+from gaam_decoder.use.tables import Records, pieces, write_table
 
 Progress = Callable[[int, int, str], None]
+STDIN = "-"
+"""The text that means those that come by stdin."""
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+"""Of files of results."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """Texts and what is said of them."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PredictConfig:
+    """Everything ``gaam predict`` can be told.
 
-    texts: Sequence[str]
-    found: Predictions
+    Raises:
+        ConfigError: on construction: a value out of its range, or settings that do not go together.
+    """
+
+    run: Path
+    """Folder of a finished run, or of what was exported of one."""
+    texts: tuple[str, ...] = ()
+    """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
+    file: Path | None = None
+    """A table: CSV, JSON lines, Parquet; or a text a line (.txt)."""
+    cache: Path | None = None
+    """Without texts and file: the cache whose rows are predicted, without an encoder. With them:
+    where the cache of the run is, if it has moved and the run does not say how rows are encoded."""
+    split: str | None = None
+    """Of the cache; default: 'test'."""
+    out: Path | None = None
+    """CSV, JSON lines or Parquet; default: stdout."""
+    overwrite: bool = False
+    """Replace ``out`` if it is there."""
+    seed: int | None = None
+    """Whose decoder alone is used; default: all that finished, averaged."""
+    temperature: bool = False
+    """Divide the logits of every seed by its temperature, fitted on rows that chose its epoch."""
+    top: int = 1
+    """How many of the likeliest classes are named."""
+    text_columns: tuple[str, ...] = ()
+    """Columns joined by a space; default: those of the run."""
+    encoder: str | None = None
+    """Where the encoder of the run is, if it has moved."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
+    batch_tokens: int | None = None
+    """Tokens of one batch of the encoder; default: what suits the device."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work before anything is read."""
+        settle_paths(self)
+        check_device(self.device)
+        check_at_least(self, 1, "top", "batch_tokens")
+        check_at_least(self, 0, "seed")
+        if self.texts and self.file is not None:
+            found = f"{shortened(self.texts[0])!r} and --file {self.file}"
+            raise ConfigError("rows are texts, or those of a file", found=found)
+        if not self.texts and self.file is None and self.cache is None:
+            expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
+            raise ConfigError("nothing to predict", expected=expected)
+        if STDIN in self.texts and len(self.texts) > 1:
+            found = ", ".join(map(shortened, self.texts[:8]))
+            raise ConfigError("'-' means that texts come by stdin", found=found)
+        if self.out is not None and self.out.suffix not in SUFFIXES:
+            expected = f"a name ending in {', '.join(SUFFIXES)}"
+            raise ConfigError("--out has no format", expected=expected, found=str(self.out))
+        idle = {"text_columns", "encoder", "batch_tokens"} if self.of_cache else {"split"}
+        idle |= {"text_columns"} if self.texts else set()
+        idle |= {"out"} if self.of_texts else set()
+        for field in fields(self):
+            if field.name in idle and getattr(self, field.name) != field.default:
+                option = option_of(field.name.replace("columns", "column"))
+                raise ConfigError(f"{option} plays no part here", hint=f"leave out {option}")
+
+    @property
+    def of_cache(self) -> bool:
+        """Whether the rows are those of a cache."""
+        return not self.texts and self.file is None
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether they stand on the command line."""
+        return bool(self.texts) and self.texts != (STDIN,)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Predicted:
+    """What was predicted: of texts their records, of a file where they are."""
+
+    records: Records | None = None
+    """Of each text, predicted, probability, agreement, ...; None of a file."""
+    out: Path | None = None
+    """A file of results; None: they went to stdout."""
+    rows: int
     num_seeds: int
     """That were averaged."""
-    top: int
-    """Classes that are named."""
     temperatures: Sequence[float] = ()
     """Of the seeds; empty: none."""
 
-    def to_dict(self) -> Records:
-        """A JSON value: text, predicted, probability, agreement, ... of each."""
-        rows = zip(self.texts, self.found.rows(self.top), strict=True)
-        return [{"text": text, **row} for text, row in rows]
+    def to_dict(self) -> Any:
+        """A JSON value."""
+        if self.records is not None:
+            return self.records
+        about = {"out": self.out and str(self.out.absolute()), "rows": self.rows}
+        about |= {"seeds": self.num_seeds}
+        return about | ({"temperatures": list(self.temperatures)} if self.temperatures else {})
 
     def in_words(self) -> str:
-        """Every text, and a line below it for every class that is named."""
+        """Every text, and a line below it for every class that is named; or one line."""
+        by = "one seed" if self.num_seeds == 1 else f"the average of {self.num_seeds} seeds"
+        if self.temperatures:
+            low, high = min(self.temperatures), max(self.temperatures)
+            by += f", logits of each divided by its temperature ({low:.3g} to {high:.3g})"
+        if self.records is None:
+            return f"{self.rows:,} rows predicted by {by}: {self.out}"
         lines = []
-        for row in self.to_dict():
+        for row in self.records:
             lines.append(brief(row["text"], 60))
-            for end in ("", *(f"_{place}" for place in range(2, self.top + 1))):
-                label = brief(row[f"predicted{end}"], 60)
-                line = f"  {row[f'probability{end}']:7.2%}  {label}"
+            for end in [name.removeprefix("predicted") for name in row if "predicted" in name]:
+                line = f"  {row[f'probability{end}']:7.2%}  {brief(row[f'predicted{end}'], 60)}"
                 if not end and self.num_seeds > 1:
                     agreeing = round(row["agreement"] * self.num_seeds)
                     line += f"  ({agreeing} of {self.num_seeds} seeds)"
                 lines.append(line)
-        if self.temperatures:
-            lines.append(f"probabilities: {_averaged(self.num_seeds, self.temperatures)}")
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A file of results."""
-
-    out: Path | None
-    """Where it is; None: it went to stdout."""
-    rows: int
-    num_seeds: int
-    temperatures: Sequence[float] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "out": None if self.out is None else str(self.out.absolute()),
-            "rows": self.rows,
-            "seeds": self.num_seeds,
-            **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
-        }
-
-    def in_words(self) -> str:
-        """One line."""
-        seeds = _averaged(self.num_seeds, self.temperatures)
-        return f"{self.rows:,} rows predicted by {seeds}: {self.out}"
-
-
-def _averaged(num_seeds: int, temperatures: Sequence[float]) -> str:
-    """Whose probabilities they are."""
-    text = "one seed" if num_seeds == 1 else f"the average of {num_seeds} seeds"
-    if not temperatures:
-        return text
-    low, high = min(temperatures), max(temperatures)
-    return f"{text}, logits of each divided by its temperature ({low:.3g} to {high:.3g})"
-
-
-class _Chunk(NamedTuple):
-    """Rows that are predicted together, and what of them is read."""
-
-    records: Records
-    inputs: Any
+        return "\n".join([*lines, *[f"probabilities: {by}"] * bool(self.temperatures)])
 
 
 class _Rows(NamedTuple):
@@ -115,10 +162,10 @@ class _Rows(NamedTuple):
 
     names: Sequence[str]
     """Columns that there are."""
-    total: int
-    chunks: Callable[[], Iterator[_Chunk]]
-    predictions: Callable[[Iterator[Any]], Iterator[Predictions]]
-    """Of the inputs of each chunk."""
+    chunks: Callable[[], Iterator[tuple[Records, Any]]]
+    """Rows that are predicted together, and what of them is read."""
+    predictions: Callable[[Iterable[Any]], Iterator[Predictions]]
+    """Of what is read of each chunk."""
     suffix: str = ".csv"
     """Of the file."""
     schema: Any = None
@@ -129,10 +176,10 @@ def predict(
     config: PredictConfig,
     *,
     stdin: BinaryIO | None = None,
-    write: Callable[[bytes], bool] = lambda piece: True,  # noqa: ARG005
+    write: Callable[[bytes], object] = lambda piece: None,  # noqa: ARG005
     as_list: bool = False,
     progress: Progress = lambda done, total, text: None,  # noqa: ARG005
-) -> Labelled | Written:
+) -> Predicted:
     """Predict with a finished run.
 
     A file keeps its columns and gains predicted, probability and agreement; all of it is read once
@@ -142,82 +189,71 @@ def predict(
         config: what is to be predicted, and how.
         stdin: what ``-`` means.
         write: takes the results of a file, piece by piece, where the configuration names no
-            ``out``; False: nobody wants more.
+            ``out``.
         as_list: they are a list of JSON, whatever is read.
         progress: called with (rows done, rows in all, what is going on).
 
     Returns:
         The results of texts, or what was written of a file.
     """
-    out = config.out
+    out, top = config.out, config.top
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out", found="a file")
     names = ("seed", "temperature", "encoder", "device", "batch_tokens")
     given = {name: getattr(config, name) for name in names}
     predictor = load(config.run, cache=None if config.of_cache else config.cache, **given)
-    if config.top > (classes := len(predictor.class_names)):
+    if top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"
-        raise ConfigError("--top is out of range", expected=expected, found=str(config.top))
-    seeds, temperatures = len(predictor.seeds), predictor.temperatures
+        raise ConfigError("--top is out of range", expected=expected, found=str(top))
+    about: dict[str, Any] = {"num_seeds": len(predictor.seeds), "out": out}
+    about["temperatures"] = predictor.temperatures
     if config.of_texts:
-        found = predictor.predictions(config.texts, origin="the command line")
-        return Labelled(config.texts, found, seeds, config.top, temperatures)
-    with ExitStack() as stack:
+        said = predictor.predictions(config.texts, origin="the command line").rows(top)
+        records = [{"text": text, **row} for text, row in zip(config.texts, said, strict=True)]
+        return Predicted(records=records, rows=len(records), **about)
+    where = str(config.cache if config.of_cache else config.file or "stdin")
+    # what comes by stdin is read twice, too
+    with tempfile.TemporaryDirectory() if config.texts else nullcontext("") as folder:
         if config.of_cache:
             rows = _of_cache(config, predictor)
         else:
-            rows = _of_file(config, predictor, stack, stdin, progress)
-        if taken := set(rows.names) & set(result_names(config.top)):
-            where = str(config.cache if config.of_cache else config.file or "stdin")
+            rows = _of_file(config, predictor, stdin or io.BytesIO(), Path(folder))
+        if taken := set(rows.names) & set(result_names(top)):
             message = f"there is a column '{min(taken)}' already"
             raise ConfigError(message, where=where, hint="rename the column")
+        total = 0
+        for records, _ in rows.chunks():  # what is wrong with a row is said now
+            total += len(records)
+            progress(total, 0, "reading")
+        if not total:
+            raise DataError("no rows", expected="at least one row", found="none", where=where)
 
         def results() -> Iterator[Records]:
             """Records of chunk after chunk, each with its results."""
             done, waiting = 0, deque[Records]()
 
             def inputs() -> Iterator[Any]:
-                for chunk in rows.chunks():
-                    waiting.append(chunk.records)
-                    yield chunk.inputs
+                for records, read in rows.chunks():
+                    waiting.append(records)
+                    yield read
 
-            progress(0, rows.total, "predicting")
+            progress(0, total, "predicting")
             for found in rows.predictions(inputs()):
-                said = found.rows(config.top)
+                said = found.rows(top)
                 yield [a | b for a, b in zip(waiting.popleft(), said, strict=True)]
                 done += len(said)
-                progress(done, rows.total, "predicting")
+                progress(done, total, "predicting")
 
-        if out is None:
-            lines = json_lines if as_list or rows.suffix == ".jsonl" else csv_lines
-            pieces = lines(results())
-            for piece in listed(pieces) if as_list else pieces:
-                if not write(piece):
-                    break
+        if out is not None:
+            write_table(out, results(), rows.schema)
         else:
-            with storage_errors(out):
-                make_folder(out.parent)
-                part = temporary_path(out.parent, out.name)
-                stack.callback(part.unlink, missing_ok=True)
-                if out.suffix == ".parquet":
-                    write_parquet(part, results(), rows.schema)
-                else:
-                    lines = json_lines if out.suffix == ".jsonl" else csv_lines
-                    with part.open("wb") as file:
-                        file.writelines(lines(results()))
-                part.replace(out)
-    return Written(out, rows.total, seeds, temperatures)
+            for piece in pieces(results(), rows.suffix, as_list=as_list):
+                write(piece)
+    return Predicted(rows=total, **about)
 
 
-def _of_file(
-    config: PredictConfig,
-    predictor: Predictor,
-    stack: ExitStack,
-    stdin: BinaryIO | None,
-    progress: Progress,
-) -> _Rows:
-    encoding = predictor.encoding
-    if encoding is None:
+def _of_file(config: PredictConfig, predictor: Predictor, stdin: BinaryIO, spool: Path) -> _Rows:
+    if (encoding := predictor.encoding) is None:
         raise ConfigError(
             "nobody here can encode further rows as those of the run",
             found="states that were imported",
@@ -225,28 +261,24 @@ def _of_file(
         )
     path, folder = config.file, Path.cwd()
     if path is None:
-        if stdin is None:
-            raise ConfigError("'-' means stdin", expected="an open stdin", found="none")
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "stdin.txt"
+        path = spool / "stdin.txt"
         with storage_errors(path, option="TMPDIR"), path.open("wb") as spooled:
             shutil.copyfileobj(stdin, spooled)
     elif not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
     else:
         folder = path.absolute().parent
-    origin = "stdin" if config.file is None else str(path)
+    origin = str(config.file or "stdin")
     known, lines = encoding.rows, path.suffix == ".txt"
+    settings: dict[str, Any] = {"delimiter": known.get("delimiter")}
     if encoding.kind == "text":
-        texts = tuple(known.get("text_columns") or ("text",))
-        reading = ExtractConfig(
-            text_columns=config.text_columns or (("text",) if lines else texts),
-            delimiter=known.get("delimiter"),
-        )
+        texts = ("text",) if lines else tuple(known.get("text_columns") or ("text",))
+        settings["text_columns"] = config.text_columns or texts
     else:
-        file_column = known.get("file_column") or ("file" if lines else None)
-        reading = ExtractConfig(file_column=file_column, delimiter=known.get("delimiter"))
+        settings["file_column"] = known.get("file_column") or ("file" if lines else None)
+    reading = ExtractConfig(**settings)
 
-    def chunks() -> Iterator[_Chunk]:
+    def chunks() -> Iterator[tuple[Records, Placed]]:
         table = open_table(path, reading)
         columns = choose(table, reading, None, origin)
         of_json = path.suffix == ".jsonl"  # whose objects come whole, and may differ
@@ -264,25 +296,18 @@ def _of_file(
             bad.refuse(count)
             found = [record for _, record in piece if not isinstance(record, DataError)]
             read = [{k: one[k] for k in (one if of_json else table.names)} for one in found]
-            yield _Chunk(read, Placed(inputs, [place for place, _ in piece]))
+            yield read, Placed(inputs, [place for place, _ in piece])
 
-    total = 0
-    for chunk in chunks():
-        total += len(chunk.records)
-        progress(total, 0, f"reading {path}")
-    if not total:
-        raise DataError("no rows", expected="at least one row", found="none", where=origin)
-    schema = None
+    names, schema = open_table(path, reading).names, None
     if path.suffix == ".parquet":
         import pyarrow.parquet
 
         schema = pyarrow.parquet.read_schema(path)
 
-    def predictions(inputs: Iterator[Placed]) -> Iterator[Predictions]:
+    def predictions(inputs: Iterable[Placed]) -> Iterator[Predictions]:
         return predictor.stream(inputs, origin=origin)
 
-    names = open_table(path, reading).names
-    return _Rows(names, total, chunks, predictions, path.suffix, schema)
+    return _Rows(names, chunks, predictions, path.suffix, schema)
 
 
 def _input(record: Mapping[str, Any] | DataError, columns: Columns, folder: Path) -> str:
@@ -311,16 +336,16 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     if split.labelled:
         columns["label"] = [split.class_names[label] for label in split.labels]
 
-    def chunks() -> Iterator[_Chunk]:
+    def chunks() -> Iterator[tuple[Records, Any]]:
         for first in range(0, len(split), CHUNK_ROWS):
             rows = range(first, min(first + CHUNK_ROWS, len(split)))
             records = [{name: of[row] for name, of in columns.items()} for row in rows]
-            yield _Chunk(records, states[first : first + len(rows)])
+            yield records, rows
 
-    def predictions(inputs: Iterator[Any]) -> Iterator[Predictions]:
-        return map(predictor.predict_states, inputs)
+    def predictions(inputs: Iterable[range]) -> Iterator[Predictions]:
+        return (predictor.predict_states(states[rows.start : rows.stop]) for rows in inputs)
 
-    return _Rows(list(columns), len(split), chunks, predictions)
+    return _Rows(list(columns), chunks, predictions)
 
 
 def _check_alike(run: Path, folder: Path, predictor: Predictor, plan: Plan) -> None:

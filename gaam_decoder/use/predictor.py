@@ -105,14 +105,14 @@ class Predictions:
         """Of every row what ``result_names`` says."""
         order_NK = np.argsort(-self.probabilities_NC, axis=-1, kind="stable")[:, :top]
         p_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1)
-        names = result_names(top)
         found = []
-        for numbers, likely, agreement in zip(
+        for order, likely, agreement in zip(
             order_NK.tolist(), p_NK.tolist(), self.agreement_N.tolist(), strict=True
         ):
-            named = [(self.class_names[n], p) for n, p in zip(numbers, likely, strict=True)]
-            values = [*named[0], agreement, *(value for pair in named[1:] for value in pair)]
-            found.append(dict(zip(names, values, strict=True)))
+            pairs = zip(order, likely, strict=True)
+            values = [value for number, p in pairs for value in (self.class_names[number], p)]
+            values.insert(2, agreement)
+            found.append(dict(zip(result_names(top), values, strict=True)))
         return found
 
 
@@ -234,10 +234,9 @@ class Predictor:
             raise DataError("states of another shape", expected=expected, found=found)
         parts = []
         for first in range(0, len(states), CHUNK_ROWS):
-            given_NLD = states[first : first + CHUNK_ROWS]
-            part_NLD = np.asarray(given_NLD)
-            if np.ma.is_masked(given_NLD) or part_NLD.dtype.kind != "f":
-                found = f"{part_NLD.dtype}, masked or not"
+            part_NLD = np.asarray(states[first : first + CHUNK_ROWS])
+            if part_NLD.dtype.kind != "f":
+                found = str(part_NLD.dtype)
                 raise DataError("states are no floating-point numbers", found=found)
             with np.errstate(over="ignore"):  # what is too large is infinite, and said below
                 part_NLD = part_NLD.astype(np.float32, copy=False)

@@ -8,23 +8,42 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import DataError
+from gaam_cache.store.files import make_folder, storage_errors, temporary_path
 
 Records = list[dict[str, Any]]
 
 
-def json_lines(chunks: Iterable[Records]) -> Iterator[bytes]:
-    """An object a line, a piece for each chunk."""
-    for records in chunks:
-        yield "".join(f"{_json(record)}\n" for record in records).encode()
+def pieces(chunks: Iterable[Records], suffix: str, *, as_list: bool = False) -> Iterator[bytes]:
+    """The bytes of a file of CSV or JSON lines, or of one list of JSON, a piece for each chunk."""
+    if as_list:
+        before = b"[\n"
+        for records in chunks:
+            yield before + ",\n".join(map(_json, records)).encode()
+            before = b",\n"
+        yield b"\n]\n"
+    elif suffix == ".jsonl":
+        for records in chunks:
+            yield "".join(f"{_json(record)}\n" for record in records).encode()
+    else:
+        for number, records in enumerate(_alike(chunks)):
+            rows = [*([] if number else [list(records[0])]), *(one.values() for one in records)]
+            yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
 
 
-def listed(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """JSON lines as one list, piece by piece."""
-    before = b"[\n"
-    for piece in lines:
-        yield before + piece.rstrip(b"\n").replace(b"\n", b",\n")
-        before = b",\n"
-    yield b"\n]\n"
+def write_table(out: Path, chunks: Iterable[Records], schema: Any) -> None:
+    """Make a file of them that appears when it is complete; ``schema`` is that of known columns."""
+    with storage_errors(out):
+        make_folder(out.parent)
+        part = temporary_path(out.parent, out.name)
+        try:
+            if out.suffix == ".parquet":
+                _write_parquet(part, chunks, schema)
+            else:
+                with part.open("wb") as file:
+                    file.writelines(pieces(chunks, out.suffix))
+            part.replace(out)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _alike(chunks: Iterable[Records]) -> Iterator[Records]:
@@ -38,13 +57,6 @@ def _alike(chunks: Iterable[Records]) -> Iterator[Records]:
                 message, hint = "rows have other fields than the first", "--out FILE.jsonl"
                 raise DataError(message, expected=expected, found=found, hint=hint)
         yield [dict.fromkeys(names) | record for record in records]
-
-
-def csv_lines(chunks: Iterable[Records]) -> Iterator[bytes]:
-    """As RFC 4180 has it, but for line ends; a piece for each chunk."""
-    for number, records in enumerate(_alike(chunks)):
-        rows = [*([] if number else [list(records[0])]), *(list(one.values()) for one in records)]
-        yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
 
 
 def _json(value: Any) -> str:
@@ -64,7 +76,7 @@ def _field(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
-def write_parquet(path: Path, chunks: Iterable[Records], schema: Any) -> None:
+def _write_parquet(path: Path, chunks: Iterable[Records], schema: Any) -> None:
     """Columns of Parquet keep their types; of others they are those of the first rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -57,23 +57,6 @@ def test_every_preset_resolves(section: str) -> None:
     assert "demo" in preset_names(section)
 
 
-def test_seeds_and_rows_in_every_spelling(tmp_path: Path) -> None:
-    file = tmp_path / "c.toml"
-    for text, seeds in (
-        ("3", (0, 1, 2)),
-        ('"4-6"', (4, 5, 6)),
-        ("[3, 9, 5]", (3, 5, 9)),
-        ('"0-1,7"', (0, 1, 7)),
-    ):
-        file.write_text(f"[train]\nseeds = {text}\n")
-        assert resolve(TrainConfig, "train", {}, config_file=file).seeds == seeds
-    for text in ("0", "x", "3-1", "1,1", "-4", "1.5", ""):
-        with pytest.raises(ConfigError):
-            resolve(TrainConfig, "train", {"seeds": text})
-    config = resolve(TrainConfig, "train", {"train_rows": ["100,1k", "all", "5/class"]})
-    assert config.train_rows == (100, 1000, None, "5/class")
-
-
 def test_describe_lists_every_setting(gaam: Callable[..., Outcome]) -> None:
     shown = gaam("describe", "--settings").out
     found = json.loads(gaam("describe", "--settings", "--json").out)

@@ -100,10 +100,6 @@ def test_who_is_at_work_and_what_is_damaged_is_told(config: TrainConfig) -> None
     found = inspect(config.runs)
     assert [Path(one["path"]) for one in found.damage] == [run]
     assert len(found.to_dict()["runs"]) == 1
-    json.dumps(found.to_dict())
-
-
-def test_a_folder_without_anything_is_said_to_be_one(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "nowhere"):
+    for folder in (config.runs.parent / "nowhere", run.parents[1] / "empty"):
         with pytest.raises(NotFoundError):
             inspect(folder)

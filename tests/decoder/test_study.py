@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
 
 from gaam_cache.errors import CacheError, ConfigError, GaamError
 from gaam_decoder import study
+from tests.conftest import Outcome
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(file.parent for file in (ROOT / "data" / "studies").glob("*/study.toml"))
@@ -65,29 +67,24 @@ accuracy = 0.1
 """
 
 
-def gaam(here: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    words = [*study.GAAM, "study", "tiny", "-q", *options]
-    return subprocess.run(words, cwd=here, capture_output=True, text=True, check=False)
+def carry_out(folder: Path, **options: Any) -> study.Outcome:
+    recipe = study.read_study(folder, out=folder.parent / "studies", machine={"device": "cpu"})
+    return study.carry_out(recipe, **options)
 
 
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where the study was run and recorded."""
-    here = tmp_path_factory.mktemp("study")
-    (here / "tiny").mkdir()
-    (here / "tiny" / "study.toml").write_text(RECIPE)
-    outcome = gaam(here, "--record")
-    assert outcome.returncode == 0, outcome.stderr
-    return here
-
-
-def test_what_came_out_is_recorded_and_comes_out_again(done: Path) -> None:
-    runs = {path: path.stat().st_mtime_ns for path in done.glob("studies/tiny/runs/*/run.json")}
-    rows = pandas.read_csv(done / "tiny" / "rows.csv")
-    seeds = pandas.read_csv(done / "tiny" / "seeds.csv")
+def test_what_came_out_is_recorded_and_comes_out_again(
+    gaam: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    folder, file = tmp_path / "tiny", tmp_path / "tiny" / "study.toml"
+    folder.mkdir()
+    file.write_text(RECIPE)
+    carry_out(folder, record=True)
+    runs = tmp_path.glob("studies/tiny/runs/*/run.json")
+    made = {path: path.stat().st_mtime_ns for path in runs}
+    rows, seeds = (pandas.read_csv(folder / f"{name}.csv") for name in ("rows", "seeds"))
     assert set(rows["report"]) == {"both", "one"}
-    assert set(seeds["seed"]) == {0, *range(2, 8)}  # 0 of the probe; seeds that chose do not report
-    page = (done / "tiny" / "README.md").read_text()
+    assert set(seeds["seed"]) == set(range(2, 8)), "seeds that chose do not report"
+    page = (folder / "README.md").read_text()
     for text in (
         "# Tiny",
         "Is anything there?",
@@ -95,22 +92,20 @@ def test_what_came_out_is_recorded_and_comes_out_again(done: Path) -> None:
         "both-2-light",
     ):
         assert text in page
-    assert {path.name for path in done.glob("tiny/*.svg")} == {
+    assert "--device" not in page
+    assert {path.name for path in folder.glob("*.svg")} == {
         f"{name}-{theme}.svg" for name in ("both-1", "both-2", "one") for theme in ("dark", "light")
     }
-    checked = gaam(done, "--check", "--json")
-    assert checked.returncode == 0, checked.stderr
-    assert '"differences": []' in checked.stdout
-    assert {path: path.stat().st_mtime_ns for path in runs} == runs  # nothing was trained again
-
-
-def test_a_run_that_the_recipe_does_not_ask_for_is_refused(done: Path, tmp_path: Path) -> None:
-    shutil.copytree(done, tmp_path / "here")
-    recipe = tmp_path / "here" / "tiny" / "study.toml"
-    recipe.write_text(recipe.read_text().replace('["gaam", "none"]', '["none"]'))
-    outcome = gaam(tmp_path / "here")
-    assert outcome.returncode == 2
-    assert "gaam_heads_1-linear-" in outcome.stderr
+    words = ("study", folder, "--out", tmp_path / "studies", "--set", "device=cpu")
+    checked = gaam(*words, "--check", "--json")
+    assert (checked.code, json.loads(checked.out)["differences"]) == (0, [])
+    said = [line.split()[1] for line in checked.err.splitlines() if line.startswith("gaam ")]
+    assert said == ["plant", "plant", "train", "train", "ablate"]
+    assert "gaam train --attn laplace:heads=1" in gaam(*words, "--dry-run").out
+    assert {path: path.stat().st_mtime_ns for path in made} == made  # nothing was trained again
+    file.write_text(RECIPE.replace('["gaam", "none"]', '["none"]'))
+    with pytest.raises(ConfigError, match="gaam_heads_1-linear-"):
+        carry_out(folder)
 
 
 def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_states() -> None:
@@ -129,46 +124,41 @@ def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_sta
         assert [column in line for line in found] == [True] * differs, column
     assert "not recorded" in study.compare(rows[1:], rows, study.TOLERANCES)[0]
     assert "not there" in study.compare(rows, rows[1:], study.TOLERANCES)[0]
-    with pytest.raises(CacheError, match="other states"):
-        study.compare(rows, rows.assign(cache="0" * 12), study.TOLERANCES)
-    with pytest.raises(CacheError, match="without"):
-        study.compare(rows[["report"]], rows, study.TOLERANCES)
+    for other, words in ((rows.assign(cache="0" * 12), "other states"), (rows[["report"]], "no ")):
+        with pytest.raises(CacheError, match=words):
+            study.compare(other, rows, study.TOLERANCES)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ('title = "Tiny"', "", "title"),
-        ('question = "Is', 'qestion = "Is', "qestion"),
-        ("rows = 90", "rowz = 90", "rowz"),
-        ("rows = 90", 'rows = "many"', "many"),
-        ("rows = 90", 'out = "there"', "out"),
-        ('seeds = "2-7"\nepochs = 2\n', 'seeds = "0-7"\nepochs = 2\n', "tune-seeds"),
-        ('cache = "again"\nattn = ["gaam", "none"]', 'cache = "small"\nattn = ["none"]', "of none"),
-        ('from = "small"', 'from = "smal"', "smal"),
-        ('cache = "again"', 'cache = "agan"', "agan"),
-        ("lr =", 'device = "cpu"\nlr =', "--set device"),
-        ('of = "laplace"', 'of = "laplce"', "laplce"),
-        ('baseline = "none"', 'baseline = "nune"', "nune"),
-        ('pairs = "layers"', "margin = -1", "margin"),
-        ('baseline = "none"', 'baseline = "mha"', "mha"),
-        ("[[ablate]]", "[ablate]", "[[ablate]]"),
-        ("accuracy = 0.1", 'accuracy = "a"', "accuracy"),
-        ('name = "one"', 'name = "both"', "different names"),
-        ('name = "one"', 'name = "O N E"', "small letters"),
-        ("accuracy = 0.1", "acuracy = 0.1", "acuracy"),
-        ("[check]", "[check", "study.toml"),
-    ],
-)
-def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(
-    old: str, new: str, words: str, tmp_path: Path
-) -> None:
-    assert old in RECIPE
-    (tmp_path / "study.toml").write_text(RECIPE.replace(old, new, 1))
-    with pytest.raises(ConfigError) as refused:
-        study.read_study(tmp_path)
-    assert words in str(refused.value)
-    assert "study.toml" in str(refused.value)
+WRONG = [
+    ('title = "Tiny"', "", "title"),
+    ('question = "Is', 'qestion = "Is', "qestion"),
+    ("rows = 90", "rowz = 90", "rowz"),
+    ("rows = 90", 'rows = "many"', "many"),
+    ("rows = 90", 'out = "there"', "out"),
+    ('"again"\nattn = ["gaam", "none"]\nseeds = "2-7"', '"again"\nseeds = "0-7"', "tune-seeds"),
+    ('from = "small"', 'from = "smal"', "smal"),
+    ('cache = "again"', 'cache = "agan"', "agan"),
+    ("lr =", 'device = "cpu"\nlr =', "--set device"),
+    ('of = "laplace"', 'of = "laplce"', "laplce"),
+    ('baseline = "none"', 'baseline = "mha"', "mha"),
+    ("[[ablate]]", "[ablate]", "[[ablate]]"),
+    ("accuracy = 0.1", 'accuracy = "a"', "'a'"),
+    ('name = "one"', 'name = "both"', "different names"),
+    ('name = "one"', 'name = "O N E"', "small letters"),
+    ("[check]", "[check", "study.toml"),
+]
+
+
+def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(tmp_path: Path) -> None:
+    for old, new, words in WRONG:
+        assert old in RECIPE
+        (tmp_path / "study.toml").write_text(RECIPE.replace(old, new, 1))
+        with pytest.raises(ConfigError) as refused:
+            study.read_study(tmp_path)
+        assert words in str(refused.value), new
+        assert "study.toml" in str(refused.value)
+    with pytest.raises(GaamError, match="did you mean 'ag-news-minilm'"):
+        study.read_study("ag-news")
 
 
 def test_one_of_several_ranks_runs_no_study(
@@ -177,15 +167,9 @@ def test_one_of_several_ranks_runs_no_study(
     (tmp_path / "study.toml").write_text(RECIPE)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    recipe = study.read_study(tmp_path, out=tmp_path / "out")
     with pytest.raises(ConfigError, match="one process"):
-        study.carry_out(recipe, check=False, record=False, quiet=True, say=print)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_study_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(GaamError, match="did you mean 'ag-news-minilm'"):
-        study.read_study("ag-news")
+        carry_out(tmp_path)
+    assert not (tmp_path.parent / "studies").exists()
 
 
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)

@@ -47,14 +47,13 @@ class RunTracker(ABC):
 
 def check_tracker(name: str) -> None:
     """Refuse what cannot be tracked, before anything is trained."""
-    if name == "none":
-        return
-    tracker: RunTracker = plugins.load(__name__, name, kind="tracker")()
-    try:
-        tracker.check()
-    except ImportError as error:
-        text, hint = f"--set track={name} needs {tracker.needs}", f"pip install {tracker.needs}"
-        raise ConfigError(text, found=str(error), hint=f"{hint}, or leave track out") from error
+    if name != "none":
+        tracker: RunTracker = plugins.load(__name__, name, kind="tracker")()
+        try:
+            tracker.check()
+        except ImportError as error:
+            text, hint = f"--set track={name} needs {tracker.needs}", f"pip install {tracker.needs}"
+            raise ConfigError(text, found=str(error), hint=hint) from error
 
 
 def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult]) -> None:
@@ -66,17 +65,10 @@ def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult])
         found = {key: entry.get(key) for key in CURVES}
         return {k: v for k, v in found.items() if isinstance(v, int | float) and math.isfinite(v)}
 
-    curves = {
-        result.seed: [(entry["epoch"], numbers(entry)) for entry in result.log]
-        for result in results
-    }
+    curves = {one.seed: [(entry["epoch"], numbers(entry)) for entry in one.log] for one in results}
     try:
         plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
     except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained
         said = shortened(" ".join(str(error).split()))
-        warnings.warn(
-            f"track {name} could not write curves of {work} ({type(error).__name__}: {said}): "
-            "they are in log.jsonl of the run, which is kept",
-            GaamWarning,
-            stacklevel=2,
-        )
+        text = f"track {name} could not write curves of {work} ({type(error).__name__}: {said})"
+        warnings.warn(f"{text}: log.jsonl of the run has them", GaamWarning, stacklevel=2)

@@ -36,29 +36,25 @@ class Trackio(RunTracker):
         """Log ``NAME seed N``; what Trackio prints is no result, and goes to stderr."""
         folder.mkdir(parents=True, exist_ok=True)
         before = dict(os.environ)
+        ours = {f"{name} seed {seed}": epochs for seed, epochs in curves.items() if epochs}
         try:
             for key in before:
                 if key.startswith(REMOTE):
                     del os.environ[key]
             os.environ |= ALONE | {"TRACKIO_DIR": str(folder.absolute())}
+            import trackio
+
             with contextlib.redirect_stdout(sys.stderr):
-                _log(name, curves)
+                with contextlib.suppress(ValueError):  # nothing was written yet
+                    for run in list(trackio.Api().runs("gaam")):
+                        if run.name in ours:
+                            run.delete()
+                quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+                for title, epochs in ours.items():
+                    trackio.init(project="gaam", name=title, group=name, **quiet)
+                    for epoch, values in epochs:
+                        trackio.log(values, step=epoch)
+                    trackio.finish()
         finally:
             os.environ.clear()
             os.environ.update(before)
-
-
-def _log(name: str, curves: Curves) -> None:
-    import trackio
-
-    told = {f"{name} seed {seed}": epochs for seed, epochs in curves.items() if epochs}
-    with contextlib.suppress(ValueError):  # nothing was written yet
-        for run in list(trackio.Api().runs("gaam")):
-            if run.name in told:
-                run.delete()
-    quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
-    for run_name, epochs in told.items():
-        trackio.init(project="gaam", name=run_name, group=name, **quiet)
-        for epoch, values in epochs:
-            trackio.log(values, step=epoch)
-        trackio.finish()

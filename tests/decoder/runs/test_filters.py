@@ -21,14 +21,11 @@ from tests.decoder.reports.conftest import answers, build_run
 from tests.hostile_strings import HOSTILE, harmful
 
 ATTENTIONS = ("none", "gaam", "gaam:heads=2", "gaam:heads=2,location=median", "mha")
-HEADS = ("linear", "mlp:hidden=3")
 FINGERPRINTS = ("a" * 64, "ab" + "c" * 62)
-AGO = {"20d": 480, "1d": 20}
-"""As a filter has it, and the hours since what it just leaves in."""
 
 
-def made(attention: str, head: str, fingerprint: str, hours: int) -> RunResult:
-    run = build_run(attention, np.ones((6, 9)), head=head, cache={"fingerprint": fingerprint})
+def made(attention: str, fingerprint: str, hours: int) -> RunResult:
+    run = build_run(attention, np.ones((6, 9)), cache={"fingerprint": fingerprint})
     when = datetime.now(UTC) - timedelta(hours=hours)
     object.__setattr__(run, "created", when.strftime("%Y-%m-%dT%H:%M:%SZ"))
     return run
@@ -37,27 +34,24 @@ def made(attention: str, head: str, fingerprint: str, hours: int) -> RunResult:
 @pytest.fixture(scope="module")
 def runs() -> list[RunResult]:
     """One of every kind."""
-    return [made(*kind) for kind in itertools.product(ATTENTIONS, HEADS, FINGERPRINTS, (479, 20))]
+    return [made(*kind) for kind in itertools.product(ATTENTIONS, FINGERPRINTS, (479, 20))]
 
 
 def test_every_combination_of_filters_chooses_what_fits_all_of_them(runs: list[RunResult]) -> None:
-    def is_meant(run: RunResult, attn: Any, head: Any, cache: Any, since: Any) -> bool:
+    def is_meant(run: RunResult, attn: Any, cache: Any, since: Any) -> bool:
         """The rule, told another way."""
-        named = all(
-            text is None or spec == text or (":" not in text and spec.split(":")[0] == text)
-            for text, spec in ((attn, run.attention), (head, run.head))
-        )
+        named = attn in (None, run.attention) or attn == run.attention.split(":")[0]
         age = datetime.now(UTC) - (run.published or datetime.min)
-        old = since is not None and age > timedelta(hours=AGO[since] + 1)
+        old = since is not None and age > timedelta(hours={"20d": 480, "1d": 24}[since])
         return named and not old and run.cache["fingerprint"].startswith(cache or "")
 
     combinations = itertools.product(
-        (None, *ATTENTIONS), (None, *HEADS), (None, "abcc", FINGERPRINTS[0]), (None, *AGO)
+        (None, *ATTENTIONS), (None, "abcc", FINGERPRINTS[0]), (None, "20d", "1d")
     )
-    for attn, head, cache, since in combinations:
-        chosen, selection = select(runs, attn=attn, head=head, cache=cache, since=since)
-        assert chosen == [run for run in runs if is_meant(run, attn, head, cache, since)]
-        if any((attn, head, cache, since)):
+    for attn, cache, since in combinations:
+        chosen, selection = select(runs, attn=attn, cache=cache, since=since)
+        assert chosen == [run for run in runs if is_meant(run, attn, cache, since)]
+        if any((attn, cache, since)):
             assert selection is not None
             assert (selection.chosen, selection.total) == (len(chosen), len(runs))
             there = {run.attention for run in chosen}
@@ -65,16 +59,16 @@ def test_every_combination_of_filters_chooses_what_fits_all_of_them(runs: list[R
 
 
 def test_several_of_a_kind_are_either_of_them(runs: list[RunResult]) -> None:
-    def chosen(attn: Any, among: list[RunResult] = runs) -> set[str]:
-        return {run.attention for run in select(among, attn=attn)[0]}
+    def chosen(attn: Any) -> set[str]:
+        theirs = [made(name, "c" * 64, 1) for name in ("theirs:a=1", "theirs:a=2")]
+        return {run.attention for run in select([*runs, *theirs], attn=attn)[0]}
 
     assert chosen(["mha", "gaam:heads=2"]) == {"mha", "gaam:heads=2"}
     # what is a default is not spelled out, and a name with nothing behind it has none
     assert chosen("gaam:") == chosen("gaam:location=mean") == {"gaam"}
     # a mechanism that nobody has installed here is known by the runs of it
-    theirs = [made(name, "linear", "c" * 64, 1) for name in ("theirs:a=1", "theirs:a=2")]
-    assert chosen("theirs", [*runs, *theirs]) == {"theirs:a=1", "theirs:a=2"}
-    assert chosen("theirs:a=2", [*runs, *theirs]) == {"theirs:a=2"}
+    assert chosen("theirs") == {"theirs:a=1", "theirs:a=2"}
+    assert chosen("theirs:a=2") == {"theirs:a=2"}
 
 
 def test_what_is_no_filter_is_one_message(runs: list[RunResult], tmp_path: Path) -> None:
@@ -86,7 +80,7 @@ def test_what_is_no_filter_is_one_message(runs: list[RunResult], tmp_path: Path)
         *({"cache": text} for text in ("aaaa", "abc", str(tmp_path))),
         {"layers": "3-1"},
     ]
-    several = [*runs, made("none", "linear", "aaaa" + "d" * 60, 1)]
+    several = [*runs, made("none", "aaaa" + "d" * 60, 1)]
     for given in wrong:
         with pytest.raises(ConfigError) as refused:
             select(several, **given)
@@ -108,9 +102,8 @@ def test_runs_of_several_folders_are_there_once(tmp_path: Path) -> None:
     first, second = sorted((tmp_path / "a").iterdir())
     whole = [run.path.name for run in load_runs(tmp_path / "a")]
     for places in (
-        [tmp_path / "a", tmp_path / "a", tmp_path / "link"],
+        [tmp_path / "a", tmp_path / "link"],
         [first, second, first, tmp_path / "link" / first.name],
-        [tmp_path / "a" / ".." / "a", second],
     ):
         found = load_runs(places)
         assert sorted(run.path.name for run in found) == whole, places
@@ -127,13 +120,11 @@ def test_a_report_says_what_it_leaves_out_and_what_that_does() -> None:
         build_run(name, answers(8, share, number), path=name)
         for number, (name, share) in enumerate((("none", 0.7), ("mha", 0.75), ("gaam", 0.8)))
     ]
-    whole = gaam_decoder.report(some)
-    two = gaam_decoder.report(some, attn=["none", "gaam"])
+    whole, two = gaam_decoder.report(some), gaam_decoder.report(some, attn=["none", "gaam"])
     for format in plugins.names("gaam_decoder.reports.formats"):
         assert whole.beside(format) == []
         said = two.beside(format) or [" ".join(two.text(format).replace("\\", "").split())]
         assert "2 of 3 runs" in said[0], format
-        assert "left out: 1 by" in said[0], format
     assert [table.num_tests for table in (*whole.tables, *two.tables)] == [2, 2]
     with pytest.raises(ConfigError, match=r"left out by --attn(.|\n)*also give --attn none"):
         gaam_decoder.report(some, attn="mha", baseline="none")

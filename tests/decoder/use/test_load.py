@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 import gaam_cache
 import gaam_decoder
@@ -24,6 +24,8 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.predictor import Predictor
 from tests.conftest import build_encoder, random_rows, write_csv
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # epochs that are too few
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -31,9 +33,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("use")
     rows = [(f"class {len(text) % 3}", text) for _, text in random_rows(24, 1)]
     write_csv(root / "data" / "train.csv", rows)
-    write_csv(
-        root / "data" / "test.csv", [(f"class {n % 3}", t) for n, (_, t) in enumerate(rows[::2])]
-    )
+    tested = [(f"class {n % 3}", text) for n, (_, text) in enumerate(rows[::2])]
+    write_csv(root / "data" / "test.csv", tested)
     config = ExtractConfig(
         encoder=str(build_encoder(root / "encoder", "bert", num_layers=4)),
         dataset=str(root / "data"),
@@ -42,9 +43,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         layer_zero=True,
         device="cpu",
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gaam_cache.extract(config)
+    gaam_cache.extract(config)
     return config.out
 
 
@@ -56,28 +55,15 @@ def config(cache: Path, tmp_path: Path) -> TrainConfig:
     )  # fmt: skip
 
 
-def train(config: TrainConfig) -> list[RunResult]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return gaam_decoder.train(config)
-
-
-def held(run: RunResult) -> np.ndarray:
-    """Probabilities of the test rows by the logits that the run holds."""
-    logits_SNC = torch.from_numpy(run.finished_logits()).double()
-    return logits_SNC.softmax(-1).mean(0).numpy()
-
-
-def check(run: RunResult, cache: Path, tolerance: float = 1e-5) -> Predictor:
+def check(run: RunResult, cache: Path) -> Predictor:
     """What it predicts from states of the test rows is what it holds."""
     predictor = gaam_decoder.load(run.path, device="cpu")
     states = gaam_cache.open_cache(cache)["test"].pooled(run.recipe["pool"])
     found = predictor.predict_states(states[:])
+    expected_NC = softmax(run.finished_logits().astype(float), -1).mean(0)
+    np.testing.assert_allclose(found.probabilities_NC, expected_NC, atol=1e-5, rtol=0)
     assert predictor.seeds == run.finished
-    np.testing.assert_allclose(found.probabilities_NC, held(run), atol=tolerance, rtol=0)
-    same_N = run.predictions == found.predicted_N
-    np.testing.assert_allclose(found.agreement_N, same_N.mean(0), atol=1.5 / len(run.finished))
-    assert found.labels == [predictor.class_names[n] for n in held(run).argmax(-1)]
+    assert found.labels == [predictor.class_names[n] for n in expected_NC.argmax(-1)]
     assert (predictor.predict_states(states).probabilities_NC == found.probabilities_NC).all()
     return predictor
 
@@ -87,72 +73,60 @@ def test_it_is_evaluated_in_the_arithmetic_of_its_run(
     eval_dtype: Any, config: TrainConfig, cache: Path
 ) -> None:
     config = replace(config, attn=("mha", "gaam"), head="mlp", epochs=3, eval_dtype=eval_dtype)
-    for run in train(replace(config, dtype="bfloat16")):
+    for run in gaam_decoder.train(replace(config, dtype="bfloat16")):
         check(run, cache)
 
 
 def test_seeds_that_failed_are_left_out(
     config: TrainConfig, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = build_decoder
-
     def poisoned(spec: DecoderSpec, seed: int) -> Decoder:
-        decoder = build(spec, seed)
+        decoder = build_decoder(spec, seed)
         if seed == 1 and not next(decoder.head.parameters()).is_meta:
             with torch.no_grad():
                 next(decoder.head.parameters()).fill_(torch.nan)
         return decoder
 
     monkeypatch.setattr("gaam_decoder.training.group.build_decoder", poisoned)
-    [run] = train(config)
+    [run] = gaam_decoder.train(config)
     assert check(run, cache).seeds == (0, 2)
-    with pytest.raises(ConfigError, match="seed 1 of the run failed") as caught:
+    with pytest.raises(ConfigError, match=r"seed 1 of the run failed(.|\n)*one of: 0, 2"):
         gaam_decoder.load(run.path, seed=1)
-    assert "one of: 0, 2" in str(caught.value)
-    assert "loss became nan" in str(caught.value)
 
 
 def test_states_of_any_floating_type_are_taken_and_others_refused(
     config: TrainConfig, cache: Path
 ) -> None:
-    [run] = train(config)
+    [run] = gaam_decoder.train(config)
     predictor = gaam_decoder.load(run.path, device="cpu")
     states = gaam_cache.open_cache(cache)["test"].embeddings[:]
     whole = predictor.predict_states(states).probabilities_NC
-    same = [states.astype(np.float32), states.astype(np.float64), states.tolist()]
-    same += [torch.from_numpy(states), torch.from_numpy(states).double()]
-    same += [np.ma.masked_array(states), states.astype(np.float64).astype(">f8")]
-    for given in same:
+    for given in (states.astype(np.float64), states.tolist(), torch.from_numpy(states)):
         assert (predictor.predict_states(given).probabilities_NC == whole).all()
     assert len(predictor.predict_states(states[:0])) == 0
     broken = states.copy()
     broken[5, 1, 2] = np.inf
-    refused = [
-        (states.view(np.uint16), "no floating-point"), (states[0], "another shape"),
-        (states[:, 1:], "another shape"), (states[..., 1:], "another shape"),
-        (np.ma.masked_array(states, states > 0), "masked"),
-        (np.where(np.isfinite(broken), states.astype(np.float64), 1e300), "not finite in float32"),
-        (broken, "not finite"),
-    ]  # fmt: skip
-    for given, why in refused:
-        with pytest.raises(DataError, match=why) as caught:
+    for given, why in (
+        (states.view(np.uint16), "no floating-point"),
+        (states[:, 1:], "another shape"),
+        (broken, r"not finite(.|\n)*row 6"),
+    ):
+        with pytest.raises(DataError, match=why):
             predictor.predict_states(given)
-    assert "row 6" in str(caught.value)
 
 
 def test_a_run_alone_knows_how_its_rows_were_encoded(
     config: TrainConfig, cache: Path, tiny_cache: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(cache, tmp_path / "copy")
-    [run] = train(replace(config, cache=tmp_path / "copy", shuffle_labels=True))
+    [run] = gaam_decoder.train(replace(config, cache=tmp_path / "copy", shuffle_labels=True))
     with pytest.raises(CacheError, match="not the cache that the run was trained on"):
         gaam_decoder.load(run.path, cache=tiny_cache)
     with pytest.raises(NotFoundError, match="no cache"):
         gaam_decoder.load(run.path, cache=tmp_path / "nowhere")
     with pytest.raises(NotFoundError, match="no finished run"):
         gaam_decoder.load(tmp_path)
-    with pytest.warns(GaamWarning, match="shuffled labels"):
-        whole = gaam_decoder.load(run.path, cache=cache)
+    whole = gaam_decoder.load(run.path, cache=cache)
     shutil.rmtree(tmp_path / "copy")
     with pytest.warns(GaamWarning, match="shuffled labels"):
         predictor = gaam_decoder.load(run.path, device="cpu")
@@ -167,8 +141,8 @@ def test_a_decoder_is_loaded_right_while_an_encoder_is_opened(
     given, out = {"encoder": str(cache.parent / "encoder"), "device": "cpu"}, tmp_path / "cache"
     data = str(cache.parent / "data")
     gaam_cache.extract(ExtractConfig(dataset=data, out=out, dtype="bfloat16", **given))
-    [other] = train(replace(config, cache=out, runs=tmp_path / "other"))
-    [run] = train(config)
+    [other] = gaam_decoder.train(replace(config, cache=out, runs=tmp_path / "other"))
+    [run] = gaam_decoder.train(config)
     began, loaded = threading.Event(), threading.Event()
     set_default = torch.set_default_dtype
 
@@ -187,23 +161,10 @@ def test_a_decoder_is_loaded_right_while_an_encoder_is_opened(
         assert opening.result().shape == (1, 3)
 
 
-def test_rows_that_are_none_are_refused_by_their_number(config: TrainConfig) -> None:
-    [run] = train(config)
-    predictor = gaam_decoder.load(run.path, device="cpu")
-    with pytest.raises(ConfigError, match="rows are a list"):
-        predictor.predict("goal")
-    for bad in ("", " ", "\u200b"):
-        with pytest.raises(DataError, match="empty") as caught:
-            predictor.predictions(["goal", "bank", bad], origin="mine.csv")
-        assert "mine.csv, row 3" in str(caught.value)
-    assert predictor.predict([]) == []
-    assert predictor.predict_proba([]).shape == (0, 3)
-
-
 def test_another_encoder_is_refused_when_it_is_needed(
     config: TrainConfig, cache: Path, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    [run] = train(config)
+    [run] = gaam_decoder.train(config)
     texts = ["goal bank", "robot"]
     whole = gaam_decoder.load(run.path, device="cpu").predict_proba(texts)
     shutil.copytree(cache.parent / "encoder", tmp_path / "moved")
@@ -213,16 +174,19 @@ def test_another_encoder_is_refused_when_it_is_needed(
     assert len(other.predict_states(gaam_cache.open_cache(cache)["test"].embeddings))
     with pytest.raises(ConfigError, match=r"another encoder(.|\n)*config.json"):
         other.predict(texts)
+    with pytest.raises(ConfigError, match="rows are a list"):
+        moved.predict("goal")
+    with pytest.raises(DataError, match=r"empty(.|\n)*mine.csv, row 3"):
+        moved.predictions(["goal", "bank", " "], origin="mine.csv")
+    assert moved.predict([]) == []
 
 
 def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None:
     x_NLD = np.random.default_rng(0).normal(size=(40, 3, 8)).astype(np.float32)
-    label_N = [0, 1] * 20
-    gaam_cache.write(
-        tmp_path / "cache", {"train": (x_NLD, label_N), "test": (x_NLD[:9], label_N[:9])}
-    )
-    [run] = train(TrainConfig(cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1))
-    predictor = gaam_decoder.load(run.path, device="cpu")
+    splits = {"train": (x_NLD, [0, 1] * 20), "test": (x_NLD[:9], ([0, 1] * 5)[:9])}
+    gaam_cache.write(tmp_path / "cache", splits)
+    config = TrainConfig(cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1)
+    predictor = gaam_decoder.load(gaam_decoder.train(config)[0].path, device="cpu")
     assert predictor.encoding is None
     assert len(predictor.predict_states(x_NLD)) == 40
     with pytest.raises(ConfigError, match=r"no encoder here(.|\n)*predict_states"):

@@ -27,7 +27,6 @@ def test_no_temperature_overflows() -> None:
 def test_where_nothing_is_fitted_on_it_is_refused(tiny_cache: Path, tmp_path: Path) -> None:
     kinds: dict[str, dict[str, Any]] = {
         "--select last": {"select": "last"},
-        "--select test": {"select": "test"},
         "shuffled labels": {"shuffle_labels": True},
         "an exported decoder": {},
     }
