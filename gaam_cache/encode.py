@@ -104,18 +104,25 @@ class RowEncoder:
         return cls(encoding, config, opened, Tally())
 
     def encode(
-        self, rows: Sequence[str], *, pooling: str, origin: str = "the rows", first_row: int = 0
+        self, rows: Sequence[str], *, pooling: str, origin: str = "the rows"
     ) -> NDArray[np.float32]:
-        """States of some rows, rounded as the cache stores them.
+        """States of some rows, rounded as the cache stores them; see ``stream``."""
+        [states_NLD] = self.stream([rows], pooling=pooling, origin=origin)
+        return states_NLD
+
+    def stream(
+        self, chunks: Iterable[Sequence[str] | Placed], *, pooling: str, origin: str = "the rows"
+    ) -> Iterator[NDArray[np.float32]]:
+        """States of chunk after chunk; the next one is made ready while one is encoded.
 
         Shape:
             N texts, or paths of N sounds or pictures. Result: (N, L, D), of all layers.
 
         Args:
-            rows: about 2,048 at a time are as fast as an extraction; of many more hand over chunks.
+            chunks: of rows, about 2,048 at a time: as fast as an extraction. One that says where
+                its rows stand has them named so in messages; others are named by their number.
             pooling: one of the encoding's.
             origin: what to call where the rows are from, in messages.
-            first_row: number of the first of them there, from 0.
 
         Raises:
             DataError: rows that cannot be used, such as empty ones.
@@ -123,49 +130,24 @@ class RowEncoder:
                 alone.
             ShortOfMemoryError: too little memory for one row.
         """
-        [states_NLD] = self.stream([rows], pooling=pooling, origin=origin, first_row=first_row)
-        return states_NLD
-
-    def stream(
-        self,
-        chunks: Iterable[Sequence[str] | Placed],
-        *,
-        pooling: str,
-        origin: str = "the rows",
-        first_row: int = 0,
-    ) -> Iterator[NDArray[np.float32]]:
-        """The same of chunk after chunk; the next one is made ready while one is encoded.
-
-        Rows of a chunk that says where they stand are named so in messages, others by their number.
-        What is raised by the chunks, or about the rows of one, comes after the states of all those
-        before it.
-        """
-        import numpy as np
-
-        self._check_pooling(pooling)
-        empty = np.empty((0, self.encoding.num_layers, self.encoding.hidden_size), np.float32)
-        left, row = iter(chunks), first_row
-        late: Exception | None = None
+        if pooling not in self.encoding.pooling:
+            raise ConfigError(
+                f"rows were not pooled by '{pooling}'",
+                expected=f"one of: {', '.join(self.encoding.pooling)}",
+                found=pooling,
+            )
+        row = 0
+        ready: Future[Piece | None] | None = None
         with ThreadPoolExecutor(1, "prepare") as reader:
-            ready: Future[Piece | None] | None = None
-            while True:
-                ahead: Future[Piece | None] | None = None
-                try:  # not in the thread: who waits there for a terminal cannot be interrupted
-                    chunk = next(left, None) if late is None else None
-                except Exception as error:  # noqa: BLE001 raised below, in its turn
-                    late, chunk = error, None
-                if chunk is not None:
-                    placed = Placed.of(chunk, row)
-                    ahead = reader.submit(self._prepare, placed, origin)
-                    row += len(placed)
+            for chunk in chunks:  # not in the thread: who waits for a terminal can be interrupted
+                placed = Placed.of(chunk, row)
+                row += len(placed)
+                ahead = reader.submit(self._prepare, placed, origin)
                 if ready is not None:
-                    prepared = ready.result()
-                    yield self._states(prepared, pooling) if prepared else empty
+                    yield self._states(ready.result(), pooling)
                 ready = ahead
-                if ready is None:
-                    break
-        if late is not None:
-            raise late
+            if ready is not None:
+                yield self._states(ready.result(), pooling)
 
     def _prepare(self, placed: Placed, origin: str) -> Piece | None:
         from gaam_cache.sources._collect import given_inputs
@@ -177,21 +159,15 @@ class RowEncoder:
         with self._preparing:
             return self._maker.prepare(inputs, origin=origin, places=places)
 
-    def _states(self, piece: Piece, pooling: str) -> NDArray[np.float32]:
+    def _states(self, piece: Piece | None, pooling: str) -> NDArray[np.float32]:
         import numpy as np
 
         from gaam_cache.store.dtypes import as_float32
 
+        if piece is None:
+            return np.empty((0, self.encoding.num_layers, self.encoding.hidden_size), np.float32)
         with self._running:
             encoded = self._maker.encode(piece, lambda rows: None)
             states = self._maker.states(encoded)[pooling]
         bfloat16 = self.encoding.storage_dtype == "bfloat16"
         return as_float32(states) if bfloat16 else states.astype(np.float32)
-
-    def _check_pooling(self, pooling: str) -> None:
-        if pooling not in self.encoding.pooling:
-            raise ConfigError(
-                f"rows were not pooled by '{pooling}'",
-                expected=f"one of: {', '.join(self.encoding.pooling)}",
-                found=pooling,
-            )

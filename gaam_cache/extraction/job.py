@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from gaam_cache.messages import excerpt, shortened
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.store.digest import hash_rows, hash_values
-from gaam_cache.store.dtypes import ITEM_BYTES, width_of
+from gaam_cache.store.dtypes import width_of
 from gaam_cache.store.plan import FORMAT_VERSION, Plan, fingerprint, rows_per_shard
 from gaam_cache.terminal import Report, counting, silent
 
@@ -82,7 +83,7 @@ def prepare_job(
     checked = checked or read_rows(config, report)
     rows, class_names, content, _ = checked
     encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
-    fields = plan_fields(config, rows, class_names, encoder, content)
+    fields = plan_fields(rows, class_names, content, encoder.identity(), config.storage_dtype)
     return Job(config, checked, encoder, fields)
 
 
@@ -109,13 +110,13 @@ def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, s
 
 
 def plan_fields(
-    config: ExtractConfig,
-    rows: dict[str, Rows],
+    rows: Mapping[str, Rows],
     class_names: tuple[str, ...],
-    encoder: Encoder,
     content: dict[str, str],
+    identity: dict[str, Any],
+    storage_dtype: str,
 ) -> dict[str, Any]:
-    """All that decides the numbers of a cache; known while its encoder is not loaded."""
+    """All that decides the numbers of a cache; ``identity`` is that of the encoder."""
     columns = {
         column: {name: hash_values(part.kept[column]) for name, part in rows.items()}
         for column in _first(rows).kept
@@ -127,8 +128,8 @@ def plan_fields(
     }
     return {
         "format_version": FORMAT_VERSION,
-        "encoder": encoder.identity(),
-        "storage_dtype": config.storage_dtype,
+        "encoder": identity,
+        "storage_dtype": storage_dtype,
         "class_names": list(class_names),
         "rows": {name: len(part) for name, part in rows.items()},
         "content": content,
@@ -136,20 +137,51 @@ def plan_fields(
     }
 
 
-def make_plan(job: Job) -> Plan:
-    """The plan that these rows and this encoder, which must be loaded, call for."""
-    config, rows, encoder, fields = job.config, job.rows, job.encoder, job.fields
-    columns = {
-        column: max(width_of(part.kept[column]) for part in rows.values())
-        for column in fields.get("columns", {})
-    }
-    states = len(config.pool) * encoder.num_layers * encoder.hidden_size
-    bytes_per_row = sum(columns.values()) + states * ITEM_BYTES[config.storage_dtype]
-    return Plan(
+def new_plan(
+    fields: dict[str, Any],
+    rows: Mapping[str, Rows],
+    *,
+    encoder: dict[str, Any],
+    dataset: dict[str, Any],
+    num_layers: int,
+    hidden_size: int,
+    shard_rows: int,
+    libraries: Sequence[str],
+) -> Plan:
+    """The plan of a cache of ``plan_fields``, made with ``libraries``."""
+    plan = Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
+        encoder=encoder,
+        dataset=dataset,
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        pooling=tuple(fields["encoder"]["pooling"]),
+        storage_dtype=fields["storage_dtype"],
+        class_names=tuple(fields["class_names"]),
+        rows=fields["rows"],
+        columns={
+            column: max(width_of(part.kept[column]) for part in rows.values())
+            for column in fields.get("columns", {})
+        },
+        unlabelled=tuple(fields.get("unlabelled", ())),
+        shard_rows=shard_rows,
+        created_with={
+            "gaam": gaam_cache.__version__,
+            **{name: version(name) for name in libraries},
+        },
+    )
+    return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
+
+
+def make_plan(job: Job) -> Plan:
+    """The plan that these rows and this encoder, which must be loaded, call for."""
+    config, encoder = job.config, job.encoder
+    return new_plan(
+        job.fields,
+        job.rows,
         encoder={
-            "kind": _first(rows).kind,
+            "kind": _first(job.rows).kind,
             "name": encoder.name,
             "path": None if encoder.called else _local_path(config.encoder),
             "revision": encoder.revision,
@@ -159,17 +191,8 @@ def make_plan(job: Job) -> Plan:
         dataset=job.provenance | {"shared_texts": job.checked.shared_texts},
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
-        pooling=config.pool,
-        storage_dtype=config.storage_dtype,
-        class_names=job.checked.class_names,
-        rows=fields["rows"],
-        columns=columns,
-        unlabelled=tuple(fields.get("unlabelled", ())),
-        shard_rows=rows_per_shard(bytes_per_row, config.shard_rows),
-        created_with={
-            "gaam": gaam_cache.__version__,
-            **{name: version(name) for name in ("torch", "transformers", "h5py", "numpy")},
-        },
+        shard_rows=config.shard_rows,
+        libraries=("torch", "transformers", "h5py", "numpy"),
     )
 
 

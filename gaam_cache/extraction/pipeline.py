@@ -30,13 +30,11 @@ from gaam_cache.store.plan import (
     write_plan,
 )
 from gaam_cache.store.shard import (
-    build_image,
     embeddings_key,
     missing_shards,
     prepare_folder,
-    publish,
     receipt_path,
-    shard_attributes,
+    write_shard,
 )
 from gaam_cache.terminal import WRITER, Report, in_thread
 
@@ -183,17 +181,10 @@ class ShardMaker:
             for name, states in self._states.states(encoded).items()
         }
         arrays |= self._row_arrays.of(shard, work.piece.inputs.lengths)
-        image, specs = build_image(arrays, shard_attributes(plan, shard))
-        receipt = {
-            "fingerprint": plan.fingerprint,
-            "split": shard.split,
-            "start": shard.start,
-            "stop": shard.stop,
-            "truncated": sum(work.piece.inputs.truncated),
-            "datasets": specs,
-        }
-        self._tally.bytes += len(image)
-        self._tally.shards_made += publish(self._out, shard.name, image, receipt)
+        truncated = sum(work.piece.inputs.truncated)
+        written, ours = write_shard(self._out, plan, shard, arrays, truncated=truncated)
+        self._tally.bytes += written
+        self._tally.shards_made += ours
         self._tally.write_seconds += time.perf_counter() - start
         work.claim.done()
 

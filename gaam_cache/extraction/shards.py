@@ -43,7 +43,7 @@ class RowArrays:
     def of(
         self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, tuple[str, NDArray[Any]]]:
-        """Name -> (dtype, one entry per row), as ``build_image`` takes them."""
+        """Name -> (dtype, one entry per row), as ``write_shard`` takes them."""
         values = {
             "label": self._labels[shard.split][shard.start : shard.stop],
             "row": np.arange(shard.start, shard.stop),

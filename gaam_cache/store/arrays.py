@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,20 +21,12 @@ from gaam_cache.messages import shortened
 from gaam_cache.store.files import raise_if_refused
 
 STRINGS = "str"
-HDF5 = (".h5", ".hdf5", ".hdf")
-SUFFIXES = (".safetensors", ".npz", ".npy", *HDF5)
-PICKLES = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib"}
 
 
 class Array:
-    """Anything with a shape and a type that can be sliced: NumPy, torch, h5py, a memory map.
+    """Anything with a shape and a type that can be sliced, or a list: NumPy, torch, h5py, a map.
 
-    Args:
-        name: in its file, with groups before it and '/' between; or for messages.
-        values: the array; or a list of strings or of numbers.
-        where: file and name, for messages; empty: the name.
-        shape: where the values do not say it.
-        dtype: where the values do not say it, as NumPy calls it, or 'bfloat16'.
+    ``name`` is that in its file, with groups before it and '/' between.
     """
 
     def __init__(
@@ -59,14 +52,10 @@ class Array:
         """Name, type and shape, for people."""
         return f"{self.name}: {self.dtype} {self.shape}"
 
-    def read(self, start: int, stop: int, outer: int | None = None) -> NDArray[Any]:
-        """Entries ``start`` to ``stop`` of the first axis, or, at ``outer`` of it, of the second.
-
-        bfloat16 comes as its bits in uint16, strings as objects.
-        """
+    def read(self, rows: slice, layer: int | None = None) -> NDArray[Any]:
+        """Rows, or those of a layer; bfloat16 comes as its bits in uint16, strings as objects."""
         with refusing(self.where):
-            rows = slice(start, stop)
-            part = self._values[rows] if outer is None else self._values[outer, rows]
+            part = self._values[rows] if layer is None else self._values[layer, rows]
             if hasattr(part, "cpu"):  # a tensor
                 part = part.cpu().contiguous()
                 if self.dtype == "bfloat16":
@@ -125,39 +114,37 @@ def open_file(path: Path, stack: ExitStack) -> File:
     if not path.exists():
         raise NotFoundError(f"no file at '{path}'", where=str(path.absolute()))
     suffix = path.suffix.lower()
-    if not path.is_file() or suffix not in SUFFIXES:
-        pickle = "a pickle runs code when it is read: save the arrays as safetensors"
+    if not path.is_file() or suffix not in READERS:
         raise ConfigError(
             f"no arrays are read from '{shortened(path.name)}'",
-            expected=f"a file that ends in one of: {', '.join(sorted(SUFFIXES))}",
+            expected=f"a file that ends in one of: {', '.join(sorted(READERS))}",
             found=(suffix or "no suffix") if path.is_file() else "no file but a folder or pipe",
             where=str(path.absolute()),
-            hint=pickle if suffix in PICKLES else None,
+            hint="save the arrays as safetensors; of a pickle, such as a .pt, nothing is read: "
+            "it runs code",
         )
     with refusing(str(path)):
-        if suffix == ".npy":
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-            return File(path, [Array(path.stem, array, str(path))])
-        read = _hdf5 if suffix in HDF5 else _npz if suffix == ".npz" else _safetensors
-        return File(path, list(read(path, stack)))
+        return File(path, list(READERS[suffix](path, stack)))
+
+
+def _npy(path: Path, stack: ExitStack) -> Iterator[Array]:
+    yield Array(path.stem, np.load(path, mmap_mode="r", allow_pickle=False), str(path))
 
 
 class _Member:
-    """An array of an npz; it is read when its first row is."""
+    """An array of an npz."""
 
     def __init__(self, archive: Any, name: str) -> None:
-        self._archive, self._name = archive, name
-        self._values: NDArray[Any] | None = None
         form = np.lib.format
         with archive.zip.open(f"{name}.npy") as file:
             old = form.read_magic(file) == (1, 0)
             header = (form.read_array_header_1_0 if old else form.read_array_header_2_0)(file)
         self.shape, _, self.dtype = header
+        self._values = cache(lambda: archive[name])
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        if self._values is None:
-            self._values = self._archive[self._name]
-        return self._values[index]
+        found: NDArray[Any] = self._values()[index]
+        return found
 
 
 def _npz(path: Path, stack: ExitStack) -> Iterator[Array]:
@@ -187,12 +174,19 @@ def _hdf5(path: Path, stack: ExitStack) -> Iterator[Array]:
     for one in found:
         if not isinstance(one, h5py.Dataset) or one.shape is None:
             continue
-        word = ""
+        word, name = "", one.name.lstrip("/")
         there = one.id.get_num_chunks() if one.chunks else bool(one.id.get_storage_size())
         pairs = zip(one.shape, one.chunks or one.shape, strict=True)
         if one.is_virtual or one.external:
             word = "in other files"
         elif one.size and there < math.prod(-(-n // m) for n, m in pairs):
             word = f"partly written {one.dtype}"  # the rest would be read as zeros
-        name = one.name.lstrip("/")
         yield Array(name, one, f"{path}: {name}", dtype=word)
+
+
+READERS = {
+    **dict.fromkeys((".h5", ".hdf5", ".hdf"), _hdf5),
+    ".npy": _npy,
+    ".npz": _npz,
+    ".safetensors": _safetensors,
+}

@@ -24,8 +24,8 @@ from gaam_cache.store.shard import embeddings_key
 if TYPE_CHECKING:
     import datasets
 
-READ_BYTES = 32 * 2**20
-"""Of states that are read at a time."""
+WRITTEN_BYTES = 32 * 2**20
+"""Of rows that are written at a time."""
 
 
 class TorchRows(Dataset[tuple[Tensor, Tensor]]):
@@ -82,12 +82,8 @@ def arrow_rows(
         gen_kwargs=asked,
         split=datasets.NamedSplit(split),
         cache_dir=None if folder is None else str(folder),
-        writer_batch_size=_rows_at_a_time(plan),
+        writer_batch_size=max(1, WRITTEN_BYTES // plan.row_bytes),
     )
-
-
-def _rows_at_a_time(plan: Plan) -> int:
-    return max(1, READ_BYTES // (plan.num_layers * plan.hidden_size * 4))
 
 
 def rows_of(root: str, split: str, fingerprint: str) -> Iterator[dict[str, Any]]:
@@ -97,19 +93,14 @@ def rows_of(root: str, split: str, fingerprint: str) -> Iterator[dict[str, Any]]
         CacheError: another cache lies there by now.
     """
     cache = gaam_cache.open_cache(root)
-    plan = cache.plan
+    plan, part = cache.plan, cache[split]
     if plan.fingerprint != fingerprint:
         raise CacheError("another cache lies there by now", where=root)
-    part, rows = cache[split], _rows_at_a_time(plan)
-    states = {embeddings_key(plan, name): part.pooled(name) for name in plan.pooling}
-    columns = {name: part.column(name) for name in plan.columns}
-    for start in range(0, len(part), rows):
-        row_B = np.arange(start, min(start + rows, len(part)))
-        read = {name: one[row_B] for name, one in states.items()}
-        for place, row in enumerate(row_B.tolist()):
-            yield {
-                **{name: one[place] for name, one in read.items()},
-                "label": int(part.labels[row]),
-                "num_tokens": int(part.num_tokens[row]),
-                **{name: values[row] for name, values in columns.items()},
-            }
+    columns: dict[str, Any] = {
+        **{embeddings_key(plan, name): part.pooled(name) for name in plan.pooling},
+        "label": part.labels.tolist(),
+        "num_tokens": part.num_tokens.tolist(),
+        **{name: part.column(name) for name in plan.columns},
+    }
+    for values in zip(*columns.values(), strict=True):  # states are read some rows at a time
+        yield dict(zip(columns, values, strict=True))

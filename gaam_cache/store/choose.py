@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError
@@ -38,8 +37,8 @@ UNDERSTOOD = (
 )
 MOST_SHOWN = 40
 """Arrays that a message lists."""
-Layers = dict[int | None, list[Array]]
-"""Number, or None of what is no layer -> arrays that say to be it."""
+Numbered = Sequence[tuple[int | None, Array]]
+"""Arrays, each with the number of its layer, or None where it is no layer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,95 +54,71 @@ class Taken:
     """Those that the cache keeps."""
 
 
-class Meaning(NamedTuple):
-    """What a name says."""
-
-    role: str
-    split: str | None
-    """Where the name says it."""
-    layer: int | None
-    """Where the array is one of several layers."""
-
-
-def meaning(name: str, kept: tuple[str, ...] = ()) -> Meaning | None:
-    """What the name of an array says; None where it says nothing that is understood.
-
-    Args:
-        name: of the array.
-        kept: further words, each of which is a role of its own.
-    """
-    words, splits = "|".join((*WORDS, *kept)), "|".join(SPLITS)
-    number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
-    body = rf"(?:(?P<word>{words})|{number})"
-    named = rf"(?:(?P<before>{splits})[/._-])?{body}(?:[/._-](?P<after>{splits}))?"
-    grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"  # a group of any name
-    found = re.fullmatch(named, name, re.ASCII) or re.fullmatch(grouped, name, re.ASCII)
-    if found is None or found["before"] in WORDS:
-        return None
-    before, after = found["before"], found["after"]
-    if before and after and before != after:
-        return None
-    role = WORDS.get(found["word"], found["word"]) if found["word"] else STATES
-    return Meaning(role, before or after or None, int(found["layer"]) if found["layer"] else None)
-
-
 class Offer:
     """All arrays of all files, what their names say, and how they are asked for."""
 
-    def __init__(self, files: Sequence[File], kept: tuple[str, ...] = ()) -> None:
-        self.pairs = [(file, array) for file in files for array in file.arrays]
+    def __init__(self, files: Sequence[File], kept: Sequence[str]) -> None:
+        """``kept`` are further words, each of which is a role of its own."""
         self._files = files
-        self.said: dict[str, dict[str, Layers]] = {}
-        """Split -> role -> layer -> arrays."""
+        self.pairs = [(file, array) for file in files for array in file.arrays]
+        self.said: dict[tuple[str, str], list[tuple[int | None, Array]]] = {}
+        """Split and role -> arrays that say to be that."""
+        self.class_names: list[Array] = []
+        words, splits = "|".join((*WORDS, *kept)), "|".join(SPLITS)
+        number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
+        body = rf"(?:(?P<word>{words})|{number})"
+        named = rf"(?:(?P<before>{splits})[/._-])?{body}(?:[/._-](?P<after>{splits}))?"
+        grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"  # a group of any name
         for file, array in self.pairs:
-            said = meaning(array.name, kept)
-            if said is None or said.role == CLASS_NAMES:
+            found = re.fullmatch(named, array.name, re.ASCII)
+            found = found or re.fullmatch(grouped, array.name, re.ASCII)
+            if found is None or found["before"] in WORDS:
                 continue
-            stem = {word for word in re.split(r"[^A-Za-z0-9]+", file.path.stem) if word in SPLITS}
-            of_file = stem.pop() if len(stem) == 1 else None
-            split = said.split or of_file
-            if split and not (of_file and split != of_file):  # else it says two things
-                roles = self.said.setdefault(split, {}).setdefault(said.role, {})
-                roles.setdefault(said.layer, []).append(array)
+            layer, word = found["layer"], found["word"]
+            role = WORDS.get(word, word) if word else STATES
+            of_file = set(re.split(r"[^A-Za-z0-9]+", file.path.stem)).intersection(SPLITS)
+            split = {found["before"], found["after"], *(of_file if len(of_file) == 1 else ())}
+            split -= {None, ""}
+            if role == CLASS_NAMES:
+                self.class_names.append(array)
+            elif len(split) == 1:  # else it says none, or two
+                of_role = self.said.setdefault((split.pop(), role), [])
+                of_role.append((int(layer) if layer else None, array))
 
     def find(self, asked: str, option: str) -> list[Array]:
         """The array of that name, or those of a pattern, in the order of their numbers."""
         pattern = r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))
-        layers: Layers = {}
+        found: list[tuple[int | None, Array]] = []
         for file, array in self.pairs:
             names = (array.name, f"{file.path.name}:{array.name}", f"{file.path}:{array.name}")
             if match := next(filter(None, (re.fullmatch(pattern, name) for name in names)), None):
-                layers.setdefault(int(match[1]) if "*" in asked else None, []).append(array)
-        if layers:
-            return self._ordered(layers, excerpt(asked))
+                found.append((int(match[1]) if "*" in asked else None, array))
+        if found:
+            return self._ordered(found, excerpt(asked))
         form = f"{option} SPLIT=NAME, or SPLIT=FILE:NAME; '*' stands for the number of a layer"
-        raise self.unclear(
-            f"there is no array {excerpt(asked)}", expected=form, hint="name one of these"
-        )
+        hint = "name one of these"
+        raise self.unclear(f"there is no array {excerpt(asked)}", expected=form, hint=hint)
 
-    def states(self, split: str) -> list[Array]:
-        """Those that say to be the states of a split."""
-        return self._ordered(self.said[split][STATES], f"the states of '{split}'")
+    def of(self, split: str, role: str) -> list[Array]:
+        """Those that say to be that of a split: none, one, or one for each layer."""
+        found = self.said.get((split, role), [])
+        return self._ordered(found, f"the {role} of '{split}'") if found else []
 
-    def one(self, split: str, role: str) -> Array | None:
-        """The one that says to be that of a split, where there is any."""
-        found = self.said.get(split, {}).get(role)
-        return self._ordered(found, f"the {role} of '{split}'")[0] if found else None
-
-    def _ordered(self, layers: Layers, what: str) -> list[Array]:
+    def _ordered(self, found: Numbered, what: str) -> list[Array]:
         """The one array, or one for each layer, none missing and none there twice."""
+        layers = dict(found)
         numbers = [number for number in layers if number is not None]
-        asked = [*range(min(numbers), max(numbers) + 1)] if numbers else [None]
-        if (None in layers and numbers) or any(len(there) > 1 for there in layers.values()):
+        if len(layers) < len(found) or (None in layers and numbers):
             hint = "--array or --labels SPLIT=NAME says which, SPLIT=FILE:NAME of which file"
             raise self.unclear(f"several arrays could be {what}", hint=hint)
+        asked = range(min(numbers), max(numbers) + 1) if numbers else (None,)
         if missing := [number for number in asked if number not in layers]:
             hint = "give every layer that is to be taken its own --array SPLIT=NAME"
             raise self.unclear(f"layer {missing[0]} of {what} is missing", hint=hint)
-        return [layers[number][0] for number in asked]
+        return [layers[number] for number in asked]
 
     def unclear(
-        self, message: str, *, expected: str | None = None, hint: str | None = None
+        self, message: str, *, expected: str = UNDERSTOOD, hint: str | None = None
     ) -> ConfigError:
         """The one refusal of what is not clear: it lists what there is."""
         lines = [f"{file.path.name}: {array}" for file, array in self.pairs[:MOST_SHOWN]]
@@ -155,7 +130,7 @@ class Offer:
         one = (states or ["NAME"])[0], (labels or ["NAME"])[0]
         return ConfigError(
             message,
-            expected=expected or UNDERSTOOD,
+            expected=expected,
             found="\n".join(lines) or "no arrays at all",
             where=", ".join(shortened(str(file.path)) for file in self._files[:4]),
             hint=hint
@@ -167,57 +142,60 @@ def choose(
     files: Sequence[File], config: ImportConfig
 ) -> tuple[dict[str, Taken], tuple[str, ...] | None, list[Array]]:
     """The arrays of every split, names of classes where somebody says them, and what is left."""
-    offer = Offer(files, config.keep_columns)
-    explicit = of_splits(config, "arrays")
+    offer, explicit = Offer(files, config.keep_columns), of_splits(config, "arrays")
+    labels, tokens = of_splits(config, "labels"), of_splits(config, "num_tokens")
     states = {
         split: [array for name in names for array in offer.find(name, "--array")]
         for split, names in explicit.items()
     }
     if not explicit:
-        there = [split for split, roles in offer.said.items() if STATES in roles]
+        there = [split for split, role in offer.said if role == STATES]
         there.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
-        states = {split: offer.states(split) for split in there}
+        states = {split: offer.of(split, STATES) for split in there}
     if not states:
         raise offer.unclear("it is not clear which arrays are states")
-    given = {
-        role: {s: offer.find(names[0], option)[0] for s, names in of_splits(config, role).items()}
-        for role, option in ((LABELS, "--labels"), (NUM_TOKENS, "--num-tokens"))
-    }
-    for split in [*([] if explicit else [*offer.said, *given[LABELS]]), *config.unlabelled]:
+    named = [] if explicit else [*(split for split, _ in offer.said), *labels]
+    for split in [*named, *config.unlabelled]:
         if split not in states:
             raise offer.unclear(f"'{split}' has no states")
-    splits, used = {}, set()
+    splits, used = {}, []
+
+    def one(split: str, role: str, asked: Mapping[str, list[str]], option: str) -> Array | None:
+        names = asked.get(split)
+        found = offer.find(names[0], option) if names else offer.of(split, role)
+        used.extend(found[:1])
+        return found[0] if found else None
+
     for split in states:
-        labels = None
+        known = None
         if split not in config.unlabelled:
-            labels = given[LABELS].get(split) or offer.one(split, LABELS)
-            if labels is None:
+            known = one(split, LABELS, labels, "--labels")
+            if known is None:
                 raise offer.unclear(
                     f"it is not clear which array has the labels of '{split}'",
                     hint=f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows",
                 )
         columns = {}
         for name in config.keep_columns:
-            if (column := offer.one(split, name)) is None:
+            if (column := one(split, name, {}, "")) is None:
                 form = f"an array {split}/{name}, {split}_{name}, or {name} in a file {split}.*"
                 raise offer.unclear(f"'{split}' has no column '{name}'", expected=form)
             columns[name] = column
-        tokens = given[NUM_TOKENS].get(split) or offer.one(split, NUM_TOKENS)
+        counts = one(split, NUM_TOKENS, tokens, "--num-tokens")
         splits[split] = Taken(
-            states=states[split], labels=labels, num_tokens=tokens, columns=columns
+            states=states[split], labels=known, num_tokens=counts, columns=columns
         )
-        used |= {id(array) for array in (*states[split], labels, tokens, *columns.values())}
+        used += states[split]
     said = {}
-    for _, array in offer.pairs:
-        found = meaning(array.name)
-        if found and found.role == CLASS_NAMES and array.dtype == STRINGS and array.shape:
-            said[tuple(array.read(0, array.shape[0]))] = array.where
-            used.add(id(array))
+    for array in offer.class_names:
+        if array.dtype == STRINGS and array.shape:
+            said[tuple(array.read(slice(None)))] = array.where
+            used.append(array)
     if len(said) > 1 and not config.class_names:
         raise ConfigError(
             "the class names differ",
             expected="the same everywhere, or --set class-name=NAME once for each class",
             found="\n".join(f"{where}: {', '.join(names)}" for names, where in said.items()),
         )
-    class_names = config.class_names or next(iter(said), ())
-    return splits, class_names or None, [array for _, array in offer.pairs if id(array) not in used]
+    left = [array for _, array in offer.pairs if not any(array is one for one in used)]
+    return splits, config.class_names or next(iter(said), None), left

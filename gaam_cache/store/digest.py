@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,10 @@ def short_digest(digest: str) -> str:
 
 def digest_of(*parts: bytes | memoryview) -> str:
     """SHA-256 of bytes that lie one behind the other, in hex."""
-    return _digest_of_stream(parts)
+    return _hashed(parts)
 
 
-def _digest_of_stream(parts: Iterable[bytes | memoryview]) -> str:
+def _hashed(parts: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -46,7 +45,7 @@ def hash_file(path: Path) -> str:
 
 def hash_values(values: Iterable[str]) -> str:
     """SHA-256 over strings in order, each preceded by its length in bytes."""
-    return _digest_of_stream(_framed(value.encode()) for value in values)
+    return _hashed(_framed(value.encode()) for value in values)
 
 
 def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
@@ -54,16 +53,11 @@ def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
 
     The lengths make the hash injective: no two lists of rows share a byte stream.
     """
-
-    @cache
-    def tail(label: str) -> bytes:
-        return _framed(label.encode("utf-8", "surrogatepass"))
-
-    def parts() -> Iterator[bytes]:
-        for content, label in zip(inputs, labels, strict=True):
-            yield _framed(content) + tail(label)
-
-    return _digest_of_stream(parts())
+    rows = zip(inputs, labels, strict=True)
+    return _hashed(
+        _framed(content) + _framed(label.encode("utf-8", "surrogatepass"))
+        for content, label in rows
+    )
 
 
 def _framed(content: bytes) -> bytes:
@@ -87,9 +81,9 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: no digest, or not that of the content.
     """
-    rest = {key: value for key, value in content.items() if key != SEAL}
     if SEAL not in content:
         raise ValueError(f"no '{SEAL}'")
+    rest = {key: value for key, value in content.items() if key != SEAL}
     if content[SEAL] != digest_of(canonical_json(rest)):
         raise ValueError(f"its content is not what '{SEAL}' says: it was changed")
     return rest

@@ -41,13 +41,13 @@ class Encoding:
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """That of a cache."""
-        fields_of, found = plan.fingerprint_fields, ("origin", "shared_texts", "import")
+        found = ("origin", "shared_texts", "import")
         known = {name: value for name, value in plan.dataset.items() if name not in found}
         return cls(
             kind=plan.encoder["kind"],
             encoder=NO_PLACE | {k: v for k, v in plan.encoder.items() if k != "kind"},
-            identity=fields_of["encoder"],
-            decoders=fields_of.get("decoders", {}),
+            identity=plan.fingerprint_fields["encoder"],
+            decoders=plan.fingerprint_fields.get("decoders", {}),
             storage_dtype=plan.storage_dtype,
             pooling=plan.pooling,
             num_layers=plan.num_layers,
@@ -70,8 +70,8 @@ class Encoding:
     @property
     def untrained_seed(self) -> int | None:
         """Seed of the encoder's random weights; None where they are trained."""
-        untrained = self.identity.get("untrained")
-        return None if untrained is None else untrained["seed"]
+        seed: int | None = self.identity.get("untrained", {}).get("seed")
+        return seed
 
     @property
     def label(self) -> str:

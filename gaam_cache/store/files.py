@@ -58,12 +58,6 @@ def raise_if_refused(error: BaseException, path: Path) -> None:
         ) from error
 
 
-def identity(path: Path) -> tuple[int, int, int, int, int]:
-    """Device, inode, size, times of change of content and inode (ns): other content has others."""
-    of = path.lstat()
-    return of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns
-
-
 def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading; ValueError where it is a pipe or folder, OSError where a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -90,47 +84,38 @@ def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
         ValueError: too large, not JSON, not an object, a key twice.
         RecursionError: nested too deeply.
     """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) != len(pairs):
+            raise ValueError("a key is there twice")
+        return found
+
     content = read_bytes(path, max_bytes=max_bytes)
-    value = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
+    value = json.loads(content.decode("utf-8"), object_pairs_hook=unique)
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} does not hold a JSON object")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key is there twice")
     return value
 
 
 def write_file(
     path: Path, content: bytes, *, exclusive: bool = False, option: str = "--out"
 ) -> bool:
-    """Make ``path`` with its whole content; no reader ever sees a part of it.
+    """Make ``path`` with its whole content, and its folder; no reader ever sees a part of it.
 
-    Args:
-        path: its folder is made if need be.
-        content: all of it.
-        exclusive: leave a file alone that is there already, whoever is quicker, and return False:
-            by a hard link, the one exclusive step; otherwise by a rename, which replaces.
-        option: of the command line, which names another folder.
-
-    Raises:
-        StorageError: the file system refused.
+    ``exclusive`` leaves a file alone that is there already, whoever is quicker, and returns False:
+    by a hard link, the one exclusive step; otherwise by a rename, which replaces.
     """
     with storage_errors(path, option=option):
         make_folder(path.parent)
         temporary = temporary_path(path.parent, path.name)
         try:
             write_synced(temporary, content)
-            if not exclusive:
-                temporary.rename(path)
+            if exclusive:
+                link(temporary, path)
             else:
-                try:
-                    link(temporary, path)
-                except FileExistsError:
-                    return False
+                temporary.rename(path)
+        except FileExistsError:
+            return False
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
@@ -193,9 +178,7 @@ def check_folder(path: Path, *, option: str) -> None:
     """Refuse, before anything is done, a place where no folder can be made or written to.
 
     One that holds something may be all that is wanted, whether or not it can be written to.
-
-    Raises:
-        ConfigError: naming ``option``, of the command line.
+    ConfigError names ``option``, of the command line.
     """
     path = path.expanduser().absolute()
     if not (path.is_dir() and os.access(path, os.R_OK) and any(path.iterdir())):
@@ -205,10 +188,10 @@ def check_folder(path: Path, *, option: str) -> None:
 def check_file(path: Path, *, option: str, special: bool = False) -> None:
     """The same of a file; a link means what it leads to, ``special`` allows a pipe or device."""
     path = Path(os.path.realpath(path.expanduser()))
-    if path.is_dir() or (path.exists() and not path.is_file() and not special):
-        raise _not_writable(path, "a folder" if path.is_dir() else "no file", path, option)
     if path.is_file() or not path.exists():
         _check_writable(path, path.parent, option)
+    elif path.is_dir() or not special:
+        raise _not_writable(path, "a folder" if path.is_dir() else "no file", path, option)
 
 
 def _check_writable(path: Path, folder: Path, option: str) -> None:
@@ -221,12 +204,9 @@ def _check_writable(path: Path, folder: Path, option: str) -> None:
 
 
 def _not_writable(path: Path, found: str, where: Path, option: str) -> ConfigError:
-    return ConfigError(
-        f"nothing can be written to '{path}'",
-        found=found,
-        where=str(where),
-        hint=f"choose another {option}; nothing was done yet",
-    )
+    hint = f"choose another {option}; nothing was done yet"
+    message = f"nothing can be written to '{path}'"
+    return ConfigError(message, found=found, where=str(where), hint=hint)
 
 
 @contextmanager

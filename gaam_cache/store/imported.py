@@ -5,8 +5,9 @@ N rows, L layers, D features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +17,9 @@ from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.extraction.job import class_order
 from gaam_cache.import_config import IMPORTED
 from gaam_cache.messages import excerpt
-from gaam_cache.sources._base import Rows
+from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store.arrays import STRINGS, Array
-from gaam_cache.store.digest import digest_of
+from gaam_cache.store.choose import Taken
 from gaam_cache.store.dtypes import (
     ITEM_BYTES,
     LARGEST,
@@ -45,101 +46,75 @@ SHOWN = 12
 class States:
     """States in one array (N, L, D), (L, N, D) or (N, D), or in one (N, D) for each layer.
 
-    Args:
-        split: whose they are.
-        arrays: one, or one for every layer.
-        rows: how many there must be; None: as many as there are.
-        axes: what those of an array are; None: as its dimensions say, rows first.
+    ``rows`` is how many there must be; ``axes`` what those of an array are, or None: as its
+    dimensions say, rows first.
     """
 
     def __init__(
         self, split: str, arrays: Sequence[Array], rows: int | None, axes: str | None
     ) -> None:
-        shape = arrays[0].shape
-        self._arrays, self.axes = arrays, axes or ("nld" if len(shape) == 3 else "nd")
-        at = self.axes.index("n")
-        self.rows = shape[at] if rows is None and len(shape) > at else rows or 0
+        self._arrays, self.dtype, shape = arrays, arrays[0].dtype, arrays[0].shape
+        self.axes = axes or ("nld" if len(shape) == 3 else "nd")
+        sizes = dict(zip(self.axes, shape, strict=False))
+        fits = self.dtype in READABLE and len(shape) == len(self.axes) and 0 not in shape
+        fits &= rows in (None, sizes.get("n")) and (len(arrays) == 1 or self.axes == "nd")
+        # rows and layers cannot be told apart where there are as many
+        fits &= axes is not None or rows is None or len(shape) < 3 or shape[0] != shape[1]
         for array in arrays:
-            if problem := self._problem(array, unsure=axes is None and rows is not None):
+            if not fits or (array.dtype, array.shape) != (self.dtype, shape):
+                count = "rows" if rows is None else f"{rows:,} rows, as there are labels"
                 raise DataError(
                     f"the array '{array.name}' cannot be states of '{split}'",
-                    expected=problem,
+                    expected=f"axes {self.axes} (n {count}, l layers, d features), none of them "
+                    f"empty, of {', '.join(READABLE)}; all arrays of a split alike",
                     found=f"{array.dtype} {array.shape}",
                     where=array.where,
+                    hint="--set axes=nld, lnd or nd says what the axes are; states of every token "
+                    "have to be pooled before, to one vector for each layer",
                 )
-        self.dtype = arrays[0].dtype
-        self.num_layers = shape[self.axes.index("l")] if "l" in self.axes else len(arrays)
-        self.hidden_size = shape[-1]
+        self.rows, self.hidden_size = sizes["n"], sizes["d"]
+        self.num_layers = sizes.get("l", len(arrays))
         self.block_rows = max(1, BLOCK_BYTES // (self.num_layers * self.hidden_size * 8))
         """Rows to read at a time."""
 
-    def _problem(self, array: Array, *, unsure: bool) -> str | None:
-        """What of an array must be otherwise."""
-        shape, axes, first = array.shape, self.axes, self._arrays[0]
-        if array.dtype not in READABLE:
-            return f"one of the types {', '.join(READABLE)}"
-        if len(shape) > 3:
-            return "one vector for each layer: states of every token have to be pooled before"
-        if len(self._arrays) > 1 and (axes, len(shape)) != ("nd", 2):
-            return "(rows, features) of each of several layers"
-        if len(shape) != len(axes):
-            return f"axes {axes} (rows n, layers l, features d), or --set axes=AXES"
-        if 0 in shape:
-            return "at least one row, layer and feature"
-        if shape[axes.index("n")] != self.rows:
-            turned = len(shape) == 3 and self.rows in shape[:2]
-            better = f"; --set axes={'nld' if axes == 'lnd' else 'lnd'} where rows are that axis"
-            return f"{self.rows:,} rows, as there are labels" + (better if turned else "")
-        if unsure and len(shape) == 3 and shape[0] == shape[1]:
-            return "--set axes=nld or lnd, to tell rows from layers: there are as many"
-        same = (array.dtype, shape) == (first.dtype, first.shape)
-        return None if same else f"{first.dtype} {first.shape}, as of the first layer"
-
     def stored(
-        self, start: int, stop: int, storage_dtype: str, digits: NDArray[np.int64] | None = None
+        self, start: int, stop: int, storage_dtype: str, digits_2L: NDArray[np.int64] | None = None
     ) -> NDArray[Any]:
         """Rows as they are stored, (n, L, D); bfloat16 as its bits.
 
-        To ``digits``, (2, L), are added those that lost their digits, and those that are not 0.
+        To ``digits_2L`` are added the numbers that lost their digits, and those that are not 0.
         """
         size = (stop - start, self.num_layers, self.hidden_size)
         out = np.empty(size, NUMPY_DTYPES[storage_dtype])
         for first in range(start, stop, self.block_rows):
-            last = min(first + self.block_rows, stop)
-            given_NLD = self._read(first, last)
-            kept = out[first - start : last - start] = stored(given_NLD, self.dtype, storage_dtype)
+            rows = slice(first, min(first + self.block_rows, stop))
+            if self.axes == "nld":
+                given_NLD = self._arrays[0].read(rows)
+            elif self.axes == "lnd":
+                layers = [self._arrays[0].read(rows, layer) for layer in range(self.num_layers)]
+                given_NLD = np.stack(layers, axis=1)
+            else:
+                given_NLD = np.stack([one.read(rows) for one in self._arrays], axis=1)
+            kept = out[first - start : rows.stop - start]
+            kept[:] = stored(given_NLD, self.dtype, storage_dtype)
             if (bad := first_not_finite(kept, storage_dtype)) is not None:
-                given = given_NLD[bad]
-                value = float(as_float32(given) if self.dtype == "bfloat16" else given)
-                raise self._unstorable(value, storage_dtype, first + bad[0] + 1, *bad[1:])
-            if digits is not None and self.dtype != storage_dtype:
-                digits += count_digits(given_NLD, kept, self.dtype, storage_dtype)
+                raise self._unstorable(given_NLD[bad], storage_dtype, first, *bad)
+            if digits_2L is not None and self.dtype != storage_dtype:
+                digits_2L += count_digits(given_NLD, kept, self.dtype, storage_dtype)
         return out
 
-    def _read(self, first: int, last: int) -> NDArray[Any]:
-        array = self._arrays[0]
-        if self.axes == "nld":
-            return array.read(first, last)
-        if self.axes == "lnd":
-            layers = [array.read(first, last, layer) for layer in range(self.num_layers)]
-        else:
-            layers = [one.read(first, last) for one in self._arrays]
-        return np.stack(layers, axis=1)
-
     def _unstorable(
-        self, value: float, storage_dtype: str, row: int, layer: int, feature: int
+        self, given: Any, storage_dtype: str, first: int, row: int, layer: int, feature: int
     ) -> NumericsError:
+        value = float(as_float32(given) if self.dtype == "bfloat16" else given)
         of_layer = self._arrays[layer if len(self._arrays) > 1 else 0]
-        what, hint = f"is {value}", "look at the row: whoever made it computed no number there"
-        if np.isfinite(value):
-            wider = "bfloat16 or float32" if storage_dtype == "float16" else "float32"
-            what, hint = f"cannot be stored as {storage_dtype}", f"--storage-dtype {wider}"
+        hint = "look at the row: whoever made it computed no number there"
         return NumericsError(
-            f"a state of layer {layer + 1} {what}",
+            f"a state of layer {layer + 1} is {value:g}, which {storage_dtype} cannot hold",
             expected=f"finite values up to {LARGEST[storage_dtype]:g}",
             found=f"{value:g}",
-            where=f"{of_layer.where}, row {row}, layer {layer + 1}, feature {feature}",
-            hint=hint,
+            where=f"{of_layer.where}, row {first + row + 1}, layer {layer + 1}, feature {feature}",
+            hint="a wider --storage-dtype: bfloat16 or float32" if np.isfinite(value) else hint,
         )
 
 
@@ -183,86 +158,94 @@ class ImportedRows(Rows):
             report(start, states.rows, f"checking '{name}'")
             stop = min(start + states.block_rows, states.rows)
             for row_LD in states.stored(start, stop, storage_dtype, digits_2L):
-                self.inputs.append(bytes.fromhex(digest_of(row_LD.data)))
+                self.inputs.append(sha256(row_LD).digest())
         where = f"{self.origin}, row 1 to row {states.rows}"
         check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
 
 
-def _one_each(array: Array, role: str, rows: int | None, *, strings: bool = True) -> NDArray[Any]:
-    """A whole number or string for every row."""
-    right = array.dtype.startswith(("int", "uint")) or (strings and array.dtype == STRINGS)
-    if not right or len(array.shape) != 1 or rows not in (None, array.shape[0]):
-        count = "" if rows is None else f", {rows:,} in all"
-        raise DataError(
-            f"the array '{array.name}' cannot be {role}",
-            expected=f"one whole number{' or string' if strings else ''} for every row{count}",
-            found=f"{array.dtype} {array.shape}",
-            where=array.where,
-        )
-    return array.read(0, array.shape[0])
-
-
-def read_labels(
-    arrays: Mapping[str, Array], names: tuple[str, ...] | None
-) -> tuple[tuple[str, ...], dict[str, list[str]]]:
-    """What the classes are called, and that of every row of every labelled split."""
-    reference = "train" if "train" in arrays else next(iter(arrays))
-    values = {
-        split: _one_each(array, f"the labels of '{split}'", None).tolist()
-        for split, array in arrays.items()
-    }
-    strings = arrays[reference].dtype == STRINGS
+def imported_rows(
+    splits: Mapping[str, Taken], axes: str | None, names: tuple[str, ...] | None
+) -> tuple[dict[str, ImportedRows], tuple[str, ...]]:
+    """The rows of every split; and ``names`` of the classes, or what the labels call them."""
+    given = {split: one.labels for split, one in splits.items() if one.labels is not None}
+    if not given:
+        raise ConfigError("no split has labels", expected="one at least that has")
+    reference = "train" if "train" in given else next(iter(given))
+    known, strings = _one_each(given[reference], "labels"), given[reference].dtype == STRINGS
     if names is None and strings:
-        names = class_order(set(values[reference]))
+        names = class_order(set(known))
     elif names is None:
-        most = max(values[reference], default=-1) + 1
-        names = tuple(map(str, range(min(most, MOST_CLASSES))))
+        names = tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
+    shown = ", ".join(map(excerpt, names[:SHOWN])) + ", ..." * (len(names) > SHOWN)
     if "" in names or len(set(names)) < len(names):
-        found = ", ".join(map(excerpt, names[:SHOWN]))
-        raise ConfigError("class names must differ, and none be empty", found=found)
+        raise ConfigError("class names must differ, and none be empty", found=shown)
     class_of = {name: name for name in names} if strings else dict(enumerate(names))
-    for split, of_split in values.items():
-        wrong = next((row for row, value in enumerate(of_split) if value not in class_of), None)
-        if wrong is not None:
-            known = ", ".join(map(excerpt, list(class_of)[:SHOWN]))
-            raise DataError(
-                f"a label of '{split}' is no class",
-                expected=f"one of the {len(names):,} classes: {known}"
-                + (", ..." if len(names) > SHOWN else ""),
-                found=excerpt(of_split[wrong]),
-                where=f"{arrays[split].where}, row {wrong + 1}",
-                hint=f"classes are those of '{reference}'; --set class-name=NAME, once for each "
-                "class, says others",
-            )
-    return names, {split: [class_of[one] for one in of] for split, of in values.items()}
-
-
-def read_column(array: Array, rows: int) -> list[str]:
-    """A column that is kept; whole numbers become their digits."""
-    found = [str(value) for value in _one_each(array, "a column", rows).tolist()]
-    for row, value in enumerate(found):
-        if "\0" in value or len(value.encode()) > MAX_VALUE_BYTES:
-            raise DataError(
-                f"a value of the column '{array.name}' cannot be kept",
-                expected=f"text of at most {MAX_VALUE_BYTES:,} bytes without NUL",
-                found=excerpt(value),
-                where=f"{array.where}, row {row + 1}",
-            )
-    return found
-
-
-def read_num_tokens(array: Array | None, rows: int) -> NDArray[np.int32] | None:
-    """How many tokens every row was pooled from."""
-    if array is None:
-        return None
-    values = _one_each(array, "numbers of tokens", rows, strings=False)
-    wrong_N = (values < 1) | (values > 2**31 - 1)
-    if wrong_N.any():
-        row = int(wrong_N.argmax())
-        raise DataError(
-            f"the array '{array.name}' cannot be numbers of tokens",
-            expected="whole numbers from 1",
-            found=str(values[row]),
-            where=f"{array.where}, row {row + 1}",
+    classes = f"one of the {len(names):,} classes of '{reference}' or of class-name: {shown}"
+    classes += "" if strings else f", by numbers from 0 to {len(names) - 1}"
+    text = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
+    rows = {}
+    for split, one in splits.items():
+        labels, tokens, count = None, None, None
+        if one.labels is not None:
+            of = _one_each(one.labels, f"labels of '{split}'", classes, class_of.__contains__)
+            labels, count = [class_of[label] for label in of], len(of)
+        states = States(split, one.states, count, axes)
+        if one.num_tokens is not None:
+            role = "numbers of tokens", "whole numbers from 1", _is_number_of_tokens
+            tokens = np.array(_one_each(one.num_tokens, *role, rows=states.rows), np.int32)
+        kept = {
+            name: _one_each(array, "a column", text, _can_be_kept, states.rows)
+            for name, array in one.columns.items()
+        }
+        alone = {"labels": one.labels, "num_tokens": one.num_tokens}
+        first, last = one.states[0], one.states[-1]
+        rows[split] = ImportedRows(
+            inputs=[],
+            labels=labels or [NO_LABEL] * states.rows,
+            class_names=None,
+            origin=first.where if first is last else f"{first.where} to {last.name}",
+            kept={name: list(map(str, values)) for name, values in kept.items()},
+            labelled=labels is not None,
+            states=states,
+            num_tokens=tokens,
+            taken={
+                "states": [array.name for array in one.states],
+                "dtypes": [states.dtype],
+                "axes": states.axes,
+                "columns": {name: array.name for name, array in one.columns.items()},
+                **{role: array.name for role, array in alone.items() if array is not None},
+            },
         )
-    return values.astype(np.int32)
+    return rows, names
+
+
+def _is_number_of_tokens(value: Any) -> bool:
+    return isinstance(value, int) and 1 <= value < 2**31
+
+
+def _can_be_kept(value: Any) -> bool:
+    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
+
+
+def _one_each(
+    array: Array,
+    role: str,
+    expected: str = "whole numbers or strings",
+    good: Callable[[Any], bool] = lambda value: True,
+    rows: int | None = None,
+) -> list[Any]:
+    """A whole number or string for every row, each of them ``good``."""
+    found, where = f"{array.dtype} {array.shape}", array.where
+    right = array.dtype.startswith(("int", "uint")) or array.dtype == STRINGS
+    if right and len(array.shape) == 1 and rows in (None, array.shape[0]):
+        values: list[Any] = array.read(slice(None)).tolist()
+        wrong = next((row for row, value in enumerate(values) if not good(value)), None)
+        if wrong is None:
+            return values
+        found, where = excerpt(values[wrong]), f"{where}, row {wrong + 1}"
+    raise DataError(
+        f"the array '{array.name}' cannot be {role}",
+        expected=f"one for every row{'' if rows is None else f', {rows:,} in all'}: {expected}",
+        found=found,
+        where=where,
+    )

@@ -10,39 +10,29 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
-import gaam_cache
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.config_checks import SHARD_ROWS
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.extraction.job import content_of, warn
+from gaam_cache.extraction.job import content_of, new_plan, plan_fields, warn
 from gaam_cache.extraction.recorded import settings_of_import
 from gaam_cache.extraction.shards import RowArrays, discard_broken
 from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.messages import shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.sources._base import NO_LABEL
 from gaam_cache.store.arrays import Array, File, open_file
 from gaam_cache.store.choose import Taken, choose
-from gaam_cache.store.digest import digest_of, hash_file, hash_values, short_digest
-from gaam_cache.store.dtypes import ITEM_BYTES, width_of
+from gaam_cache.store.digest import digest_of, hash_file, short_digest
+from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import check_folder
-from gaam_cache.store.imported import (
-    SHOWN,
-    ImportedRows,
-    States,
-    read_column,
-    read_labels,
-    read_num_tokens,
-)
+from gaam_cache.store.imported import SHOWN, ImportedRows, imported_rows
 from gaam_cache.store.plan import (
-    FORMAT_VERSION,
     KEY,
     PLAN_FILE,
     Plan,
@@ -50,17 +40,14 @@ from gaam_cache.store.plan import (
     adopt_plan,
     fingerprint,
     read_plan,
-    rows_per_shard,
     write_plan,
 )
 from gaam_cache.store.shard import (
-    build_image,
     embeddings_key,
     missing_shards,
     prepare_folder,
-    publish,
     receipt_path,
-    shard_attributes,
+    write_shard,
 )
 from gaam_cache.terminal import Report, in_thread, silent
 
@@ -70,53 +57,40 @@ class ImportPreview:
     """An import that is ready to begin: what it takes as what."""
 
     splits: Mapping[str, ImportedRows]
-    class_names: tuple[str, ...]
-    num_layers: int
-    hidden_size: int
-    storage_dtype: str
-    columns: dict[str, int]
-    """Columns that are kept, and how many bytes the longest value takes."""
-    bytes: int
-    """On disk, of states and columns."""
-    shard_rows: int
+    plan: Plan
+    """Of the cache; files and states, of which the fingerprint is made, are not hashed yet."""
     left: tuple[str, ...]
     """Arrays of the files that are not taken."""
-    files: Sequence[File]
-
-    @property
-    def rows(self) -> dict[str, int]:
-        """Of every split."""
-        return {name: len(split) for name, split in self.splits.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        splits = {}
+        plan, splits = self.plan, {}
         for name, split in self.splits.items():
             splits[name] = {"rows": len(split), **split.taken}
             if split.labelled:
                 counts = Counter(split.labels)
-                splits[name]["rows_per_class"] = {one: counts[one] for one in self.class_names}
+                splits[name]["rows_per_class"] = {one: counts[one] for one in plan.class_names}
         return {
             "splits": splits,
-            "class_names": list(self.class_names),
-            "num_layers": self.num_layers,
-            "hidden_size": self.hidden_size,
-            "storage_dtype": self.storage_dtype,
-            "shards": sum(-(-count // self.shard_rows) for count in self.rows.values()),
-            "bytes": self.bytes,
+            "class_names": list(plan.class_names),
+            "num_layers": plan.num_layers,
+            "hidden_size": plan.hidden_size,
+            "storage_dtype": plan.storage_dtype,
+            "shards": plan.num_shards,
+            "bytes": plan.row_bytes * sum(plan.rows.values()),
             "left": list(self.left),
         }
 
     def in_words(self) -> str:
         """Lines for people."""
-        about, lines = self.to_dict(), []
+        plan, about, lines = self.plan, self.to_dict(), []
         for name, split in about["splits"].items():
             first, last = split["states"][0], split["states"][-1]
             names = first if first == last else f"{first} to {last}, one for each layer"
             labels = split.get("labels", "none: to predict on")
             if counts := split.get("rows_per_class"):
                 shown = [f"{one} {count:,}" for one, count in list(counts.items())[:SHOWN]]
-                labels += f": {', '.join(shown)}" + (", ..." if len(counts) > SHOWN else "")
+                labels += f": {', '.join(shown)}" + ", ..." * (len(counts) > SHOWN)
             lines += [
                 f"{name}: {split['rows']:,} rows",
                 f"  states       {names}, {'/'.join(split['dtypes'])}, axes {split['axes']}",
@@ -124,9 +98,11 @@ class ImportPreview:
                 f"  tokens       {split.get('num_tokens', 'not known')}",
                 *(f"  column       {array}" for array in split["columns"].values()),
             ]
-        size = f"{self.num_layers} layers x {self.hidden_size}, to be stored as "
-        size += f"{self.storage_dtype}: {about['shards']:,} shards, {self.bytes / 1e6:,.1f} MB"
-        return visible("\n".join([*lines, size, *_not_taken(self.left)]), keep="\n")
+        lines.append(
+            f"{plan.num_layers} layers x {plan.hidden_size}, to be stored as "
+            f"{plan.storage_dtype}: {plan.num_shards:,} shards, {about['bytes'] / 1e6:,.1f} MB"
+        )
+        return visible("\n".join([*lines, *_not_taken(self.left)]), keep="\n")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,81 +148,15 @@ def _not_taken(left: tuple[str, ...]) -> list[str]:
 
 
 @contextmanager
-def opened(config: ImportConfig) -> Iterator[ImportPreview]:
+def opened(config: ImportConfig) -> Iterator[tuple[ImportPreview, Sequence[File]]]:
     """Open the files of an import and find out what to take; reads labels, but no states."""
     check_folder(config.out, option="--out")
     with ExitStack() as stack:
         files = [open_file(Path(name).expanduser(), stack) for name in config.files]
         splits, names, left = choose(files, config)
         told = tuple(f"{array.where} {array.dtype} {array.shape}" for array in left)
-        yield _fitted(splits, config, names, told, files)
-
-
-def _fitted(
-    splits: Mapping[str, Taken],
-    config: ImportConfig,
-    class_names: tuple[str, ...] | None,
-    left: tuple[str, ...] = (),
-    files: Sequence[File] = (),
-) -> ImportPreview:
-    """Check that what is taken fits together."""
-    given = {split: one.labels for split, one in splits.items() if one.labels is not None}
-    if not given:
-        raise ConfigError("no split has labels", expected="one at least that has")
-    names, labels = read_labels(given, class_names)
-    found = {}
-    for split, one in splits.items():
-        states = States(
-            split, one.states, len(labels[split]) if split in labels else None, config.axes
-        )
-        alone = {"labels": one.labels, "num_tokens": one.num_tokens}
-        first, last = one.states[0], one.states[-1]
-        found[split] = ImportedRows(
-            inputs=[],
-            labels=labels.get(split, [NO_LABEL] * states.rows),
-            class_names=None,
-            origin=first.where if first is last else f"{first.where} to {last.name}",
-            kept={k: read_column(array, states.rows) for k, array in one.columns.items()},
-            labelled=split in labels,
-            states=states,
-            num_tokens=read_num_tokens(one.num_tokens, states.rows),
-            taken={
-                "states": [array.name for array in one.states],
-                "dtypes": [states.dtype],
-                "axes": states.axes,
-                "columns": {name: array.name for name, array in one.columns.items()},
-                **{role: array.name for role, array in alone.items() if array is not None},
-            },
-        )
-    sizes = {name: (one.states.num_layers, one.states.hidden_size) for name, one in found.items()}
-    if len(set(sizes.values())) > 1:
-        raise DataError(
-            "the splits have states of different sizes",
-            expected="as many layers and features in every split",
-            found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
-            hint="where the second axis is tokens: pool them before, to one vector for each layer",
-        )
-    num_layers, hidden_size = next(iter(sizes.values()))
-    dtypes = {split.states.dtype for split in found.values()}
-    lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
-    dtype = config.storage_dtype or lossless
-    columns = {
-        name: max(width_of(split.kept[name]) for split in found.values())
-        for name in config.keep_columns
-    }
-    size = num_layers * hidden_size * ITEM_BYTES[dtype] + sum(columns.values())
-    return ImportPreview(
-        splits=found,
-        class_names=names,
-        num_layers=num_layers,
-        hidden_size=hidden_size,
-        storage_dtype=dtype,
-        columns=columns,
-        bytes=size * sum(map(len, found.values())),
-        shard_rows=rows_per_shard(size, config.shard_rows),
-        left=left,
-        files=files,
-    )
+        recorded = {"import": settings_of_import(config)}
+        yield _preview(splits, config, names, recorded, left=told), files
 
 
 def hash_files(files: Sequence[File], report: Report = silent) -> dict[str, str]:
@@ -259,6 +169,60 @@ def hash_files(files: Sequence[File], report: Report = silent) -> dict[str, str]
     return found
 
 
+def _preview(
+    taken: Mapping[str, Taken],
+    config: ImportConfig,
+    class_names: tuple[str, ...] | None,
+    recorded: Mapping[str, Any],
+    teacher: Mapping[str, Any] = MappingProxyType({}),
+    left: tuple[str, ...] = (),
+) -> ImportPreview:
+    """Check that what is taken fits together; ``recorded`` goes into the plan, as it is."""
+    splits, names = imported_rows(taken, config.axes, class_names)
+    sizes = {name: (one.states.num_layers, one.states.hidden_size) for name, one in splits.items()}
+    if len(set(sizes.values())) > 1:
+        raise DataError(
+            "the splits have states of different sizes",
+            expected="as many layers and features in every split",
+            found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
+            hint="where the second axis is tokens: pool them before, to one vector for each layer",
+        )
+    num_layers, hidden_size = next(iter(sizes.values()))
+    dtypes = {split.states.dtype for split in splits.values()}
+    lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
+    known = {name: one.num_tokens for name, one in splits.items() if one.num_tokens is not None}
+    identity = {
+        "imported": {
+            "files": {},
+            "taken": {name: split.taken for name, split in splits.items()},
+            "num_tokens": {name: digest_of(tokens.data) for name, tokens in known.items()},
+            **teacher,
+        },
+        "pooling": [config.pool],
+        "layers": "as in the files",  # nobody knows more of them than their order
+        "dtype": "unknown",
+        "max_length": max((int(tokens.max()) for tokens in known.values()), default=1),
+    }
+    no_place = {"path": None, "revision": None}
+    plan = new_plan(
+        plan_fields(splits, names, {}, identity, config.storage_dtype or lossless),
+        splits,
+        encoder={"kind": IMPORTED, "name": config.encoder_name, **no_place, "batching": "alone"},
+        dataset={
+            "name": config.dataset_name or ", ".join(Path(name).name for name in config.files),
+            **no_place,
+            "origin": {name: part.origin for name, part in splits.items()},
+            "shared_texts": {},
+            **recorded,
+        },
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        shard_rows=config.shard_rows,
+        libraries=("h5py", "numpy"),
+    )
+    return ImportPreview(splits=splits, plan=plan, left=left)
+
+
 def preview_import(config: ImportConfig) -> ImportPreview:
     """What ``import_states`` would take as what; reads labels, but no states; writes nothing.
 
@@ -266,7 +230,7 @@ def preview_import(config: ImportConfig) -> ImportPreview:
         ConfigError: what to take is not clear.
         DataError: a file is damaged, or its arrays do not fit together.
     """
-    with opened(config) as found:
+    with opened(config) as (found, _):
         return found
 
 
@@ -283,9 +247,8 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
     Warns:
         GaamWarning: splits share states, or a split lacks a class.
     """
-    with opened(config) as found:
-        recorded = {"import": settings_of_import(config)}
-        return _publish(found, config, progress or silent, recorded=recorded)
+    with opened(config) as (found, files):
+        return _publish(found, config.out, files, progress or silent)
 
 
 def write(
@@ -310,8 +273,8 @@ def write(
     ... # doctest: +SKIP
 
     Every number is read twice: once to check and hash it before anything is written, and once to
-    write it. At most the rows of one shard are copied; what is larger than memory comes as a memory
-    map (``np.lib.format.open_memmap``) or a data set of h5py.
+    write it. At most the rows of one shard are copied: what is larger than memory comes as a memory
+    map or a data set of h5py.
 
     Shape:
         states: (N, L, D); or a list of L arrays (N, D), one for each layer; or (N, D), which is
@@ -383,113 +346,33 @@ def write(
                 name: Array(f"column '{name}' of '{split}'", kept[name][split]) for name in kept
             },
         )
-    found = _fitted(taken, config, config.class_names or None)
-    return _publish(found, config, progress or silent, planted=planted)
+    of_teacher = [{}, {}] if planted is None else [planted.figures, planted.parameters]
+    recorded, teacher = ({KEY: dict(one)} if one else {} for one in of_teacher)
+    found = _preview(taken, config, config.class_names or None, recorded, teacher)
+    return _publish(found, config.out, (), progress or silent)
 
 
 def _publish(
-    found: ImportPreview,
-    config: ImportConfig,
-    report: Report,
-    *,
-    recorded: Mapping[str, Any] | None = None,
-    planted: Planted | None = None,
+    found: ImportPreview, out: Path, files: Sequence[File], report: Report
 ) -> ImportSummary:
-    """Make what a cache of these states lacks; ``recorded`` is what its plan says of the files."""
-    began, out, rows = time.perf_counter(), config.out, found.splits
-    fields = _fields(found, config.pool, hash_files(found.files, report), planted)
+    """Make what a cache of these states lacks."""
+    began, plan, rows = time.perf_counter(), found.plan, found.splits
+    fields = plan.fingerprint_fields
+    fields["encoder"]["imported"]["files"] = hash_files(files, report)
     if (out / PLAN_FILE).exists():  # another cache is refused before the states are read
         there = read_plan(out)
         content = there.fingerprint_fields["content"]
         adopt_plan(out, {**fields, "content": content}, there.dataset)
     for name, part in rows.items():
-        part.check(name, found.storage_dtype, report)
+        part.check(name, plan.storage_dtype, report)
     groups = list(row_checks.repeated_texts(rows, report))
-    warn(row_checks.check_rows(rows, found.class_names, groups))
+    warn(row_checks.check_rows(rows, plan.class_names, groups))
     fields["content"] = content_of(rows, report)
-    no_place = {"path": None, "revision": None}
-    plan = Plan(
-        fingerprint=fingerprint(fields),
-        fingerprint_fields=fields,
-        encoder={"kind": IMPORTED, "name": config.encoder_name, **no_place, "batching": "alone"},
-        dataset={
-            "name": config.dataset_name or ", ".join(Path(name).name for name in config.files),
-            **no_place,
-            "origin": {name: part.origin for name, part in rows.items()},
-            "shared_texts": row_checks.shared_texts(groups),
-            **(recorded or {}),
-            **({} if planted is None else {KEY: dict(planted.figures)}),
-        },
-        num_layers=found.num_layers,
-        hidden_size=found.hidden_size,
-        pooling=(config.pool,),
-        storage_dtype=found.storage_dtype,
-        class_names=found.class_names,
-        rows=found.rows,
-        columns=found.columns,
-        unlabelled=tuple(fields.get("unlabelled", ())),
-        shard_rows=found.shard_rows,
-        created_with={
-            "gaam": gaam_cache.__version__,
-            **{name: version(name) for name in ("h5py", "numpy")},
-        },
-    )
+    plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
     in_thread(prepare_folder, out)
-    plan = in_thread(write_plan, out, plan)
+    plan = in_thread(write_plan, out, replace(plan, fingerprint=fingerprint(fields)))
     broken = in_thread(discard_broken, out, plan)
     warn([f"{name} is made again: {why}" for name, why in broken.items()])
-    return ImportSummary(
-        path=str(out),
-        fingerprint=plan.fingerprint,
-        encoder=plan.encoder_label,
-        num_layers=plan.num_layers,
-        hidden_size=plan.hidden_size,
-        storage_dtype=plan.storage_dtype,
-        rows=plan.rows,
-        shards=sum(1 for _ in plan.shards()),
-        shards_made=_make_missing(out, plan, rows, report),
-        seconds=time.perf_counter() - began,
-        left=found.left,
-    )
-
-
-def _fields(
-    found: ImportPreview, pool: str, files: Mapping[str, str], planted: Planted | None
-) -> dict[str, Any]:
-    """All that decides the numbers of the cache, but for the numbers themselves."""
-    splits = found.splits.items()
-    known = {name: s.num_tokens for name, s in splits if s.num_tokens is not None}
-    imported = {
-        "files": dict(files),
-        "taken": {name: split.taken for name, split in splits},
-        "num_tokens": {name: digest_of(tokens.data) for name, tokens in known.items()},
-        **({} if planted is None else {KEY: dict(planted.parameters)}),
-    }
-    columns = {
-        column: {name: hash_values(split.kept[column]) for name, split in splits}
-        for column in found.columns
-    }
-    unlabelled = [name for name, split in splits if not split.labelled]
-    return {
-        "format_version": FORMAT_VERSION,
-        "encoder": {
-            "imported": imported,
-            "pooling": [pool],
-            "layers": "as in the files",  # nobody knows more of them than their order
-            "dtype": "unknown",
-            "max_length": max((int(tokens.max()) for tokens in known.values()), default=1),
-        },
-        "storage_dtype": found.storage_dtype,
-        "class_names": list(found.class_names),
-        "rows": found.rows,
-        "content": {},
-        **({"columns": columns} if columns else {}),
-        **({"unlabelled": unlabelled} if unlabelled else {}),
-    }
-
-
-def _make_missing(out: Path, plan: Plan, rows: Mapping[str, ImportedRows], report: Report) -> int:
-    """How many shards were made; another import of the same may make others meanwhile."""
     row_arrays, missing = RowArrays(plan, rows), set(missing_shards(out, plan))
     total, done, made = sum(plan.rows.values()), 0, 0
     for shard in plan.shards():
@@ -499,18 +382,20 @@ def _make_missing(out: Path, plan: Plan, rows: Mapping[str, ImportedRows], repor
             continue
         part = rows[shard.split]
         states = part.states.stored(shard.start, shard.stop, plan.storage_dtype)
-        tokens = part.tokens[shard.start : shard.stop].astype(np.int64)
         arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
-        arrays |= row_arrays.of(shard, tokens)
-        image, specs = build_image(arrays, shard_attributes(plan, shard))
-        receipt = {
-            "fingerprint": plan.fingerprint,
-            "split": shard.split,
-            "start": shard.start,
-            "stop": shard.stop,
-            "truncated": 0,
-            "datasets": specs,
-        }
-        in_thread(publish, out, shard.name, image, receipt)
+        arrays |= row_arrays.of(shard, part.tokens[shard.start : shard.stop].astype(np.int64))
+        in_thread(write_shard, out, plan, shard, arrays)
         made += 1
-    return made
+    return ImportSummary(
+        path=str(out),
+        fingerprint=plan.fingerprint,
+        encoder=plan.encoder_label,
+        num_layers=plan.num_layers,
+        hidden_size=plan.hidden_size,
+        storage_dtype=plan.storage_dtype,
+        rows=plan.rows,
+        shards=plan.num_shards,
+        shards_made=made,
+        seconds=time.perf_counter() - began,
+        left=found.left,
+    )

@@ -17,6 +17,7 @@ from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.import_config import is_imported
 from gaam_cache.store.digest import canonical_json, digest_of, sealed_text, short_digest, unsealed
+from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import MAX_JSON_BYTES, raise_if_refused, read_json, write_file
 
 FORMAT = "gaam-cache"
@@ -87,8 +88,8 @@ class Plan:
     @property
     def untrained_seed(self) -> int | None:
         """Seed of the encoder's random weights; None where they are trained."""
-        untrained = self.fingerprint_fields["encoder"].get("untrained")
-        return None if untrained is None else untrained["seed"]
+        seed: int | None = self.fingerprint_fields["encoder"].get("untrained", {}).get("seed")
+        return seed
 
     @property
     def first_layer(self) -> int:
@@ -124,6 +125,12 @@ class Plan:
         """Shards of all splits."""
         return sum(-(-rows // self.shard_rows) for rows in self.rows.values())
 
+    @property
+    def row_bytes(self) -> int:
+        """Of the states and columns of a row."""
+        states = len(self.pooling) * self.num_layers * self.hidden_size
+        return states * ITEM_BYTES[self.storage_dtype] + sum(self.columns.values())
+
     def to_json(self) -> str:
         """The text of ``cache.json``."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
@@ -139,7 +146,7 @@ def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
 
 
 def read_plan(root: Path) -> Plan:
-    """Read and check ``cache.json``.
+    """Read ``cache.json``, and refuse what FORMAT.md says a reader must.
 
     Raises:
         NotFoundError: no cache there.
@@ -155,62 +162,43 @@ def read_plan(root: Path) -> Plan:
             raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
         for name in ("pooling", "class_names", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
-        plan = Plan(**content)
-        _check(plan)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
-            raise _unusable(path, "no such file, though there are shards") from error
-        raise NotFoundError(
-            f"no cache at '{root}'",
-            expected=f"a folder with {PLAN_FILE}",
-            found="no such file in it" if root.is_dir() else "no such folder",
-            where=str(root.absolute()),
-            hint="build one with 'gaam extract', or name another folder",
-        ) from error
+        plan, fields = Plan(**content), content["fingerprint_fields"]
+        covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
+        if fingerprint(fields) != plan.fingerprint:
+            raise ValueError("the fingerprint does not match its fields")
+        for name in ("pooling", "class_names", "unlabelled", "columns", "rows", "storage_dtype"):
+            kind = {"columns": set, "rows": dict, "storage_dtype": str}.get(name, list)
+            if kind(getattr(plan, name)) != kind(covered[name]):
+                raise ValueError(f"'{name}' is not what the fingerprint covers")
+        if not all(map(NAME_PATTERN.fullmatch, plan.rows)) or plan.batching not in BATCHINGS:
+            raise ValueError("bad names of splits, or bad batching")
+        if plan.num_shards > MAX_SHARDS:
+            raise ValueError(f"{plan.num_shards:,} shards, a cache has at most {MAX_SHARDS:,}")
+        return plan
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
+            raise NotFoundError(
+                f"no cache at '{root}'",
+                expected=f"a folder with {PLAN_FILE}",
+                found="no such file in it" if root.is_dir() else "no such folder",
+                where=str(root.absolute()),
+                hint="build one with 'gaam extract', or name another folder",
+            ) from error
         raise_if_refused(error, path)
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
-        raise _unusable(path, found) from error
-    return plan
-
-
-def _unusable(path: Path, found: str) -> CacheError:
-    return CacheError(
-        "the plan of the cache is unusable",
-        expected="cache.json as gaam wrote it",
-        found=found,
-        where=str(path.absolute()),
-        hint=f"move {path} away and run the gaam extract that made it again: "
-        "it writes the plan anew and keeps every shard that fits it",
-    )
-
-
-def _check(plan: Plan) -> None:
-    """Refuse what FORMAT.md says a reader must, beside what the digest of the plan shows."""
-    fields, encoder = plan.fingerprint_fields, plan.fingerprint_fields["encoder"]
-    if fingerprint(fields) != plan.fingerprint:
-        raise ValueError("the fingerprint does not match its fields")
-    for name, said, covered in (
-        ("pooling", list(plan.pooling), encoder["pooling"]),
-        ("rows", plan.rows, fields["rows"]),
-        ("storage_dtype", plan.storage_dtype, fields["storage_dtype"]),
-        ("class_names", list(plan.class_names), fields["class_names"]),
-        ("columns", set(plan.columns), set(fields.get("columns", {}))),
-        ("unlabelled", list(plan.unlabelled), fields.get("unlabelled", [])),
-    ):
-        if said != covered:
-            raise ValueError(f"'{name}' is not what the fingerprint covers")
-    if not all(map(NAME_PATTERN.fullmatch, plan.rows)):
-        raise ValueError("bad split names")
-    if plan.batching not in BATCHINGS:
-        raise ValueError(f"batching must be one of: {', '.join(BATCHINGS)}")
-    if plan.num_shards > MAX_SHARDS:
-        raise ValueError(f"{plan.num_shards:,} shards, a cache has at most {MAX_SHARDS:,}")
+        raise CacheError(
+            "the plan of the cache is unusable",
+            expected="cache.json as gaam wrote it",
+            found="no such file, though there are shards" if gone else found,
+            where=str(path.absolute()),
+            hint=f"move {path} away and run the gaam extract that made it again: "
+            "it writes the plan anew and keeps every shard that fits it",
+        ) from error
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
     """Write the plan, or adopt the one that is there if it has the same fingerprint."""
-    path = root / PLAN_FILE
     content = plan.to_json().encode()
     if len(content) > MAX_JSON_BYTES or plan.num_shards > MAX_SHARDS:
         raise ConfigError(
@@ -218,7 +206,7 @@ def write_plan(root: Path, plan: Plan) -> Plan:
             expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_JSON_BYTES:,} bytes",
             hint="raise shard-rows, or look at --label-column",
         )
-    if write_file(path, content, exclusive=True):
+    if write_file(root / PLAN_FILE, content, exclusive=True):
         return plan
     return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
 
@@ -229,21 +217,21 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     ``dataset`` says how the rows are read, which is covered by hashes of what was read.
     """
     there, ours = read_plan(root), fingerprint(fields)
-    if there.fingerprint != ours:
-        read, was_read = (
-            {"dataset": {name: value for name, value in one.items() if name not in NOT_SETTINGS}}
-            for one in (dataset, there.dataset)
-        )
-        rows = differences(read, was_read) + differences(fields, there.fingerprint_fields)
-        table = difference_table(rows, "in the folder")
-        raise ConfigError(
-            f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
-            expected=f"fingerprint {short_digest(ours)}",
-            found=short_digest(there.fingerprint),
-            where=str((root / PLAN_FILE).absolute()),
-            hint="choose another folder with --out, or delete this one",
-        )
-    return there
+    if there.fingerprint == ours:
+        return there
+    now, then = (
+        {"dataset": {name: value for name, value in one.items() if name not in NOT_SETTINGS}}
+        for one in (dataset, there.dataset)
+    )
+    rows = differences(now, then) + differences(fields, there.fingerprint_fields)
+    table = difference_table(rows, "in the folder")
+    raise ConfigError(
+        f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
+        expected=f"fingerprint {short_digest(ours)}",
+        found=short_digest(there.fingerprint),
+        where=str((root / PLAN_FILE).absolute()),
+        hint="choose another folder with --out, or delete this one",
+    )
 
 
 def fingerprint(fields: dict[str, Any]) -> str:

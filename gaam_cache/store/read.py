@@ -23,7 +23,7 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.recorded import extract_again, repair_command
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
-from gaam_cache.store.files import identity, open_regular, raise_if_refused
+from gaam_cache.store.files import open_regular, raise_if_refused
 from gaam_cache.store.plan import SHARD_FOLDER, Plan
 from gaam_cache.store.shard import Receipt
 
@@ -55,28 +55,37 @@ class CheckMemory:
             return set(self._path.read_bytes().split())
         return set()
 
-    def knows(self, file: tuple[int, ...], sha256: str) -> bool:
-        """Whether the file of this ``identity`` had this hash."""
-        return _line(file, sha256) in self._known
+    def fault(self, path: Path, receipt: Receipt, *, again: bool = False) -> str | None:
+        """In what the bytes of a shard file are not those of its receipt; ``again``: hash anyway.
 
-    def add(self, file: tuple[int, ...], sha256: str) -> None:
-        """Keep that it has, where its identity was asked for before it was read."""
-        line = _line(file, sha256)
-        if line not in self._known and max(file[-2:]) < time.time_ns() - RACY_NANOSECONDS:
+        What is not known to have had this hash is read, and remembered where it has.
+        """
+        try:
+            of = path.lstat()  # before it is read: other content has others of these
+            identity = (of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns)
+            line = ",".join(map(str, (*identity, receipt.sha256))).encode()
+            if line in self._known and not again:
+                return None
+            with open_regular(path) as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except (OSError, ValueError) as error:
+            raise_if_refused(error, path)
+            return f"the file cannot be read: {error}"
+        if found != receipt.sha256:
+            what = f"its SHA-256 is {short_digest(found)}..., its receipt says "
+            return f"the file was changed: {what}{short_digest(receipt.sha256)}..."
+        if max(identity[-2:]) < time.time_ns() - RACY_NANOSECONDS:
             self._new.add(line)
+        return None
 
     def save(self) -> None:
-        """Write down what was added, if that can be."""
-        new, self._new = self._new, set()
+        """Write down what was found, if that can be."""
+        new, self._new = self._new - self._known, set()
         if new:
             with suppress(OSError):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 with self._path.open("ab") as file:
                     file.write(b"\n".join([*new, b""]))
-
-
-def _line(file: tuple[int, ...], sha256: str) -> bytes:
-    return ",".join(map(str, (*file, sha256))).encode()
 
 
 @lru_cache(MOST_MAPPED)
@@ -93,20 +102,6 @@ def arrays_of(path: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
     }
 
 
-def shard_fault(path: Path, receipt: Receipt) -> str | None:
-    """In what the bytes of a shard file are not those of its receipt."""
-    try:
-        with open_regular(path) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError) as error:
-        raise_if_refused(error, path)
-        return f"the file cannot be read: {error}"
-    if found == receipt.sha256:
-        return None
-    what = f"its SHA-256 is {short_digest(found)}..., its receipt says "
-    return f"the file was changed: {what}{short_digest(receipt.sha256)}..."
-
-
 class ShardReader:
     """The shards of one split."""
 
@@ -114,10 +109,8 @@ class ShardReader:
         self, root: Path, plan: Plan, split: str, receipts: Sequence[Receipt], memory: CheckMemory
     ) -> None:
         """Use ``EmbeddingCache``, which has checked the receipts."""
-        self._root = root
-        self._plan = plan
-        self._specs = list(plan.shards(split))
-        self._receipts = receipts
+        self._root, self._plan = root, plan
+        self._specs, self._receipts = list(plan.shards(split)), receipts
         self._memory = memory
         self._folder = (root / SHARD_FOLDER).absolute()
         self._checked = [False] * len(receipts)
@@ -169,12 +162,9 @@ class ShardReader:
 
     def _check(self, shard: int) -> None:
         """Make sure of one shard: what is remembered of it, else every byte."""
-        receipt, name = self._receipts[shard], self._specs[shard].name
-        path = self._folder / receipt.file
-        file, fault = identity(path), None
-        if not self._memory.knows(file, receipt.sha256):
-            fault = shard_fault(path, receipt)
-        if fault is not None:
+        path = self._folder / self._receipts[shard].file
+        if (fault := self._memory.fault(path, self._receipts[shard])) is not None:
+            name = self._specs[shard].name
             repair = repair_command(self._root, name, extract_again(self._root, self._plan))
             raise CacheError(
                 f"the shard '{name}' is damaged",
@@ -183,7 +173,6 @@ class ShardReader:
                 where=str(path),
                 hint=f"{repair} (gaam verify lists all damage)",
             )
-        self._memory.add(file, receipt.sha256)
         self._checked[shard] = True
 
 
@@ -211,15 +200,12 @@ class ShardedArray:
         keep: NDArray[np.int64] | None = None,
     ) -> None:
         """Use ``Split``; ``dtype`` as in receipts, ``keep`` as in ``keeping``."""
-        self._shards = shards
-        self._key = key
-        self._whole_shape = shape
+        self._shards, self._key, self._whole_shape = shards, key, shape
         self.stored = dtype
         """Type on disk: float16, bfloat16, float32, or of labels and tokens."""
         self._keep = keep
         self.shape = shape if keep is None else (shape[0], len(keep), *shape[2:])
-        stored = np.dtype(NUMPY_DTYPES[dtype])
-        self.dtype: np.dtype[Any] = np.dtype(np.float32) if dtype == "bfloat16" else stored
+        self.dtype = np.dtype("<f4" if dtype == "bfloat16" else NUMPY_DTYPES[dtype])
 
     def __repr__(self) -> str:
         """Shape and type."""
@@ -239,9 +225,13 @@ class ShardedArray:
         for start in range(0, len(self), 64):
             yield from self[start : start + 64]
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The whole array in memory."""
+        return np.asarray(self[:], dtype=dtype)
+
     def astype(self, dtype: Any) -> NDArray[Any]:
         """The whole array in memory, of that type."""
-        return self[:].astype(dtype, copy=False)
+        return np.asarray(self, dtype=dtype)
 
     def __dlpack__(self, **asked: Any) -> Any:
         """The whole array in memory, as ``torch.tensor`` takes it."""
@@ -287,10 +277,6 @@ class ShardedArray:
         if not isinstance(first, slice):  # as NumPy has it, arrays of numbers go in step
             rows = np.arange(len(out)).reshape(np.shape(row_N))
         return out[(rows, *others)]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The whole array in memory."""
-        return np.asarray(self[:], dtype=dtype)
 
     def read_into(self, row_N: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
         """Copy rows as they are stored (bfloat16 as its bits) to (N, bytes of a row), C-contiguous.

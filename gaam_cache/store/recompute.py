@@ -19,19 +19,20 @@ from gaam_cache.encoders._deviation import recompute_limit, relative
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.job import content_of, plan_fields
 from gaam_cache.extraction.recorded import recorded_config, recorded_import
+from gaam_cache.extraction.shards import RowArrays
 from gaam_cache.import_config import is_imported
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.store.dtypes import as_float32, unpacked
 from gaam_cache.store.importing import hash_files, opened
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences
 from gaam_cache.store.read import arrays_of
-from gaam_cache.store.shard import UNLABELLED, column_key, embeddings_key, planned_receipt
+from gaam_cache.store.shard import embeddings_key, planned_receipt
 from gaam_cache.terminal import Report
 
 FILES = "files"
 """The device of rows that are read again, where nobody can compute them."""
-Again = Callable[[str, int], tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]]
-"""Split and row -> states (L, D) by pooling; and label, number of tokens, kept columns."""
+Again = Callable[[str, int], tuple[Mapping[str, NDArray[Any]], int]]
+"""Split and row -> states (L, D) by pooling, and number of tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,17 +76,7 @@ def recompute(
     device: str,
     report: Report,
 ) -> Recomputed:
-    """Make random rows again, one at a time, and compare with the cache.
-
-    Args:
-        root: the cache.
-        plan: its plan.
-        shards: those to choose rows from, all of them whole.
-        count: rows, at most all there are.
-        seed: decides which.
-        device: auto, cpu, cuda, cuda:N or mps.
-        report: called with (rows done, rows in all, what is going on).
-    """
+    """Make random rows of whole shards again, one at a time, and compare with the cache."""
     ends = np.cumsum([shard.stop - shard.start for shard in shards])
     rng, total = np.random.default_rng(seed), int(ends[-1])
     chosen = np.sort(rng.choice(total, min(count, total), replace=False)).tolist()
@@ -94,9 +85,10 @@ def recompute(
     report(0, len(chosen), "reading the rows")
     with ExitStack() as stack:
         if is_imported(plan.encoder):
-            (again, device), limit = (_from_files(root, plan, report, stack), FILES), 0.0
+            (again, rows), device, limit = _from_files(root, plan, report, stack), FILES, 0.0
         else:
-            again, device, limit = _encoded(root, plan, device, report)
+            again, rows, device, limit = _encoded(root, plan, device, report)
+        row_arrays = RowArrays(plan, rows)
         for done, index in enumerate(chosen, start=1):
             place = int(np.searchsorted(ends, index, side="right"))
             shard = shards[place]
@@ -104,22 +96,21 @@ def recompute(
             receipt = planned_receipt(root, plan, shard)
             arrays = arrays_of(root / SHARD_FOLDER / receipt.file, receipt)
             there = {key: array[row - shard.start] for key, array in arrays.items()}
-            kept = (unpacked(there[column_key(name)][None])[0] for name in plan.columns)
-            beside = (int(there["label"]), int(there["num_tokens"]), *kept)
-            states, expected = again(shard.split, row)
+            states, tokens = again(shard.split, row)
+            of_row = ShardSpec(split=shard.split, index=0, start=row, stop=row + 1)
+            for key, (_, [expected]) in row_arrays.of(of_row, [tokens]).items():
+                if not np.array_equal(there[key], expected):
+                    text = key.startswith("column_")
+                    is_, must = (unpacked(x[None]) if text else x for x in (there[key], expected))
+                    far.setdefault(shard.name, f"row {row} has {key} {is_}, must be {must}")
             here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
-            same = True
             for pooling, ours_LD in states.items():
                 kept_LD = _numbers(there[embeddings_key(plan, pooling)], plan)
                 here_L = np.maximum(here_L, relative(kept_LD, ours_LD, plan.storage_dtype))
-                same &= limit > 0 or kept_LD.tobytes() == ours_LD.tobytes()
+                if device == FILES and kept_LD.tobytes() != ours_LD.tobytes():
+                    far.setdefault(shard.name, f"row {row} has other states than its files")
             deviation_L = np.maximum(deviation_L, here_L)
-            if beside != expected:
-                why = f"row {row} has label, number of tokens and columns {beside}, "
-                far.setdefault(shard.name, f"{why}must be {expected}")
-            elif not same:
-                far.setdefault(shard.name, f"row {row} has other states than its {device}")
-            elif not here_L.max() <= limit:
+            if not here_L.max() <= limit:
                 layer = int(here_L.argmax())
                 why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
                 why += f"{layer + plan.first_layer}, more than {limit:.1e}"
@@ -140,45 +131,43 @@ def _numbers(stored: NDArray[Any], plan: Plan) -> NDArray[Any]:
     return as_float32(stored) if plan.storage_dtype == "bfloat16" else stored
 
 
-def _beside(plan: Plan, part: Rows, row: int, tokens: int) -> tuple[Any, ...]:
-    label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
-    return (label, tokens, *(part.kept[name][row] for name in plan.columns))
-
-
-def _encoded(root: Path, plan: Plan, device: str, report: Report) -> tuple[Again, str, float]:
-    """Rows encoded alone; on which device, and how far rounding may take them."""
+def _encoded(
+    root: Path, plan: Plan, device: str, report: Report
+) -> tuple[Again, Mapping[str, Rows], str, float]:
+    """Rows encoded alone; the rows, on which device, and how far rounding may take them."""
     config = recorded_config(plan, root, device=device)
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     encoder = open_encoder(plan.encoder["kind"], config, rows)
-    now = plan_fields(config, rows, plan.class_names, encoder, content_of(rows))
+    identity, content = encoder.identity(), content_of(rows)
+    now = plan_fields(rows, plan.class_names, content, identity, config.storage_dtype)
     _check_same(now, plan.fingerprint_fields, "the encoder or the data set is", root)
     report(0, 0, "loading the encoder")
     encoder.load()
 
-    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
-        part = rows[split]
-        inputs = encoder.prepare([part.inputs[row]])
+    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
+        inputs = encoder.prepare([rows[split].inputs[row]])
         alone = encoder.encode_alone(inputs.items[0])
-        states = {name: x_BLD[0].cpu().numpy() for name, x_BLD in alone.items()}
-        return states, _beside(plan, part, row, inputs.lengths[0])
+        return {name: x_BLD[0].cpu().numpy() for name, x_BLD in alone.items()}, inputs.lengths[0]
 
-    return again, str(encoder.device), recompute_limit(encoder.dtype, plan.storage_dtype)
+    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
+    return again, rows, str(encoder.device), limit
 
 
-def _from_files(root: Path, plan: Plan, report: Report, stack: ExitStack) -> Again:
+def _from_files(
+    root: Path, plan: Plan, report: Report, stack: ExitStack
+) -> tuple[Again, Mapping[str, Rows]]:
     """Rows read from the files of an import: equal bit by bit."""
-    found = stack.enter_context(opened(recorded_import(plan, root)))
+    found, files = stack.enter_context(opened(recorded_import(plan, root)))
     then = plan.fingerprint_fields["encoder"]["imported"]["files"]
-    _check_same(hash_files(found.files, report), then, "the files are", root)
+    _check_same(hash_files(files, report), then, "the files are", root)
 
-    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
+    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
         part = found.splits[split]
         states = part.states.stored(row, row + 1, plan.storage_dtype)[0]
-        beside = _beside(plan, part, row, int(part.tokens[row]))
-        return {plan.pooling[0]: _numbers(states, plan)}, beside
+        return {plan.pooling[0]: _numbers(states, plan)}, int(part.tokens[row])
 
-    return again
+    return again, found.splits
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:

@@ -81,12 +81,11 @@ def column_key(name: str) -> str:
     return f"column_{name}"
 
 
-def _arrays(plan: Plan, shard: ShardSpec) -> dict[str, tuple[tuple[int, ...], str]]:
+def _arrays(plan: Plan, rows: int) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of every array of a shard."""
-    rows = shard.stop - shard.start
-    states = (rows, plan.num_layers, plan.hidden_size)
+    states = (rows, plan.num_layers, plan.hidden_size), plan.storage_dtype
     return {
-        **{embeddings_key(plan, one): (states, plan.storage_dtype) for one in plan.pooling},
+        **{embeddings_key(plan, one): states for one in plan.pooling},
         **{key: ((rows,), dtype) for key, dtype in ROW_DATASETS.items()},
         **{column_key(name): ((rows, width), "utf8") for name, width in plan.columns.items()},
     }
@@ -123,7 +122,8 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         planned = plan.fingerprint, shard.split, shard.start, shard.stop
         if (receipt.fingerprint, receipt.split, receipt.start, receipt.stop) != planned:
             raise ValueError("it belongs to another cache, or to other rows")
-        if {key: (one.shape, one.dtype) for key, one in specs.items()} != _arrays(plan, shard):
+        arrays = {key: (one.shape, one.dtype) for key, one in specs.items()}
+        if arrays != _arrays(plan, shard.stop - shard.start):
             raise ValueError("it does not hold the arrays that the plan says")
         name = f"{shard.name}-{receipt.sha256[:8]}.h5"
         if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
@@ -135,6 +135,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             raise ValueError(f"{name} is not a regular file")
         if status.st_size != receipt.bytes:
             raise ValueError(f"{name} has {status.st_size} bytes, the receipt says {receipt.bytes}")
+        return receipt
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise_if_refused(error, path)
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
@@ -147,7 +148,6 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             where=str(path.absolute()),
             hint=f"delete {path} and run gaam extract again",
         ) from error
-    return receipt
 
 
 def named_file(root: Path, name: str) -> str | None:
@@ -177,10 +177,8 @@ def build_image(
 ) -> tuple[bytes, dict[str, DatasetSpec]]:
     """An HDF5 file in memory, the same bytes for the same input; and where each array lies in it.
 
-    Args:
-        arrays: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
-            (n, width) bytes filled with zeros. They are stored contiguous, uncompressed.
-        attributes: attributes of the root group.
+    ``arrays``: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
+    (n, width) bytes filled with zeros. ``attributes`` are those of the root group.
     """
     import h5py
 
@@ -210,19 +208,36 @@ def prepare_folder(root: Path) -> None:
     probe.unlink()
 
 
-def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> bool:
-    """Put a shard on disk so that it exists either completely or not at all.
+def write_shard(
+    root: Path,
+    plan: Plan,
+    shard: ShardSpec,
+    arrays: Mapping[str, tuple[str, NDArray[Any]]],
+    *,
+    truncated: int = 0,
+) -> tuple[int, bool]:
+    """Put a shard on disk so that it exists either completely or not at all: the one writer.
 
-    Returns:
-        False where another worker's receipt was there first; ours is dropped then.
+    ``arrays`` as ``build_image`` takes them. Returns the bytes of the file; and False where
+    another's receipt was there first: ours is dropped then.
     """
+    image, specs = build_image(arrays, shard_attributes(plan, shard))
     digest = digest_of(image)
-    path = root / SHARD_FOLDER / f"{name}-{digest[:8]}.h5"
+    path = root / SHARD_FOLDER / f"{shard.name}-{digest[:8]}.h5"
     write_file(path, image)
     # If the receipt fails, the file stays: under that name it may by now be another worker's too.
-    filled = Receipt(file=path.name, bytes=len(image), sha256=digest, **receipt)
-    if write_file(receipt_path(root, name), filled.to_json().encode(), exclusive=True):
-        return True
-    if named_file(root, name) != path.name:
+    receipt = Receipt(
+        file=path.name,
+        bytes=len(image),
+        sha256=digest,
+        fingerprint=plan.fingerprint,
+        split=shard.split,
+        start=shard.start,
+        stop=shard.stop,
+        truncated=truncated,
+        datasets=specs,
+    )
+    ours = write_file(receipt_path(root, shard.name), receipt.to_json().encode(), exclusive=True)
+    if not ours and named_file(root, shard.name) != path.name:
         path.unlink(missing_ok=True)
-    return False
+    return len(image), ours

@@ -19,9 +19,9 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.recorded import extract_again, repair_command
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES
-from gaam_cache.store.files import identity, storage_errors
+from gaam_cache.store.files import storage_errors
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, ShardSpec, read_plan
-from gaam_cache.store.read import MAX_THREADS, CheckMemory, shard_fault
+from gaam_cache.store.read import MAX_THREADS, CheckMemory
 from gaam_cache.store.recompute import Recomputed, recompute
 from gaam_cache.store.shard import (
     Receipt,
@@ -37,7 +37,6 @@ SHOWN = 20
 """Missing shards and leftovers that are listed for people."""
 SAFE_AGE_SECONDS = 3600.0
 """What a writer does between a shard file and its receipt takes moments."""
-_SHARD_FILE = re.compile(r"(.+-[0-9]{5,})-[0-9a-f]{8}\.h5")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,23 +151,31 @@ def verify(
             expected="one of the two",
             found=f"--quick and --recompute {recompute_rows}",
         )
-    root = Path(path).expanduser()
-    report = progress or silent
+    root, report, memory = Path(path).expanduser(), progress or silent, CheckMemory()
     plan = read_plan(root)
     missing = missing_shards(root, plan)
     absent = set(missing)
     present = [shard for shard in plan.shards() if shard.name not in absent]
     faults: dict[str, str] = {}
-    files: dict[str, str] = {}
-    hashed = 0
-    memory = CheckMemory()
+    receipts: dict[str, Receipt] = {}
+
+    def look_at(shard: ShardSpec) -> tuple[Receipt | None, str | None]:
+        """The receipt, and what is wrong with it, the bytes, or what h5py finds."""
+        try:
+            receipt = planned_receipt(root, plan, shard)
+        except CacheError as error:
+            return None, error.reason
+        if quick:
+            return receipt, None
+        path = root / SHARD_FOLDER / receipt.file
+        fault = memory.fault(path, receipt, again=True)
+        return receipt, fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
+
     with ThreadPoolExecutor(min(MAX_THREADS, len(cores())), "verify") as pool:
-        found = pool.map(lambda shard: _look_at(root, plan, shard, quick, memory), present)
-        for done, (shard, seen) in enumerate(zip(present, found, strict=True), start=1):
-            receipt, fault = seen
+        found = zip(present, pool.map(look_at, present), strict=True)
+        for done, (shard, (receipt, fault)) in enumerate(found, start=1):
             if receipt is not None:
-                files[shard.name] = receipt.file
-                hashed += 0 if quick else receipt.bytes
+                receipts[shard.name] = receipt
             if fault is not None:
                 faults[shard.name] = fault
             report(done, len(present), f"shard {shard.name}")
@@ -180,7 +187,7 @@ def verify(
             root, plan, whole, recompute_rows, seed=seed, device=device, report=report
         )
         faults |= recomputed.far
-    leftovers = _find_leftovers(root, plan, files, complete=not missing)
+    leftovers = _find_leftovers(root, plan, receipts, complete=not missing)
     for name in leftovers if prune_leftovers else ():
         with storage_errors(root / name):
             (root / name).unlink(missing_ok=True)
@@ -188,9 +195,9 @@ def verify(
     return Verification(
         path=str(root),
         fingerprint=plan.fingerprint,
-        shards=len(present) + len(missing),
+        shards=plan.num_shards,
         rows=sum(shard.stop - shard.start for shard in present if shard.name not in faults),
-        bytes=hashed,
+        bytes=0 if quick else sum(receipt.bytes for receipt in receipts.values()),
         missing=tuple(missing),
         complete_with=again,
         bad=tuple(
@@ -206,24 +213,6 @@ def verify(
 
 def _line(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-
-
-def _look_at(
-    root: Path, plan: Plan, shard: ShardSpec, quick: bool, memory: CheckMemory
-) -> tuple[Receipt | None, str | None]:
-    """The receipt, and what is wrong with it, the bytes, or what h5py finds."""
-    try:
-        receipt = planned_receipt(root, plan, shard)
-    except CacheError as error:
-        return None, error.reason
-    if quick:
-        return receipt, None
-    path = root / SHARD_FOLDER / receipt.file
-    file, fault = identity(path), shard_fault(path, receipt)
-    fault = fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
-    if fault is None:
-        memory.add(file, receipt.sha256)
-    return receipt, fault
 
 
 def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str | None:
@@ -250,23 +239,23 @@ def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str
 
 
 def _find_leftovers(
-    root: Path, plan: Plan, files: Mapping[str, str], *, complete: bool
+    root: Path, plan: Plan, receipts: Mapping[str, Receipt], *, complete: bool
 ) -> tuple[str, ...]:
     """Temporary files, and shard files that no receipt names, of which nothing can become.
 
     Another extractor may be at work: it renames a shard file, and only then links its receipt. So
     every planned shard has its receipt, or the file has lain there for an hour.
     """
-    shards = root / SHARD_FOLDER
     names = [name for name in os.listdir(root) if name.startswith(f".{PLAN_FILE}.")]  # noqa: PTH208
-    if shards.is_dir():
-        names += [f"{SHARD_FOLDER}/{name}" for name in os.listdir(shards)]  # noqa: PTH208 quicker
+    with suppress(FileNotFoundError, NotADirectoryError):
+        folder = os.listdir(root / SHARD_FOLDER)  # noqa: PTH208 quicker
+        names += [f"{SHARD_FOLDER}/{name}" for name in folder]
     planned = {shard.name for shard in plan.shards()}
-    own = {f"{SHARD_FOLDER}/{name}" for name in files.values()}
+    own = {f"{SHARD_FOLDER}/{receipt.file}" for receipt in receipts.values()}
     found = []
     for name in sorted(set(names) - own):
         path = root / name
-        shard = _SHARD_FILE.fullmatch(path.name)
+        shard = re.fullmatch(r"(.+-[0-9]{5,})-[0-9a-f]{8}\.h5", path.name)
         if shard is not None and shard[1] in planned:
             receipt = os.path.lexists(receipt_path(root, shard[1]))  # looked for after the file
             if receipt and named_file(root, shard[1]) in (None, path.name):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,22 +12,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.store.digest import hash_values
 from gaam_cache.store.dtypes import ITEM_BYTES, packed, width_of
-from gaam_cache.store.plan import (
-    Plan,
-    ShardSpec,
-    fingerprint,
-    read_plan,
-    rows_per_shard,
-    write_plan,
-)
-from gaam_cache.store.shard import (
-    build_image,
-    column_key,
-    planned_receipt,
-    publish,
-    receipt_path,
-    shard_attributes,
-)
+from gaam_cache.store.plan import Plan, ShardSpec, fingerprint, rows_per_shard, write_plan
+from gaam_cache.store.shard import column_key, write_shard
 
 
 def write_cache(
@@ -88,17 +72,13 @@ def write_cache(
         for name, values in kept.items():
             of_shard = packed(values[shard.start : shard.stop], plan.columns[name])
             arrays[column_key(name)] = "utf8", of_shard
-        image, specs = build_image(arrays, shard_attributes(plan, shard))
-        place = {"split": shard.split, "start": shard.start, "stop": shard.stop, "truncated": 0}
-        publish(
-            root, shard.name, image, {"fingerprint": plan.fingerprint, "datasets": specs, **place}
-        )
+        write_shard(root, plan, shard, arrays)
 
 
 def arrays_of(
     shard: ShardSpec, states: NDArray[Any], storage_dtype: str = "float16"
 ) -> dict[str, tuple[str, NDArray[Any]]]:
-    """All arrays of a shard, as ``build_image`` takes them."""
+    """All arrays of a shard, as ``write_shard`` takes them."""
     numbers = np.arange(shard.start, shard.stop)
     return {
         "embeddings": (storage_dtype, states),
@@ -136,19 +116,3 @@ def number_everywhere(shard: ShardSpec) -> Any:
     states[:, 0] = (np.arange(shard.start, shard.stop) % 1000)[:, None]
     states[:, 1] = -states[:, 0]
     return states
-
-
-def write_many(root: Path, shards: int) -> None:
-    """As ``write_cache`` does with shards of two rows, but for the steps that survive a crash."""
-    write_cache(root, {"train": 2 * shards}, 2, 2, number_everywhere, shard_rows=2, first=1)
-    plan = read_plan(root)
-    model = planned_receipt(root, plan, next(plan.shards()))
-    for shard in islice(plan.shards(), 1, None):
-        image, _ = build_image(
-            arrays_of(shard, number_everywhere(shard)), shard_attributes(plan, shard)
-        )
-        digest = hashlib.sha256(image).hexdigest()
-        file = f"{shard.name}-{digest[:8]}.h5"
-        receipt = replace(model, file=file, sha256=digest, start=shard.start, stop=shard.stop)
-        (root / "shards" / file).write_bytes(image)
-        receipt_path(root, shard.name).write_text(receipt.to_json())

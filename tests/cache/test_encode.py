@@ -66,17 +66,12 @@ def config(tiny_config: ExtractConfig) -> ExtractConfig:
 
 WAYS: list[dict[str, Any]] = [
     {"storage_dtype": "float32"},
-    {"storage_dtype": "bfloat16"},
-    {"dtype": "bfloat16"},
-    {"prompt": "race {text} vote"},
-    {"prompt": "race {text} vote", "pool_over": "text"},
-    {"pool_over": "text"},
-    {"max_length": 5},
-    {"layer_zero": True},
-    {"batch_tokens": 1},
-    {"batch_tokens": 5000},
-    {"untrained_encoder": True, "encoder_seed": 3},
-    {"untrained_encoder": True, "layer_zero": True, "storage_dtype": "float32"},
+    {"storage_dtype": "bfloat16", "prompt": "race {text} vote", "pool_over": "text"},
+    {"dtype": "bfloat16", "max_length": 5},
+    {"layer_zero": True, "batch_tokens": 1},
+    {"untrained_encoder": True, "encoder_seed": 3, "batch_tokens": 5000},
+    {"encoder": "tfidf:ngrams=2", "pool": ("mean",)},
+    {"encoder": "tfidf:hashed=true,features=64", "pool": ("mean",)},
 ]
 
 
@@ -87,20 +82,15 @@ def test_rows_are_encoded_as_they_were_whatever_was_asked_for(
     check(replace(config, **way))
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_rows_are_encoded_as_they_were_by_every_kind_of_model(
-    architecture: str, config: ExtractConfig, encoders: dict[str, Path]
+def test_rows_are_encoded_as_they_were_by_a_causal_model(
+    config: ExtractConfig, encoders: dict[str, Path]
 ) -> None:
-    check(replace(config, encoder=str(encoders[architecture])))
+    check(replace(config, encoder=str(encoders["llama"])))
 
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [
-        ("wavlm-layer", {"clip_seconds": 0.3}),
-        ("hubert-group", {"published_audio": True}),
-        ("whisper", {}),
-    ],
+    [("wavlm-layer", {"clip_seconds": 0.2}), ("hubert-group", {"published_audio": True})],
 )
 def test_sounds_are_encoded_as_they_were(name: str, more: dict[str, Any], tmp_path: Path) -> None:
     data, encoder = tmp_path / "data", sounds.save(name, tmp_path / "encoder")
@@ -109,38 +99,35 @@ def test_sounds_are_encoded_as_they_were(name: str, more: dict[str, Any], tmp_pa
         encoder=str(encoder), dataset=str(data), out=tmp_path / "cache", device="cpu",
         keep_columns=("file",), **more,
     )  # fmt: skip
-    cache = extract(config)
-    check(config, [str(data / name) for name in cache["test"].column("file")])
+    files = [str(data / name) for name in extract(config)["test"].column("file")]
+    ours = check(config, files)
+    if "clip_seconds" in more:  # the same encoder, of a cache whose rows are pieces
+        pieces = {**ours.encoding.rows, "clip_mode": "split"}
+        split = RowEncoder.open(replace(ours.encoding, rows=pieces))
+        with pytest.raises(DataError, match="not one row"):
+            split.encode(files[:1], pooling="mean")
 
 
-def test_pictures_are_encoded_as_they_were(tmp_path: Path) -> None:
-    data = write_figures(tmp_path / "data", {"train": 8, "test": 16})
-    for name in ("dinov2-registers", "vit"):
-        if name not in FAMILIES:
-            continue
-        config = ExtractConfig(
-            encoder=str(FAMILIES[name].save(tmp_path / name)), dataset=str(data), device="cpu",
-            out=tmp_path / f"cache-{name}", keep_columns=("file",), pool=("mean", "first"),
-        )  # fmt: skip
-        cache = extract(config)
-        check(config, [str(data / name) for name in cache["test"].column("file")])
-
-
-def test_other_decoders_of_files_are_refused(tmp_path: Path) -> None:
-    data = write_figures(tmp_path / "data", {"train": 4, "test": 4})
-    name = next(iter(FAMILIES))
-    encoder = str(FAMILIES[name].save(tmp_path / name))
-    config = ExtractConfig(encoder=encoder, dataset=str(data), out=tmp_path / "cache")
-    encoding = Encoding.of(extract(config).plan)
-    for decoder in encoding.decoders:
-        other = replace(encoding, decoders=encoding.decoders | {decoder: "0.0"})
+def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
+    data, name = write_figures(tmp_path / "data", {"train": 8, "test": 16}), next(iter(FAMILIES))
+    config = ExtractConfig(
+        encoder=str(FAMILIES[name].save(tmp_path / name)), dataset=str(data), device="cpu",
+        out=tmp_path / "cache", keep_columns=("file",), pool=("mean", "first"),
+    )  # fmt: skip
+    good = [str(data / name) for name in extract(config)["test"].column("file")]
+    ours = check(config, good)
+    for decoder in ours.encoding.decoders:
+        other = replace(ours.encoding, decoders=ours.encoding.decoders | {decoder: "0.0"})
         with pytest.raises(ConfigError, match=f"other versions[^$]*{decoder}"):
             RowEncoder.open(other)
-
-
-@pytest.mark.parametrize("spec", ["tfidf:ngrams=2", "tfidf:hashed=true,features=64"])
-def test_words_are_weighed_as_they_were(spec: str, config: ExtractConfig) -> None:
-    check(replace(config, encoder=spec, pool=("mean",)))
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "broken.png").write_bytes(Path(good[0]).read_bytes()[:60])
+    spoken.write(tmp_path / "sounds", {"test": 1})
+    sound = next((tmp_path / "sounds").rglob("*.flac"))
+    for path in ("", "nowhere.png", tmp_path, "empty.png", "broken.png", sound):
+        with pytest.raises(DataError) as caught:
+            ours.encode([good[0], str(tmp_path / path) if path else ""], pooling="mean", origin="a")
+        assert "a, row 2" in str(caught.value)
 
 
 def test_words_of_other_rows_are_refused(config: ExtractConfig, tmp_path: Path) -> None:
@@ -204,12 +191,7 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
             RowEncoder.open(encoding)
         (tmp_path / name).rename(folder / name)
     RowEncoder.open(encoding)
-
-
-def test_whatever_differs_of_the_identity_is_named(config: ExtractConfig) -> None:
-    encoding = Encoding.of(extract(config).plan)
-    changes: dict[str, Any] = {"special_tokens": False, "pool_over": "text", "future": "x"}
-    for name, value in changes.items():
+    for name, value in {"special_tokens": False, "pool_over": "text", "future": "x"}.items():
         other = replace(encoding, identity=encoding.identity | {name: value})
         with pytest.raises(ConfigError, match="another encoder") as caught:
             RowEncoder.open(other)
@@ -234,78 +216,18 @@ def test_an_encoder_that_moved_is_named_and_never_asked_of_the_hub(
 
 def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:
     encoder = check(config)
-    bad: dict[Any, str] = {
-        "": "empty",
-        " \u200b\n": "empty",
-        "\ud800 goal": "half a char",
-        7: "no string",
-    }
+    bad: dict[Any, str] = {" \u200b\n": "empty", "\ud800 goal": "half a char", 7: "no string"}
     for row, why in bad.items():
+        found = encoder.stream([["bank"], ["goal", row]], pooling="mean", origin="some.csv")
+        assert len(next(found)) == 1  # what came before a bad row is there
         with pytest.raises(DataError, match=why) as caught:
-            encoder.encode(["goal", row], pooling="mean", origin="some.csv", first_row=10)
-        assert "some.csv, row 12" in str(caught.value)
+            next(found)
+        assert "some.csv, row 3" in str(caught.value)
     with pytest.raises(DataError, match="2 of 3 rows cannot be used"):
         encoder.encode(["goal", "", " "], pooling="mean")
     with pytest.raises(ConfigError, match="not pooled by 'first'"):
         encoder.encode(["goal"], pooling="first")
     assert encoder.encode([], pooling="mean").shape[0] == 0
-
-
-def test_what_came_before_a_bad_row_is_there(config: ExtractConfig) -> None:
-    encoder = check(config)
-
-    def chunks() -> Iterator[list[str]]:
-        yield ["goal"]
-        yield ["bank", "vote"]
-        raise OSError("the disk")
-
-    found = encoder.stream(chunks(), pooling="mean")
-    assert [len(next(found)), len(next(found))] == [1, 2]
-    with pytest.raises(OSError, match="the disk"):
-        next(found)
-    found = encoder.stream([["goal"], [""], ["bank"]], pooling="mean")
-    assert len(next(found)) == 1
-    with pytest.raises(DataError, match="empty"):
-        next(found)
-
-
-def test_paths_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    data = write_figures(tmp_path / "data", {"train": 4, "test": 4})
-    name = next(iter(FAMILIES))
-    encoder = str(FAMILIES[name].save(tmp_path / name))
-    config = ExtractConfig(
-        encoder=encoder, dataset=str(data), out=tmp_path / "cache", keep_columns=("file",)
-    )
-    good = str(data / extract(config)["test"].column("file")[0])
-    ours = RowEncoder.open(Encoding.of(read_plan(config.out)))
-    (tmp_path / "empty.png").touch()
-    (tmp_path / "broken.png").write_bytes(Path(good).read_bytes()[:60])
-    spoken.write(tmp_path / "sounds", {"test": 1})
-    sound = next((tmp_path / "sounds").rglob("*.flac"))
-    for path in (
-        "",
-        "nowhere.png",
-        tmp_path,
-        tmp_path / "empty.png",
-        tmp_path / "broken.png",
-        sound,
-    ):
-        with pytest.raises(DataError) as caught:
-            ours.encode([good, str(path)], pooling="mean", origin="a list")
-        assert "a list, row 2" in str(caught.value)
-
-
-def test_a_sound_of_several_pieces_is_refused(tmp_path: Path) -> None:
-    data, encoder = tmp_path / "data", sounds.save("wavlm-layer", tmp_path / "encoder")
-    spoken.write(data, {"train": 1, "test": 1})
-    config = ExtractConfig(
-        encoder=str(encoder), dataset=str(data), out=tmp_path / "cache", clip_seconds=0.2,
-        clip_mode="split",
-    )  # fmt: skip
-    extract(config)
-    ours = RowEncoder.open(Encoding.of(read_plan(config.out)))
-    with pytest.raises(DataError, match="not one row"):
-        ours.encode([str(next(data.rglob("*.flac")))], pooling="mean")
 
 
 def test_a_state_that_is_not_that_of_the_text_alone_is_none(
@@ -334,8 +256,8 @@ def test_a_state_that_the_cache_could_not_hold_is_refused(
 
     monkeypatch.setattr(TextEncoder, "encode", large)
     with pytest.raises(NumericsError, match="cannot be stored as float16") as caught:
-        ours.encode(["goal", "bank"], pooling="mean", origin="a list", first_row=4)
-    assert "a list, row 5" in str(caught.value)
+        ours.encode(["goal", "bank"], pooling="mean", origin="a list")
+    assert "a list, row 1" in str(caught.value)
     assert "leave the row out" in str(caught.value)
 
 

@@ -61,7 +61,9 @@ def bytes_of_damage(content: bytes, other: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_that_is_not_what_was_written_is_refused(kind: str, cache: Path) -> None:
+def test_a_file_that_is_not_what_was_written_is_refused(
+    kind: str, cache: Path, tmp_path: Path
+) -> None:
     (path,) = cache.glob(FILES[kind])
     (other,) = cache.glob({"plan": FILES["receipt"]}.get(kind, FILES[kind].replace("1", "0", 1)))
     content = path.read_bytes()
@@ -71,14 +73,9 @@ def test_a_file_that_is_not_what_was_written_is_refused(kind: str, cache: Path) 
     path.write_bytes(content)
     assert read(cache)
     assert gaam_cache.verify(cache).good
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_what_is_gone_or_no_regular_file_is_refused(kind: str, cache: Path, tmp_path: Path) -> None:
     make: dict[str, Callable[[Path, Path], object]] = {
         "gone": lambda path, away: None,
         "a link": lambda path, away: path.symlink_to(away),
-        "a link to nothing": lambda path, away: path.symlink_to("nothing"),
         "a folder": lambda path, away: path.mkdir(),
         "a pipe": lambda path, away: os.mkfifo(path),  # reading one would wait for ever
         "a file of a terabyte": lambda path, away: path.touch() or os.truncate(path, 10**12),
@@ -106,7 +103,6 @@ WRONG: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
         "a key of no version": lambda plan: plan.update(more=1),
         "other rows": lambda plan: plan["rows"].update(train=7),
         "other classes": lambda plan: plan.update(class_names=["b", "a"]),
-        "another type": lambda plan: plan.update(storage_dtype="bfloat16"),
         "another column": lambda plan: plan["columns"].update(more=3),
         "a split that is a path": lambda plan: [
             one["rows"].update({"../x": 3}) for one in (plan, plan["fingerprint_fields"])
@@ -120,7 +116,6 @@ WRONG: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
         "another cache": lambda receipt: receipt.update(fingerprint="0" * 64),
         "other rows": lambda receipt: receipt.update(start=2),
         "a file elsewhere": lambda receipt: receipt.update(file="../../secret.h5"),
-        "another size": lambda receipt: receipt.update(bytes=10**9),
         "an array beyond the end": lambda receipt: receipt["datasets"]["row"].update(offset=10**9),
         "an array of another type": lambda receipt: receipt["datasets"]["row"].update(dtype="utf8"),
         "an array less": lambda receipt: receipt["datasets"].pop("row"),
@@ -128,18 +123,15 @@ WRONG: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", WRONG)
-def test_what_does_not_fit_together_is_refused(kind: str, cache: Path, tmp_path: Path) -> None:
-    for name, change in WRONG[kind].items():
-        copy = Path(shutil.copytree(cache, tmp_path / name))
-        edit_json(copy / FILES[kind], change)
-        refused(copy, name)
-
-
-def test_what_h5py_finds_must_be_what_the_receipt_says(cache: Path) -> None:
+def test_what_does_not_fit_together_is_refused(cache: Path, tmp_path: Path) -> None:
+    for kind, changes in WRONG.items():
+        for name, change in changes.items():
+            copy = Path(shutil.copytree(cache, tmp_path / kind / name))
+            edit_json(copy / FILES[kind], change)
+            refused(copy, name)
     (path,) = cache.glob(FILES["shard"])
     content = path.read_bytes()
     for old, new in ((b"num_tokens", b"num_tokenz"), (b"gaam-shard", b"gaam-shart")):
         assert old in content
         replace_shard(cache, "train-00001", content.replace(old, new))
-        assert len(gaam_cache.verify(cache).bad) == 1
+        assert len(gaam_cache.verify(cache).bad) == 1  # h5py finds what the receipt does not say

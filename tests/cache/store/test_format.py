@@ -131,24 +131,18 @@ def read_shard(
     return arrays
 
 
-@pytest.fixture
-def named_classes(tmp_path: Path) -> Path:
-    """Class names that canonical JSON has to escape."""
-    labels = ["ä", "😀", 'q"\\', "tab\there/\x7f"]
-    rows = [(labels[i % 4], f"goal {'cup ' * (i % 7)}") for i in range(23)]
-    write_csv(tmp_path / "d" / "train.csv", rows)
-    write_csv(tmp_path / "d" / "test.csv", rows[:7])
-    return tmp_path / "d"
-
-
-@pytest.mark.parametrize("pool", [("mean",), ("last", "mean", "max")])
 @pytest.mark.parametrize("storage_dtype", ["float16", "float32", "bfloat16"])
 def test_a_reader_written_from_the_text_agrees_with_ours(
-    storage_dtype: Any, pool: tuple[str, ...], tiny_config: ExtractConfig, named_classes: Path
+    storage_dtype: Any, tiny_config: ExtractConfig, tmp_path: Path
 ) -> None:
-    config = replace(
-        tiny_config, storage_dtype=storage_dtype, pool=pool, dataset=str(named_classes)
-    )
+    """Values, hashes of contents, class names that JSON has to escape; keys and attributes."""
+    data = tmp_path / "d"
+    labels = ["ä", "😀", 'q"\\', "tab\there/\x7f"]
+    texts = [(labels[i % 4], f"goal {'cup ' * (i % 7)}") for i in range(23)]
+    write_csv(data / "train.csv", texts)
+    write_csv(data / "test.csv", texts[:7])
+    pool = {"float16": ("mean",)}.get(storage_dtype, ("last", "mean", "max"))
+    config = replace(tiny_config, storage_dtype=storage_dtype, pool=pool, dataset=str(data))
     gaam_cache.extract(config)
     plan, splits = read_cache(config.out)
     cache = gaam_cache.open_cache(config.out)
@@ -163,56 +157,23 @@ def test_a_reader_written_from_the_text_agrees_with_ours(
             np.testing.assert_array_equal(arrays[key], split.pooled(pooling)[:])
             assert arrays[key].dtype == split.pooled(pooling).dtype
             assert np.isfinite(arrays[key]).all()
-        with (named_classes / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        with (data / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        names = [plan["class_names"][label] for label in arrays["label"]]
-        assert names == [row["label"] for row in rows]
-
-
-def test_the_content_hash_is_what_the_text_says(
-    tiny_config: ExtractConfig, named_classes: Path
-) -> None:
-    gaam_cache.extract(replace(tiny_config, dataset=str(named_classes)))
-    plan, _ = read_cache(tiny_config.out)
-    for split, expected in plan["fingerprint_fields"]["content"].items():
+        assert [plan["class_names"][n] for n in arrays["label"]] == [row["label"] for row in rows]
         digest = hashlib.sha256()
-        with (named_classes / f"{split}.csv").open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                for part in (row["text"].encode(), row["label"].encode()):
-                    digest.update(len(part).to_bytes(8, "little") + part)
-        assert digest.hexdigest() == expected
-
-
-def test_plan_and_receipt_have_the_keys_of_the_text_and_no_others(
-    tiny_config: ExtractConfig,
-) -> None:
-    gaam_cache.extract(tiny_config)
-    plan, _ = read_cache(tiny_config.out)
+        for part in (part.encode() for row in rows for part in (row["text"], row["label"])):
+            digest.update(len(part).to_bytes(8, "little") + part)
+        assert digest.hexdigest() == plan["fingerprint_fields"]["content"][name]
     text = (Path(gaam_cache.__file__).parent / "FORMAT.md").read_text("utf-8")
-    plan_text, fields_text, receipt_text = (
-        section.split("|---|---|\n")[1].split("\n\n")[0]
-        for section in (
-            text[text.index("## The plan") :],
-            text[text.index("`fingerprint_fields` MUST hold") :],
-            text[text.index("## The receipt") :],
-        )
-    )
-
-    def keys(table: str) -> set[str]:
-        cells = [row.split("|")[1] for row in table.splitlines()]
-        return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
-
-    assert set(plan) == keys(plan_text)
-    assert set(plan["fingerprint_fields"]) == keys(fields_text)
-    receipt = read_object(tiny_config.out / "shards" / "train-00000.json", 2**20)
-    assert set(receipt) == keys(receipt_text)
-
-
-def test_shard_files_have_the_attributes_of_the_text(tiny_config: ExtractConfig) -> None:
-    config = replace(tiny_config, pool=("last", "mean"), storage_dtype="bfloat16")
-    gaam_cache.extract(config)
-    plan, _ = read_cache(config.out)
     receipt = read_object(config.out / "shards" / "train-00002.json", 2**20)
+    for begins, content in (
+        ("## The plan", plan),
+        ("`fingerprint_fields` MUST hold", plan["fingerprint_fields"]),
+        ("## The receipt", receipt),
+    ):
+        table = text[text.index(begins) :].split("|---|---|\n")[1].split("\n\n")[0]
+        cells = [row.split("|")[1] for row in table.splitlines()]
+        assert set(content) == {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
     with h5py.File(config.out / "shards" / receipt["file"]) as file:
         assert dict(file.attrs) == {
             "format": "gaam-shard",
@@ -220,8 +181,8 @@ def test_shard_files_have_the_attributes_of_the_text(tiny_config: ExtractConfig)
             "fingerprint": plan["fingerprint"],
             "split": "train",
             "start": 20,
-            "stop": 30,
-            "pooling": "last,mean",
+            "stop": 23,
+            "pooling": ",".join(pool),
         }
         for name, spec in receipt["datasets"].items():
             assert dict(file[name].attrs) == {"dtype": spec["dtype"]}

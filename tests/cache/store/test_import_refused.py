@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tests.cache.store.making import FORMATS, labels, run, save, states
 
 TRAIN = states(9)
 GOOD = {"X": TRAIN, "y": labels(9)}
-LAYERS = {"b1": TRAIN[:, 0], "b3": TRAIN[:, 1], "y": labels(9)}
 BOTH = {"X_train": TRAIN, "y_train": labels(9), "X_test": TRAIN + 1}
 ABC = np.array(["a", "b", "c", "d"])
 
@@ -32,25 +30,16 @@ def refused(folder: Path, given: Any, *, file: str = "train.npz", **options: Any
     return caught.value
 
 
-def shape(*sizes: int, dtype: str = "f4", **more: Any) -> dict[str, Any]:
-    return {"X": np.ones(sizes, dtype), "y": labels(9), **more}
-
-
 UNCLEAR: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("all.npz", GOOD, {}, "--array 'train=X' --labels 'train=y'"),
-    ("x.npz", {"arr_0": TRAIN, "arr_1": labels(9)}, {}, "'train=arr_0'"),
     ("train.npz", {"X": TRAIN}, {}, "--labels train=NAME"),
-    ("train.npz", {"y": labels(9)}, {}, "which arrays are states"),
     ("all.npz", {"a/X": TRAIN, "a/y": labels(9), "b/y": labels(9)}, {}, "'b' has no states"),
     ("train.npz", {**GOOD, "states": TRAIN}, {}, "several arrays could be the states"),
     ("train.npz", {**GOOD, "layer_0": TRAIN[:, 0]}, {}, "several arrays could be the states"),
     ("train.npz", {**GOOD, "label": labels(9)}, {}, "several arrays could be the labels"),
     ("train.npz", {"test/X": TRAIN, "test/y": labels(9)}, {}, "which arrays are states"),
     ("train.npz", {"layer_0": TRAIN[:, 0], "layer_2": TRAIN[:, 1]}, {}, "layer 1 of the states"),
-    ("train.npz", GOOD, {"arrays": ("train=nope",)}, "no array 'nope'"),
-    ("train.npz", GOOD, {"labels": ("train=nope",)}, "no array 'nope'"),
     ("train.npz", GOOD, {"arrays": ("train=nope_*",)}, "no array 'nope_*'"),
-    ("train.npz", LAYERS, {"arrays": ("train=b*",)}, "layer 2 of 'b*' is missing"),
     ("train.npz", GOOD, {"unlabelled": ("test",)}, "'test' has no states"),
     ("train.npz", GOOD, {"keep_columns": ("age",)}, "no column 'age'"),
 ]
@@ -59,98 +48,76 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (GOOD, {"unlabelled": ("train",)}, "no split has labels"),
     (GOOD, {"class_names": ("a", "b", "a")}, "must differ"),
     ({**GOOD, "class_names": ABC, "label_names": ABC[:3]}, {}, "class names differ"),
-    (shape(9, 5, 3, 4), {}, "have to be pooled before"),
-    (shape(9), {}, "axes nd"),
-    (shape(0, 3, 4), {}, "at least one row"),
-    (shape(0, 3, 4, y=labels(0)), {}, "at least one row"),
-    (shape(9, 0, 4), {}, "at least one row, layer"),
-    (shape(8, 3, 4), {}, "9 rows, as there are labels"),
-    (shape(3, 9, 4), {}, "--set axes=lnd"),
-    (shape(9, 3, 4), {"axes": "lnd"}, "--set axes=nld"),
-    (shape(9, 9, 4), {}, "to tell rows from layers"),
-    (shape(9, 3, 4), {"axes": "nd"}, "axes nd"),
-    (shape(9, 4), {"axes": "nld"}, "axes nld"),
-    *((shape(9, 3, 4, dtype=one), {}, "one of the types") for one in ("i4", "?", "c8", "U4")),
-    ({"layer_0": TRAIN[:, 0], "layer_1": TRAIN[:, 1, :3], "y": labels(9)}, {}, "first layer"),
-    ({"layer_0": TRAIN, "layer_1": TRAIN, "y": labels(9)}, {}, "each of several layers"),
     *(
-        ({"X": TRAIN, "y": one}, {}, "cannot be the labels")
-        for one in (labels(9)[:, None], np.array(1), labels(9) * 1.0, labels(9) > 0, labels(9) * 1j)
+        ({"X": np.ones(shape, dtype), "y": labels(9)}, {"axes": axes}, "cannot be states of")
+        for shape, dtype, axes in (
+            *(((9, 5, 3, 4), "f4", None), ((9,), "f4", None), ((0, 3, 4), "f4", None)),
+            *(((9, 0, 4), "f4", None), ((8, 3, 4), "f4", None), ((3, 9, 4), "f4", None)),
+            *(((9, 3, 4), "f4", "lnd"), ((9, 9, 4), "f4", None), ((9, 3, 4), "f4", "nd")),
+            *(((9, 3, 4), "i4", None), ((9, 3, 4), "c8", None)),
+        )
     ),
+    ({"layer_0": TRAIN[:, 0], "layer_1": TRAIN[:, 1, :3], "y": labels(9)}, {}, "all arrays"),
+    ({"layer_0": TRAIN, "layer_1": TRAIN, "y": labels(9)}, {}, "cannot be states of"),
     *(
-        ({"X": TRAIN, "y": one}, {}, "is no class")
-        for one in (labels(9) - 1, np.full(9, 10**7), np.full(9, 2**63, np.uint64))
+        ({"X": TRAIN, "y": one}, {}, "cannot be labels")
+        for one in (labels(9)[:, None], labels(9) * 1.0, labels(9) > 0, labels(9) - 1,
+                    np.full(9, 10**7), np.full(9, 2**63, np.uint64))
     ),
-    (GOOD, {"class_names": ("a", "b")}, "one of the 2 classes: 0, 1"),
+    (GOOD, {"class_names": ("a", "b")}, "one of the 2 classes"),
     *(
         ({"X": TRAIN, "y": labels(9), "num_tokens": one}, {}, "cannot be numbers of tokens")
         for one in (np.ones((9, 2), int), np.arange(9), np.ones(9), np.full(9, 2**31))
     ),
     ({**GOOD, "who": np.array(["x" * 5000] * 9)}, {"keep_columns": ("who",)}, "at most 4,096"),
     ({**GOOD, "who": np.ones(9)}, {"keep_columns": ("who",)}, "cannot be a column"),
-    *(
-        ({**BOTH, "X_test": one, "y_test": labels(9)}, {}, "states of different sizes")
-        for one in (TRAIN[:, :2], TRAIN[:, :, :3], TRAIN[:, 0])
-    ),
+    ({**BOTH, "X_test": TRAIN[:, 0], "y_test": labels(9)}, {}, "states of different sizes"),
     ({**BOTH, "y_test": np.arange(9) % 4}, {}, "y_test, row 4"),
-    ({**BOTH, "y_test": ABC[np.arange(9) % 4]}, {}, "y_test, row 1"),
     ({**BOTH, "y_train": ABC[labels(9)], "y_test": ABC[np.arange(9) % 4]}, {}, "y_test, row 4"),
     ({**BOTH, "y_train": ABC[labels(9)], "y_test": labels(9)}, {}, "y_test, row 1"),
-]
+]  # fmt: skip
 """Arrays, options, and what is said."""
 
 
-def test_what_is_not_clear_is_refused_with_all_there_is(tmp_path: Path) -> None:
+def test_what_is_not_clear_or_cannot_be_right_is_refused_with_where(tmp_path: Path) -> None:
     for file, arrays, options, said in UNCLEAR:
         error = refused(tmp_path, arrays, file=file, **options)
         assert said in str(error)
         assert error.exit_code == 2
         for name, array in arrays.items():
             assert f"{name}: {array.dtype} {array.shape}" in str(error)
-
-
-def test_what_cannot_be_right_is_refused_with_where(tmp_path: Path) -> None:
     for arrays, options, said in WRONG:
         file = "all.npz" if "X_train" in arrays else "train.npz"
         error = refused(tmp_path, arrays, file=file, **options)
         assert said in str(error), (said, str(error))
         assert error.exit_code in (2, 3)
-
-
-@pytest.mark.parametrize("given", ["float16", "bfloat16", "float32", "float64"])
-def test_the_first_number_that_is_none_is_named_wherever_it_is(given: str, tmp_path: Path) -> None:
-    for value, row, layer, feature in product((np.nan, np.inf, -np.inf), (0, 8), (0, 2), (0, 3)):
-        wrong = torch.from_numpy(TRAIN).to(getattr(torch, given), copy=True)
-        wrong[row, layer, feature] = value
-        wrong[8, 2, 3] = value
-        layers = {f"layer_{n}": wrong[:, n] for n in range(3)}
-        for arrays in ({"X": wrong}, layers):
-            error = refused(tmp_path, {**arrays, "y": labels(9)}, file="train.safetensors")
-            assert isinstance(error, NumericsError)
-            assert f"row {row + 1}, layer {layer + 1}, feature {feature}" in str(error)
-
-
-def test_settings_that_cannot_be() -> None:
     for wrong in (
-        {"files": ()},
-        {"files": ("a", "a")},
-        {"arrays": ("embeddings",)},
-        {"arrays": ("=x",)},
-        {"arrays": ("train=",)},
-        {"arrays": ("a/b=x",)},
-        {"labels": ("train=a", "train=b")},
-        {"pool": "Mean"},
-        {"shard_rows": 0},
-        {"keep_columns": ("a b",)},
+        *({"files": ()}, {"files": ("a", "a")}, {"pool": "Mean"}, {"shard_rows": 0}),
+        *({"arrays": (one,)} for one in ("embeddings", "=x", "train=", "a/b=x")),
+        *({"labels": ("train=a", "train=b")}, {"keep_columns": ("a b",)}),
     ):
         given: dict[str, Any] = {"files": ("x.npz",), **wrong}
         with pytest.raises(ConfigError):
             gaam_cache.ImportConfig(**given)
 
 
+def test_the_first_number_that_is_none_is_named_wherever_it_is(tmp_path: Path) -> None:
+    for given in ("float16", "bfloat16", "float32", "float64"):
+        for value, (row, layer, feature) in ((np.nan, (0, 2, 0)), (-np.inf, (8, 0, 3))):
+            wrong = torch.from_numpy(TRAIN).to(getattr(torch, given), copy=True)
+            wrong[row, layer, feature] = wrong[8, 2, 3] = value
+            layers = {f"layer_{n}": wrong[:, n] for n in range(3)}
+            for arrays in ({"X": wrong}, layers):
+                error = refused(tmp_path, {**arrays, "y": labels(9)}, file="train.safetensors")
+                assert isinstance(error, NumericsError)
+                assert f"row {row + 1}, layer {layer + 1}, feature {feature}" in str(error)
+    for size, said in ((1e5, "--storage-dtype"), (1e-9, "too small for float16")):
+        error = refused(tmp_path, {**GOOD, "X": size * TRAIN}, storage_dtype="float16")
+        assert said in str(error)
+
+
 def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npz")
-    (tmp_path / "folder.npz").mkdir()
     (tmp_path / "x.csv").write_text("a,b\n")
     (tmp_path / "x.pt").write_bytes(b"\x80\x02")
     (tmp_path / "x.npz").write_bytes(b"a,b\n")
@@ -159,12 +126,11 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     for name, said in {
         "none.npz": "no file at",
         "pipe.npz": "a folder or pipe",
-        "folder.npz": "a folder or pipe",
         "x.csv": ".h5, .hdf, .hdf5, .npy, .npz, .safetensors",
-        "x.pt": "a pickle runs code",
+        "x.pt": "it runs code",
         "x.npz": "cannot be read",
         "x.npy": "cannot be read",
-        "train.npz": "cannot be the labels",
+        "train.npz": "cannot be labels",
     }.items():
         with pytest.raises(GaamError) as caught:
             run(tmp_path / name, out=tmp_path / "c")
@@ -182,7 +148,7 @@ def test_no_file_that_was_cut_or_changed_is_a_traceback(suffix: str, tmp_path: P
         with pytest.raises(GaamError):
             run(file, out=tmp_path / "c")
     assert not (tmp_path / "c").exists()
-    for number, at in enumerate(np.linspace(0, len(whole) - 1, 25).astype(int)):
+    for number, at in enumerate(np.linspace(0, len(whole) - 1, 15).astype(int)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
             run(file, out=tmp_path / str(number))

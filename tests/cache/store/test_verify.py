@@ -1,4 +1,7 @@
-"""What ``gaam verify`` says: how a bad shard is repaired, what is missing, what can be removed."""
+"""What ``gaam verify`` says: how a bad shard is repaired, what is missing, what can be removed.
+
+Rows that are encoded again, alone, show what no hash does: states of another row or encoder.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,19 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from tests.conftest import Outcome, shard_bytes
+from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.errors import NotFoundError
+from tests.cache.store.forgery import edit_json, replace_shard
+from tests.conftest import Outcome, build_encoder, shard_bytes
 
 Gaam = Callable[..., Outcome]
 NAME = "train-00002"
@@ -23,38 +32,35 @@ NAME = "train-00002"
 @pytest.fixture(scope="module")
 def made(
     encoders: dict[str, Path], dataset: Path, tmp_path_factory: pytest.TempPathFactory
-) -> ExtractConfig:
+) -> Path:
     """A cache of three shards, to be copied."""
-    config = ExtractConfig(
-        encoder=str(encoders["bert"]),
-        dataset=str(dataset),
-        out=tmp_path_factory.mktemp("made") / "cache",
-        splits=("train",),
-        limit=30,
-        shard_rows=10,
-        batch_tokens=64,
-    )
-    gaam_cache.extract(config)
-    return config
+    out = tmp_path_factory.mktemp("made") / "cache"
+    gaam_cache.extract(
+        ExtractConfig(
+            encoder=str(encoders["bert"]), dataset=str(dataset), out=out,
+            splits=("train",), limit=30, shard_rows=10, batch_tokens=64,
+        )
+    )  # fmt: skip
+    return out
 
 
 @pytest.fixture
-def cache(made: ExtractConfig, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made.out, tmp_path / "cache"))
+def cache(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "cache"))
 
 
-def test_a_sound_cache_is_good(gaam: Gaam, made: ExtractConfig) -> None:
-    before = shard_bytes(made.out)
-    outcome = gaam("verify", made.out)
+def test_a_sound_cache_is_good(gaam: Gaam, made: Path) -> None:
+    before = shard_bytes(made)
+    outcome = gaam("verify", made)
     assert (outcome.code, outcome.err) == (0, "")
     assert "good" in outcome.out.splitlines()[0]
-    about = json.loads(gaam("verify", made.out, "--json").out)
+    about = json.loads(gaam("verify", made, "--json").out)
     assert (about["good"], about["shards"], about["rows"]) == (True, 3, 30)
     assert (about["missing"], about["bad"], about["leftovers"]) == ([], [], [])
     assert about["bytes"] == sum(len(b) for name, b in before.items() if name.endswith(".h5"))
-    assert shard_bytes(made.out) == before
-    assert gaam("verify", made.out, "--quick", "--recompute", 1).code == 2
-    assert gaam("verify", made.out.parent).code == 2
+    assert shard_bytes(made) == before
+    assert gaam("verify", made, "--quick", "--recompute", 1).code == 2
+    assert gaam("verify", made.parent).code == 2
 
 
 def test_every_bad_shard_gets_one_line_whose_command_repairs_it(
@@ -83,26 +89,98 @@ def test_every_bad_shard_gets_one_line_whose_command_repairs_it(
     assert gaam("verify", cache).code == 0
 
 
-@pytest.mark.parametrize("age", ["young", "old"])
-@pytest.mark.parametrize("state", ["complete", "incomplete"])
 def test_prune_removes_what_nobody_can_need_and_nothing_else(
-    state: str, age: str, cache: Path, gaam: Gaam
+    made: Path, tmp_path: Path, gaam: Gaam
 ) -> None:
     """Temporary files, and shard files without receipt: a writer may be about to link it."""
-    ours = {"shards/.train-00001-01234567.h5.12.ab.tmp", ".cache.json.12.ab.tmp",
-            "shards/train-00001-01234567.h5"}  # fmt: skip
-    for name in (*ours, "shards/notes.txt", "shards/train-00099-01234567.h5", "shards/.hidden"):
-        (cache / name).write_text("x")
-    (cache / "shards/train-00000.json").write_text("{")  # may mean the file that is there
-    if state == "incomplete":
-        (cache / f"shards/{NAME}.json").unlink()
-        ours |= {f"shards/{path.name}" for path in cache.glob(f"shards/{NAME}-*.h5")}
-    if age == "old":
-        for path in cache.rglob("*"):
+    for complete, old in ((True, False), (False, False), (False, True)):
+        cache = Path(shutil.copytree(made, tmp_path / f"{complete} {old}"))
+        ours = {"shards/.train-00001-01234567.h5.12.ab.tmp", ".cache.json.12.ab.tmp",
+                "shards/train-00001-01234567.h5"}  # fmt: skip
+        for name in (*ours, "shards/notes.txt", "shards/train-00099-01234567.h5"):
+            (cache / name).write_text("x")
+        (cache / "shards/train-00000.json").write_text("{")  # may mean the file that is there
+        if not complete:
+            (cache / f"shards/{NAME}.json").unlink()
+            ours |= {f"shards/{path.name}" for path in cache.glob(f"shards/{NAME}-*.h5")}
+        for path in cache.rglob("*") if old else ():
             os.utime(path, (time.time() - 7200,) * 2)
-    before = shard_bytes(cache)
-    gone = set() if (state, age) == ("incomplete", "young") else ours
-    assert set(gaam_cache.verify(cache).leftovers) == gone
-    about = json.loads(gaam("verify", cache, "--prune", "--json").out)
-    assert (set(about["pruned"]), about["leftovers"]) == (gone, [])
-    assert set(before) - set(shard_bytes(cache)) == gone
+        before = shard_bytes(cache)
+        gone = ours if complete or old else set()
+        assert set(gaam_cache.verify(cache).leftovers) == gone
+        about = json.loads(gaam("verify", cache, "--prune", "--json").out)
+        assert (set(about["pruned"]), about["leftovers"]) == (gone, [])
+        assert set(before) - set(shard_bytes(cache)) == gone
+
+
+@pytest.mark.parametrize(
+    ("storage_dtype", "pool", "tolerance"),
+    [("float16", ["mean"], 1e-3), ("float32", ["mean", "last"], 2e-4), ("bfloat16", ["max"], 5e-3)],
+)
+def test_rows_encoded_alone_agree_with_the_cache(
+    storage_dtype: Any,
+    pool: list[str],
+    tolerance: float,
+    tiny_config: ExtractConfig,
+    gaam: Gaam,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = replace(tiny_config, storage_dtype=storage_dtype, pool=tuple(pool), limit=20)
+    gaam_cache.extract(config)
+    batches, encode_alone = [], TextEncoder.encode_alone
+    monkeypatch.setattr(
+        TextEncoder, "encode_alone", lambda *given: batches.append(1) or encode_alone(*given)
+    )
+    outcome = gaam("verify", config.out, "--recompute", 7, "--json", "-q")
+    assert outcome.code == 0, outcome
+    assert batches == [1] * 7
+    about = json.loads(outcome.out)["recomputed"]
+    assert (about["rows"], len(about["deviation"])) == (7, 3)
+    assert 0 < max(about["deviation"]) <= about["limit"] <= tolerance
+    assert "that rounding explains" in gaam("verify", config.out, "--recompute", 3).out
+
+
+def test_the_seed_decides_the_rows_and_all_rows_is_the_most(made: Path) -> None:
+    def recomputed(**options: int) -> Any:
+        return gaam_cache.verify(made, **options).recomputed  # type: ignore[arg-type]
+
+    first, again = (recomputed(recompute_rows=2, seed=1) for _ in range(2))
+    assert first == again
+    assert recomputed(recompute_rows=2, seed=2).deviation != first.deviation
+    assert recomputed(recompute_rows=1000).rows == 30
+
+
+def test_states_and_labels_of_another_row_are_found(cache: Path, gaam: Gaam) -> None:
+    train = gaam_cache.open_cache(cache)["train"]
+
+    def spoil(key: str, index: Any, value: Any) -> None:
+        """Change a number inside a shard and make its receipt agree, as a faulty writer would."""
+        about = json.loads((cache / f"shards/{NAME}.json").read_text())
+        image = bytearray((cache / "shards" / about["file"]).read_bytes())
+        spec = about["datasets"][key]
+        dtype = {"float16": "<f2", "int64": "<i8"}[spec["dtype"]]
+        array = np.frombuffer(image, dtype, int(np.prod(spec["shape"])), spec["offset"])
+        array.reshape(spec["shape"])[index] = value
+        replace_shard(cache, NAME, bytes(image))
+
+    spoil("embeddings", (4, 1), train.embeddings[25, 1])
+    assert gaam_cache.verify(cache).good
+    outcome = gaam("verify", cache, "--recompute", 1000)
+    assert outcome.code == 3
+    (line,) = [line for line in outcome.out.splitlines() if line.startswith("bad: ")]
+    assert line.startswith(f"bad: {NAME}: row 24, encoded alone, deviates by ")
+    assert "in layer 2" in line
+    spoil("label", 3, 1 - int(train.labels[23]))
+    (bad,) = gaam_cache.verify(cache, recompute_rows=1000).bad
+    assert "row 23 has label" in bad.reason
+
+
+def test_another_encoder_is_refused(cache: Path, tmp_path: Path, gaam: Gaam) -> None:
+    other = build_encoder(tmp_path / "other", "bert", seed=3)
+    edit_json(cache / "cache.json", lambda plan: plan["encoder"].update(path=str(other)))
+    outcome = gaam("verify", cache, "--recompute", 1)
+    assert outcome.code == 3
+    assert "encoder.files.model.safetensors" in outcome.err
+    edit_json(cache / "cache.json", lambda plan: plan["encoder"].update(path="/nowhere"))
+    with pytest.raises(NotFoundError, match="/nowhere"):
+        gaam_cache.verify(cache, recompute_rows=1)
