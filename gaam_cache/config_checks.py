@@ -72,11 +72,7 @@ def settle_paths(config: object) -> None:
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:
-    """Refuse values below ``minimum`` or senselessly large; None means not set and passes.
-
-    Raises:
-        ConfigError: naming the setting, the bounds and the value.
-    """
+    """Refuse values below ``minimum`` or senselessly large; None means not set and passes."""
     for name in names:
         value = getattr(config, name)
         if value is not None and not minimum <= value <= LARGEST_NUMBER:
@@ -86,11 +82,7 @@ def check_at_least(config: object, minimum: int, *names: str) -> None:
 
 
 def check_rules(config: Any, rules: Iterable[Rule]) -> None:
-    """Refuse settings that cannot work, alone or together; a rule may rely on those before it.
-
-    Raises:
-        ConfigError: naming the settings, as they were given, and what must hold.
-    """
+    """Refuse settings that cannot work, alone or together; a rule may rely on those before it."""
     for names, holds, problem, expected in rules:
         if not holds:
             shown = [one for one in fields(config) if one.name in names.split()]
@@ -100,11 +92,7 @@ def check_rules(config: Any, rules: Iterable[Rule]) -> None:
 
 
 def parse_delimiter(value: Any) -> str | None:
-    """A character, or a word for one; a tab is always 'tab', which can be seen.
-
-    Raises:
-        TypeError, ValueError: no text; more than a character.
-    """
+    """A character, or a word for one; a tab is always 'tab', which can be seen."""
     if value is not None and not isinstance(value, str):
         raise TypeError("a character")
     if not _is_delimiter(value):
@@ -190,11 +178,7 @@ def extract_rules(config: ExtractConfig) -> Iterator[Rule]:
 
 
 def check_place(prompt: str, where: str) -> None:
-    """A text has its place in a prompt once; all other braces are themselves.
-
-    Raises:
-        ConfigError: nothing, or not one place for the text; ``where`` it was given.
-    """
+    """A text has its place in a prompt once; all other braces are themselves."""
     count, why = prompt.count(PLACE), "a prompt says once where the text stands"
     if count != 1:
         found = f"{excerpt(prompt)}, which has it {count} times" if prompt else "nothing"

@@ -37,11 +37,7 @@ def maker_of(encoder: Mapping[str, Any]) -> str:
 
 
 def parse_words(value: Any) -> tuple[str, ...]:
-    """Texts as they were given: a comma in one is part of it.
-
-    Raises:
-        TypeError: something else.
-    """
+    """Texts as they were given: a comma in one is part of it."""
     words = value if isinstance(value, (list, tuple)) else [value]
     if not all(isinstance(word, (str, Path)) for word in words):
         raise TypeError("a list of strings")
@@ -109,11 +105,7 @@ class ImportConfig:
 
 
 def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:
-    """Split -> the names that were given for it after ``option``, in order.
-
-    Raises:
-        ConfigError: not SPLIT=NAME; or two names where one can be.
-    """
+    """Split -> the names that were given for it after ``option``, in order."""
     found: dict[str, list[str]] = {}
     spelled = "--array" if option == "arrays" else option_of(option)
     for text in getattr(config, option):

@@ -17,11 +17,7 @@ DEVICES = "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
 
 
 def parse_devices(value: Any) -> str:
-    """How many devices, 'all', or which, from a number, text or list.
-
-    Raises:
-        TypeError, ValueError: with what must be there.
-    """
+    """How many devices, 'all', or which, from a number, text or list."""
     if isinstance(value, bool) or not isinstance(value, (int, str, list, tuple)):
         raise TypeError(DEVICES)
     text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
@@ -71,11 +67,7 @@ def placed(config: P) -> P:
 
 
 def check_placing(placing: Placing) -> None:
-    """Refuse what cannot be meant, before anything is started.
-
-    Raises:
-        ConfigError: naming the option.
-    """
+    """Refuse what cannot be meant, before anything is started."""
     if placing.engine not in (known := plugins.names(ENGINES)):
         raise plugins.unknown("engine", placing.engine, known)
     try:
@@ -99,11 +91,7 @@ def check_placing(placing: Placing) -> None:
 
 
 def parse_rank(text: str) -> tuple[int, int]:
-    """Number of a worker, from 0, and how many there are.
-
-    Raises:
-        ConfigError: not ``i/n`` with 0 <= i < n.
-    """
+    """Number of a worker, from 0, and how many there are."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
     number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not number < count:

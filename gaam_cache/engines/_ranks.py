@@ -37,9 +37,6 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
 
     In this order: the setting ``rank``, torchrun (``RANK`` and ``WORLD_SIZE``), tasks of a SLURM
     step, tasks of a SLURM array; an array of jobs of several tasks counts all tasks.
-
-    Raises:
-        ConfigError: a rank or number of ranks that there cannot be.
     """
     if asked is not None:
         return Rank(*parse_rank(asked))

@@ -114,11 +114,7 @@ def _end_with_parent() -> None:
 
 
 def local_places(device: str, asked: str) -> list[Place]:
-    """A place for every worker, as ``--device`` and ``--devices`` ask for it.
-
-    Raises:
-        ConfigError: there are no such devices.
-    """
+    """A place for every worker, as ``--device`` and ``--devices`` ask for it."""
     import torch
 
     first, listed = devices.resolve_device(device), "," in asked

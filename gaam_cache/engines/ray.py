@@ -205,11 +205,7 @@ def _probe(task: Task) -> Iterator[list[str]]:
 
 
 def _enter(needed: list[str]) -> None:
-    """Go to the first, and refuse a node that does not see all of them.
-
-    Raises:
-        ConfigError: naming the node.
-    """
+    """Go to the first, and refuse a node that does not see all of them."""
     for path in needed:
         if not Path(path).exists():
             raise ConfigError(
@@ -237,11 +233,7 @@ def _no_cluster(address: str, error: Exception) -> ConfigError:
 
 @contextmanager
 def _cluster(ray: Any, address: str) -> Iterator[None]:
-    """A connection to a cluster; one of this machine is started where none was named.
-
-    Raises:
-        ConfigError: there is none at that address.
-    """
+    """A connection to a cluster; one of this machine is started where none was named."""
     if ray.is_initialized():
         yield
         return
@@ -267,11 +259,7 @@ def _cluster(ray: Any, address: str) -> Iterator[None]:
 
 
 def _library() -> Any:
-    """The library, without its telemetry.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """The library, without its telemetry."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

@@ -8,7 +8,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +69,6 @@ def collect(
     """Turn records into rows; labels are kept as they stand.
 
     Paths of sounds and pictures are relative to ``folder``; ``anywhere``: and may lead out of it.
-
-    Raises:
-        DataError: no rows; or of all that cannot be used how many there are, and the first.
     """
     # where splits are made of the rows, the limit is theirs
     most = (None if config.test_fraction is not None else config.limit) or sys.maxsize
@@ -83,25 +79,30 @@ def collect(
     labels, units, clips = list[str](), list[int](), list[str]()
     kept: dict[str, list[str]] = {name: [] for name in columns.kept}
     files = Files(folder, config, anywhere=anywhere) if columns.of_files else None
-    records = table.records(columns)
-    found: Any = ((*one, partial(_texts, one[1], columns.inputs)) for one in records)
+    found: Any = table.records(columns)
     if files:
-        found = files.read(records, columns.inputs[0])
+        found = files.read(found, columns.inputs[0])
 
     def inputs() -> Iterator[Any]:
         """All of them in order; what stands beside each is noted."""
         nonlocal total
         every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
-        for place, record, read in counting(found, report, f"reading {origin}", every=every):
+        for place, record, *read in counting(found, report, f"reading {origin}", every=every):
             total += 1
             try:
-                made = read()
+                text = None if files else text_of(record, columns.inputs)
+                made: Any = read[0]() if files else [text] if text else []
                 if not made and config.skip_empty:
                     total -= 1
                     skipped.append(place)
                     continue
                 if not made:
-                    raise _empty(record, columns)
+                    raise DataError(
+                        "no file is named" if files else "a text is empty",
+                        expected=f"something in {' + '.join(columns.inputs)}",
+                        found=", ".join(excerpt(record[column]) for column in columns.inputs),
+                        hint="remove such rows, or leave them out: --set skip-empty=true",
+                    )
                 label = NO_LABEL
                 if columns.label is not None:
                     label = _class_of(record[columns.label], names, strip=strip)
@@ -148,11 +149,7 @@ def collect(
 def given_inputs(
     rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, places: Sequence[str]
 ) -> Sequence[Any]:
-    """Texts, or paths of files, that a program hands over, checked as those of a data set are.
-
-    Raises:
-        DataError: of all that cannot be used how many there are, and the first.
-    """
+    """Texts, or paths of files, that a program hands over, checked as those of a data set are."""
     records = zip(places, ({"row": row} for row in rows), strict=True)
     table = Table(["row"], lambda columns: iter(records))
     columns = Columns(("row",), None, of_files=kind != Texts.kind)
@@ -168,21 +165,10 @@ def given_inputs(
     return found.inputs
 
 
-def _texts(record: Mapping[str, Any] | DataError, columns: Sequence[str]) -> list[str]:
-    """The text of a record; nothing where that is blank."""
-    if isinstance(record, DataError):
-        raise record
-    text = text_of(record, columns)
-    return [] if text is None else [text]
-
-
 def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
     """The text of a record: its columns joined by one space; None where nothing is in them.
 
     They are kept as they stand, white space included; those that are null or blank are left out.
-
-    Raises:
-        DataError: no string.
     """
     parts = []
     for column in columns:
@@ -205,15 +191,6 @@ def is_blank(text: str) -> bool:
     if text[:1].isalnum():  # nearly every text
         return False
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
-
-
-def _empty(record: Mapping[str, Any], columns: Columns) -> DataError:
-    return DataError(
-        "no file is named" if columns.of_files else "a text is empty",
-        expected=f"something in {' + '.join(columns.inputs)}",
-        found=", ".join(excerpt(record[column]) for column in columns.inputs),
-        hint="remove such rows, or leave them out: --set skip-empty=true",
-    )
 
 
 def _class_of(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:

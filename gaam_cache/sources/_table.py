@@ -23,8 +23,8 @@ MAX_FIELD_CHARS = 64 * 2**20
 BATCH_ROWS, BATCH_FILES = 4096, 16
 """Rows of Parquet that are in memory at a time: of texts, and of what holds sounds or pictures."""
 MARKS = {";": "semicolon", "\t": "tab", "|": "pipe"}
-Record = tuple[str, Mapping[str, Any] | DataError]
-"""Where a record stands ('line 7') and its values by column; or why it is none."""
+Record = tuple[str, Mapping[str, Any]]
+"""Where a record stands ('line 7') and its values by column."""
 
 
 class Columns(NamedTuple):
@@ -63,10 +63,6 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
 
     CSV is as RFC 4180 has it, with a header; white space around column names does not count, blank
     lines are no rows. A .txt file has a text on each line, in a column 'text'.
-
-    Raises:
-        DataError: what is wrong and where, also while iterating.
-        StorageError: the file cannot be read.
     """
     if path.suffix == ".parquet":
         return _parquet(path)
@@ -83,9 +79,10 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     def records(columns: Columns) -> Iterator[Record]:
         wanted = columns.all
         for place, found in rows:
-            missing = [] if isinstance(found, DataError) else [c for c in wanted if c not in found]
-            lacks = "a line lacks a column that the first line has"
-            yield place, DataError(lacks, expected=", ".join(missing)) if missing else found
+            if missing := [column for column in wanted if column not in found]:
+                lacks = "a line lacks a column that the first line has"
+                raise DataError(lacks, expected=", ".join(missing), where=f"{path}, {place}")
+            yield place, found
 
     return Table(names, records)
 
@@ -140,13 +137,13 @@ def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:
             elif len(row) == len(names) > 0:
                 yield place, dict(zip(names, row, strict=True))
             elif row:
-                error = DataError(
+                raise DataError(
                     "a row has the wrong number of fields",
                     expected=f"{len(names)} ({', '.join(names)})",
                     found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
+                    where=f"{path}, {place}",
                     hint=f"quote a field that holds {delimiter!r} or a line break",
                 )
-                yield place, error
     except csv.Error as error:
         raise DataError(
             "a quoted field is damaged or never closed",
@@ -157,7 +154,7 @@ def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:
 
 
 def _json_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
-    names = list[str]()
+    first = True
     for number, line in enumerate(_lines(path, config), start=1):
         if not line.strip():
             continue
@@ -167,16 +164,12 @@ def _json_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
             said = excerpt(found)
         except (ValueError, RecursionError) as error:
             found, said = None, str(error)
-        if isinstance(found, dict) and not names:
-            names = list(found)
-            yield names
         if not isinstance(found, dict):
             where, expected = f"{path}, line {number}", "one JSON object on each line"
-            found = DataError(
-                "a line is no JSON object", expected=expected, found=said, where=where
-            )
-            if not names:
-                raise found
+            raise DataError("a line is no JSON object", expected=expected, found=said, where=where)
+        if first:
+            yield list(found)
+        first = False
         yield f"line {number}", found
 
 
@@ -215,11 +208,7 @@ def _parquet(path: Path) -> Table:
 
 
 def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) -> Columns:
-    """The columns of a table that make rows; no ``label``: nobody asks for the classes.
-
-    Raises:
-        ConfigError: a column that is named, or the usual one, is missing, or is label and input.
-    """
+    """The columns of a table that make rows; no ``label``: nobody asks for the classes."""
     file = config.file_column
     if file is None and not config.text_columns and "text" not in table.names:
         usual = [name for name in FILE_COLUMNS if name in (table.stored or table.names)]

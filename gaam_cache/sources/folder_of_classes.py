@@ -99,7 +99,7 @@ def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
 
 
 def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
-    """A record for every file, and one that is none for whatever does not belong there."""
+    """A record for every file; whatever does not belong there is refused."""
     found, labelled = set[Path](), columns.label is not None
     for here, folders, names in os.walk(folder, followlinks=True):
         folders[:] = filter(_shown, folders)
@@ -117,14 +117,13 @@ def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
         place, above = path.relative_to(root).as_posix(), path.relative_to(folder).parts[:-1]
         if path.is_dir() or (labelled and not above):
             what = "the folder of a class is empty" if path.is_dir() else "a file is in no folder"
-            yield place, DataError(what, expected="a folder for every class, with its files")
-        elif path.suffix.lower() not in suffixes:
-            error = DataError(
+            expected = "a folder for every class, with its files"
+            raise DataError(what, expected=expected, where=str(path))
+        if path.suffix.lower() not in suffixes:
+            raise DataError(
                 "a file is no sound or picture by its name",
                 expected=f"a name that ends in {', '.join(sorted(suffixes))}",
-                found=excerpt(path.name),
+                where=str(path),
                 hint="move it out of the data set, or name files in a CSV file: --file-column",
             )
-            yield place, error
-        else:
-            yield place, {FILE: place, "label": above[0] if labelled else folder.name}
+        yield place, {FILE: place, "label": above[0] if labelled else folder.name}

@@ -21,19 +21,16 @@ PACKAGES = [
 ]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_listed_name_loads_one_documented_class(package: str) -> None:
-    names = plugins.names(package)
-    assert names
-    for name in names:
-        assert "_" not in name
-        cls = plugins.load(package, name, kind="plug-in")
-        assert cls.__doc__, f"{name} says nothing about itself"
-
-
-def test_unknown_names_list_the_valid_ones() -> None:
-    with pytest.raises(ConfigError, match=r"unknown mechanism 'gauss'(.|\n)*gaam, laplace"):
-        plugins.load("gaam_decoder.attention", "gauss", kind="mechanism")
+def test_every_listed_name_loads_one_documented_class() -> None:
+    for package in PACKAGES:
+        names = plugins.names(package)
+        assert names
+        for name in names:
+            assert "_" not in name
+            cls = plugins.load(package, name, kind="plug-in")
+            assert cls.__doc__, f"{name} says nothing about itself"
+        with pytest.raises(ConfigError, match=names[0]):
+            plugins.load(package, "gauss", kind="mechanism")
 
 
 @pytest.mark.parametrize("package", [gaam_cache, gaam_decoder])

@@ -138,7 +138,7 @@ class Files:
         waiting = deque[Any]()
         with ThreadPoolExecutor(threads, "decode") as pool:
             for place, record in records:
-                decoded = pool.submit(self._decoded, place, record, column)
+                decoded = pool.submit(self._decoded, place, record[column])
                 waiting.append((place, record, partial(self._of_one_kind, decoded)))
                 if len(waiting) >= AHEAD * threads:
                     yield waiting.popleft()
@@ -152,11 +152,8 @@ class Files:
             raise DataError(what, expected=f"a {self.kind.noun}", found=f"a {kind.noun}")
         return items
 
-    def _decoded(self, place: str, record: Any, column: str) -> tuple[Any, Sequence[Item]]:
+    def _decoded(self, place: str, cell: Any) -> tuple[Any, Sequence[Item]]:
         """The kind of a file, and what is in it; nothing where none is named."""
-        if isinstance(record, DataError):
-            raise record
-        cell = record[column]
         if isinstance(cell, Mapping):  # as the library ``datasets`` stores sounds and pictures
             cell = cell.get("path") if cell.get("bytes") is None else cell.get("bytes")
         if not cell or (isinstance(cell, str) and not cell.strip()):

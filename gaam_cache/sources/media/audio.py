@@ -47,11 +47,7 @@ class _Sound(Item):
         return bytes.fromhex(self.sha256) + part.encode()
 
     def samples(self) -> NDArray[np.float32]:
-        """Decoded: float32 (frames,), the mean of all channels.
-
-        Raises:
-            DataError: the file cannot be read, or is no longer what it was.
-        """
+        """Decoded: float32 (frames,), the mean of all channels."""
         if self.frames == self.whole:
             return _decoded(self.content(), self.where)[1]
         # of a file of which pieces are rows, these follow one another

@@ -33,11 +33,7 @@ class _Picture(Item):
     __slots__ = ()
 
     def pixels(self) -> NDArray[np.uint8]:
-        """What is seen: shape (height, width, 3), RGB.
-
-        Raises:
-            DataError: the file was changed, or cannot be decoded.
-        """
+        """What is seen: shape (height, width, 3), RGB."""
         return _decoded(self.content(), self.where)
 
 

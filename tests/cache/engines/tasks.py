@@ -35,10 +35,6 @@ class UnsendableError(Exception):
         super().__init__(f"code {code}")
 
 
-def echo(argument: Any, place: Place, tell: Tell) -> Any:
-    return argument, place, os.getpid()
-
-
 def talk(argument: Any, place: Place, tell: Tell) -> Any:
     """Say much, some of it large, and return something large."""
     for number in range(100):
@@ -46,7 +42,7 @@ def talk(argument: Any, place: Place, tell: Tell) -> Any:
     tell("large", bytes(LARGE))
     for _ in range(3):
         warnings.warn(f"worker {place.number} warns", GaamWarning, stacklevel=1)
-    return bytes(LARGE)
+    return argument, place, os.getpid(), bytes(LARGE)
 
 
 def fail(argument: str, place: Place, tell: Tell) -> Any:
@@ -73,8 +69,8 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def die_at_first(folder: Path, place: Place, tell: Tell) -> Any:
-    """The first worker is killed twice when it has been heard, then does its work."""
+def die_twice(folder: Path, place: Place, tell: Tell) -> Any:
+    """The first worker is killed twice, each time when it has been heard, then does its work."""
     if place.number:
         wait_for(folder / "here.2")
         return place.number
@@ -127,7 +123,6 @@ if __name__ == "__main__":
     terminate = context.Process.terminate
 
     def noted(process: Any) -> None:
-        """A second signal is not to come before the first was seen."""
         (folder / "stopping").touch()
         terminate(process)
 
