@@ -108,10 +108,9 @@ def all_died(count: int, why: str) -> GaamError:
     """What to say where no worker is left."""
     return GaamError(
         "all workers died",
-        expected="workers that end by themselves",
         found=f"{count} of {count} ended without a word, the last time: {why}",
-        hint="too little memory for so many? Try fewer --devices, or none to see what happens; a "
-        "Python script that asks for several must do so below if __name__ == '__main__'",
+        hint="too little memory for so many? Try fewer --devices; a script must ask for several "
+        "below if __name__ == '__main__'",
     )
 
 

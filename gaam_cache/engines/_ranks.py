@@ -52,7 +52,6 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
         if found is None or total is None or not found < total:
             raise ConfigError(
                 "the environment names a rank that there cannot be",
-                expected=f"{place} from 0 to {count} - 1, or neither",
                 found=shortened(f"{place}={environ[place]} {count}={environ[count]}"),
                 hint=f"unset {place} {count}, if they are not meant for gaam",
             )

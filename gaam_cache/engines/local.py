@@ -119,11 +119,8 @@ def local_places(device: str, asked: str) -> list[Place]:
 
     first, listed = devices.resolve_device(device), "," in asked
     if ":" in device or first.type not in ("cpu", "cuda"):
-        raise ConfigError(
-            f"--device {device} is one device",
-            expected="--device cuda or cpu beside --devices",
-            found=f"--devices {asked}",
-        )
+        expected = "--device cuda or cpu beside --devices"
+        raise ConfigError(f"--device {device} is one device", expected=expected)
     gpu = first.type == "cuda"
     there = torch.cuda.device_count() if gpu else len(_cores())
     if listed:
@@ -134,10 +131,7 @@ def local_places(device: str, asked: str) -> list[Place]:
         nodes = max(1, min(len(list(NODES.glob("node[0-9]*"))), there))
         numbers = list(range(there if gpu else nodes))
     if max(numbers) >= there or (listed and not gpu):
-        raise ConfigError(
-            f"--devices {asked} is more than there is",
-            expected=f"at most {there} {'GPUs' if gpu else 'cores of a CPU'}",
-            found=asked,
-        )
+        expected = f"at most {there} {'GPUs' if gpu else 'cores of a CPU'}"
+        raise ConfigError(f"--devices {asked} is more than there is", expected=expected)
     names = [f"cuda:{number}" if gpu else "cpu" for number in numbers]
     return [Place(i, len(names), name, len(names)) for i, name in enumerate(names)]

@@ -45,11 +45,8 @@ class Ray(Engine):
         """Refuse what names devices of this machine, or no cluster; the library must be there."""
         _library()
         if "," in placing.devices:
-            raise ConfigError(
-                "--devices names GPUs of this machine",
-                expected="a number of workers, or all, beside --engine ray",
-                found=placing.devices,
-            )
+            expected = "a number of workers, or all, beside --engine ray"
+            raise ConfigError("--devices names GPUs of this machine", expected=expected)
         if ":" in device:
             expected = "--device cuda or cpu beside --engine ray"
             raise ConfigError(f"--device {device} is one device of this machine", expected=expected)

@@ -181,12 +181,8 @@ def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Ro
     labels = [rows.labels[row] for row in first_U.tolist()]
     test_N = held_out(labels, fraction, config.split_seed)[of_N]
     if not test_N.any():
-        raise DataError(
-            "there is nothing to hold out for testing",
-            expected="a class with two rows at least",
-            found=f"{len(labels):,} rows of as many classes",
-            where=rows.origin,
-        )
+        message = "there is nothing to hold out for testing: no class has two rows"
+        raise DataError(message, where=rows.origin)
     parts = {}
     for split, chosen_N in (("train", ~test_N), ("test", test_N)):
         mask = (chosen_N & (np.cumsum(chosen_N) <= (config.limit or len(rows)))).tolist()

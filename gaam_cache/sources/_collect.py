@@ -156,12 +156,9 @@ def given_inputs(
     all_of_them = replace(config, limit=None, test_fraction=None, split_seed=0, skip_empty=False)
     found = collect(table, columns, all_of_them, origin=origin, folder=Path.cwd(), anywhere=True)
     if found.kind != kind or len(found) != len(rows):
-        raise DataError(
-            "a file is not one row as those that were trained on",
-            expected=f"one row of {kind} each",
-            found=f"{len(found):,} of {found.kind} in {len(rows):,} files",
-            where=origin,
-        )
+        expected, what = f"one row of {kind} each", "are not rows as those that were trained on"
+        count = f"{len(found):,} of {found.kind} in {len(rows):,}"
+        raise DataError(f"files {what}", expected=expected, found=count, where=origin)
     return found.inputs
 
 
@@ -175,11 +172,8 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
         part = record[column]
         if part is not None and not isinstance(part, str):
             # a number could be written in several ways: which one is not ours to choose
-            raise DataError(
-                "a text is no string",
-                expected=f"a string in column '{column}'",
-                found=f"{excerpt(part)} ({type(part).__name__})",
-                hint="write it as a string, or name another column with --text-column",
+            raise _unusable(
+                f"a text in column '{column}' is no string", part, "a string", "--text-column"
             )
         if part is not None and not is_blank(part):
             parts.append(part)
@@ -212,12 +206,8 @@ def _class_of(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:
     elif isinstance(value, str) and not is_blank(value):
         found = value.strip() if strip else value
     if found is None:
-        raise DataError(
-            "a label is missing or unusable",
-            expected="a class name or a number" + (f" below {len(names)}" if names else ""),
-            found=f"{excerpt(value)} ({type(value).__name__})",
-            hint="mend the row, or name another column with --label-column",
-        )
+        expected = "a class name or a number" + (f" below {len(names)}" if names else "")
+        raise _unusable("a label is missing or unusable", value, expected, "--label-column")
     return sys.intern(found)
 
 
@@ -225,10 +215,11 @@ def _kept(value: Any, column: str) -> str:
     """What a kept column has of a row: a string, or the decimal text of a whole number."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "\0"
     if "\0" in text or len(text.encode(errors="replace")) > MAX_VALUE_BYTES:
-        raise DataError(
-            f"the column '{column}' cannot be kept",
-            expected=f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number",
-            found=f"{excerpt(value)} ({type(value).__name__})",
-            hint="mend the row, or leave out --keep-column",
-        )
+        expected = f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number"
+        raise _unusable(f"the column '{column}' cannot be kept", value, expected, "--keep-column")
     return text
+
+
+def _unusable(message: str, value: Any, expected: str, option: str) -> DataError:
+    found, hint = f"{excerpt(value)} ({type(value).__name__})", "mend the row, or name another"
+    return DataError(message, expected=expected, found=found, hint=f"{hint} column with {option}")

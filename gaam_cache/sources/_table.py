@@ -100,7 +100,6 @@ def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[s
         encoding = config.encoding or "UTF-8"
         raise DataError(
             f"the file is not {encoding}",
-            expected=f"text in {encoding}",
             found=str(error),
             where=f"{path}, line {number + 1} or after",
             hint="convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252",
@@ -217,12 +216,8 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
     inputs = (config.text_columns or DEFAULT_TEXT_COLUMNS) if file is None else (file,)
     columns = Columns(inputs, label, config.keep_columns, file is not None)
     if label in inputs:
-        raise ConfigError(
-            "the labels are read as inputs too: every decoder would be right",
-            expected="another --label-column, or other columns of inputs",
-            found=f"'{label}' as both",
-            where=origin,
-        )
+        what = f"'{label}' is label and input: every decoder would be right"
+        raise ConfigError(what, expected="another --label-column or --text-column", where=origin)
     missing = [column for column in columns.all if column not in table.names]
     if not missing:
         return columns

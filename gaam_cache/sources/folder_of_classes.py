@@ -46,12 +46,8 @@ class FolderOfClasses(Source):
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the files of ``split``."""
         if others := [name for name in config.keep_columns if name != FILE]:
-            raise ConfigError(
-                f"no column '{others[0]}'",
-                expected=f"'{FILE}', the path in the folder of the data set",
-                found=f"--keep-column {others[0]}",
-                hint="name files, classes and more in a CSV file: --file-column",
-            )
+            hint = "name files, classes and more in a CSV file: --file-column"
+            raise ConfigError(f"no column '{others[0]}'", expected=f"'{FILE}'", hint=hint)
         root, label = Path(config.dataset).expanduser(), "label"
         folder = _folder_of(config, root, split)
         of_class = None if split in config.unlabelled else label

@@ -46,12 +46,8 @@ class HubSource(Source):
         data = _load(name, commit, wanted, unreachable)
         if wanted is None:
             if len(data) != 1:
-                raise ConfigError(
-                    "--test-fraction makes splits of data with a single one",
-                    expected="no --test-fraction",
-                    found=f"the splits {', '.join(data)}",
-                    where=name,
-                )
+                what = "--test-fraction makes splits of data with a single one"
+                raise ConfigError(what, found=f"the splits {', '.join(data)}", where=name)
             wanted, data = next(iter(data.items()))
         # the folder that the library keeps rows in bears the commit that they were made from
         folders = {Path(file["filename"]).parent.name for file in data.cache_files}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import tempfile
 import threading
@@ -19,8 +20,8 @@ from typing import Any, ClassVar
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import cores, workers_here
-from gaam_cache.errors import DataError
-from gaam_cache.messages import LONGEST_WORD, excerpt
+from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.messages import LONGEST_WORD, excerpt, install
 from gaam_cache.sources._base import MEDIA, Rows
 from gaam_cache.sources._table import Record
 
@@ -70,12 +71,8 @@ class Item:
             file.seek(self.offset)
             content = file.read(self.size)
         if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise DataError(
-                "a file of the data set was changed or removed while it was in use",
-                expected=f"SHA-256 {self.sha256:.12}...",
-                where=self.where,
-                hint="run the same again when whoever writes it is done",
-            )
+            what = "a file of the data set was changed or removed while it was in use"
+            raise DataError(what, expected=f"SHA-256 {self.sha256:.12}...", where=self.where)
         return content
 
 
@@ -117,6 +114,15 @@ class Media(Rows):
 def media() -> dict[str, type[Media]]:
     """All kinds of files that there are."""
     return {name: plugins.load(MEDIA, name, kind="kind of files") for name in plugins.names(MEDIA)}
+
+
+def library(name: str, kind: str) -> Any:
+    """A module that decodes files of a kind, which is the extra that it comes with too."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        what = f"rows of {kind} need the package of {name}"
+        raise ConfigError(what, found=str(error), hint=install(kind)) from error
 
 
 class Files:

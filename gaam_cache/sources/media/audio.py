@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.config_checks import PUBLISHED_SECONDS
-from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import install
-from gaam_cache.sources.media._base import Item, Media
+from gaam_cache.errors import DataError
+from gaam_cache.sources.media._base import Item, Media, library
 
 RULES = "mono by the mean"
 """What we make of what libsndfile reads; to be changed with it, for it decides numbers."""
@@ -96,22 +95,9 @@ class Audio(Media):
     @classmethod
     def decoders(cls) -> dict[str, str]:
         """Soundfile and libsndfile."""
-        module = _soundfile()
+        module = library("soundfile", cls.kind)
         versions = {"soundfile": module.__version__, "libsndfile": module.__libsndfile_version__}
         return {"gaam": RULES} | versions
-
-
-def _soundfile() -> Any:
-    try:
-        import soundfile as module
-    except (ImportError, OSError) as error:
-        raise ConfigError(
-            "sounds cannot be read",
-            expected="the package 'soundfile' and the library libsndfile",
-            found=str(error),
-            hint=install("audio"),
-        ) from error
-    return module
 
 
 def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
@@ -119,7 +105,7 @@ def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
 
     A file is read at once: what libsndfile 1.2.2 reads of MP3 after a seek differs in last bits.
     """
-    module = _soundfile()
+    module = library("soundfile", "audio")
     try:
         with module.SoundFile(io.BytesIO(content)) as file:
             dtype = "float32" if file.channels == 1 else "float64"

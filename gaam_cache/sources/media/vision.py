@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import install
-from gaam_cache.sources.media._base import Item, Media
+from gaam_cache.errors import DataError
+from gaam_cache.sources.media._base import Item, Media, library
 
 RULES = "upright, on white, the upper 8 of 16 bits"
 """What we make of what Pillow reads; to be changed with it, for it decides numbers."""
@@ -68,32 +67,16 @@ class Vision(Media):
     @classmethod
     def decoders(cls) -> dict[str, str]:
         """Pillow, and its decoders where there is more than one right way to make pixels."""
-        _pillow()
-        from PIL import features
-
+        features = library("PIL.features", cls.kind)
         jpeg = "libjpeg_turbo" if features.version("libjpeg_turbo") else "jpg"
         found = {name: features.version(name) for name in (jpeg, "webp")}
         some = {name: str(version) for name, version in found.items() if version}
         return {"gaam": RULES, "pillow": str(features.version("pil"))} | some
 
 
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ConfigError(
-            "pictures are decoded by Pillow, which is not installed",
-            found=str(error),
-            hint=install("vision"),
-        ) from error
-    return Image
-
-
 def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
     """The pixels of a picture file: (height, width, 3), RGB, upright."""
-    module = _pillow()
-    from PIL import ImageOps
-
+    module, operations = library("PIL.Image", "vision"), library("PIL.ImageOps", "vision")
     try:
         with warnings.catch_warnings(), module.open(io.BytesIO(content), formats=FORMATS) as image:
             warnings.simplefilter("ignore")
@@ -102,7 +85,7 @@ def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
                 raise ValueError(f"{pages} pictures in one file; one is expected")
             image.load()
             pnm = image.format == "PPM"  # of 16 bits, which Pillow holds in 32
-            return np.ascontiguousarray(_rgb(ImageOps.exif_transpose(image), pnm=pnm))
+            return np.ascontiguousarray(_rgb(operations.exif_transpose(image), pnm=pnm))
     except Exception as error:  # whatever a damaged file leads a decoder to
         raise DataError(
             "a picture cannot be decoded",
