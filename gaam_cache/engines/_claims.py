@@ -83,12 +83,9 @@ class Claim:
 class _Sighting(NamedTuple):
     """A claim of another as we saw it last."""
 
-    pulse: tuple[int, int]
-    """Another inode or time of change is another claim, or a renewal."""
-    since: float
-    """When we first saw this pulse."""
-    beats: bool
-    """Whether its holder was seen at work: a process of this machine, or one that renewed."""
+    pulse: tuple[int, int]  # another inode or time of change is another claim, or a renewal
+    since: float  # when we first saw this pulse
+    beats: bool  # whether its holder was seen at work: one of this machine, or one that renewed
 
 
 class Claims:

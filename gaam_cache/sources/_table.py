@@ -84,7 +84,7 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
                 raise DataError(lacks, expected=", ".join(missing), where=f"{path}, {place}")
             yield place, found
 
-    return Table(names, records)
+    return Table(names, records if path.suffix == ".jsonl" else lambda columns: rows)
 
 
 def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:

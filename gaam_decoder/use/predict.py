@@ -294,7 +294,7 @@ def _of_file(config: PredictConfig, predictor: Predictor, stdin: BinaryIO, spool
                     bad.add(place, error)
             count += len(piece)
             bad.refuse(count)
-            found = [record for _, record in piece if not isinstance(record, DataError)]
+            found = (record for _, record in piece)
             read = [{k: one[k] for k in (one if of_json else table.names)} for one in found]
             yield read, Placed(inputs, [place for place, _ in piece])
 
@@ -310,10 +310,8 @@ def _of_file(config: PredictConfig, predictor: Predictor, stdin: BinaryIO, spool
     return _Rows(names, chunks, predictions, path.suffix, schema)
 
 
-def _input(record: Mapping[str, Any] | DataError, columns: Columns, folder: Path) -> str:
+def _input(record: Mapping[str, Any], columns: Columns, folder: Path) -> str:
     """What is encoded of a row: its text, or where its sound or picture is."""
-    if isinstance(record, DataError):
-        raise record
     if columns.of_files:
         cell = record[columns.inputs[0]]
         found = str(folder / cell) if isinstance(cell, str) and not is_blank(cell) else None
