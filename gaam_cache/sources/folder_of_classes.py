@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -65,6 +66,7 @@ def _folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and _shown(path.name))
 
 
+@cache
 def _suffixes() -> frozenset[str]:
     return frozenset().union(*(kind.suffixes for kind in media().values()))
 

@@ -91,10 +91,11 @@ def cluster_of_slurm() -> Iterator[Cluster]:
             yield cluster
 
 
-ARRAY = ("sbatch", "--no-requeue", SCRIPTS / "array.sbatch")
+ONE_CORE = "--cpus-per-task=1"
+ARRAY = ("sbatch", ONE_CORE, "--no-requeue", SCRIPTS / "array.sbatch")
 JOBS = {
     "array": ARRAY,
-    "nodes": ("sbatch", "--nodes=1", "--ntasks-per-node=3", SCRIPTS / "nodes.sbatch"),
+    "nodes": ("sbatch", ONE_CORE, "--nodes=1", "--ntasks-per-node=3", SCRIPTS / "nodes.sbatch"),
     "one-node": ("sbatch", "--gpus-per-node=2", SCRIPTS / "one-node.sbatch"),
 }
 
