@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import soundfile
@@ -37,18 +38,6 @@ def lay_out(root: Path, files: Files) -> None:
             path.write_bytes(content)
 
 
-def of_hub(records: list[dict[str, Any]], kind: str) -> Any:
-    """A table of the datasets library with a feature that it would decode with torchcodec."""
-    import datasets
-
-    feature = datasets.Image() if kind == "vision" else datasets.Audio()
-    cells = pyarrow.array([record["file"] for record in records], STORED)
-    table = pyarrow.table({"audio": cells, "label": [record["label"] for record in records]})
-    features = datasets.Features({"audio": feature, "label": datasets.Value("string")})
-    info = datasets.DatasetInfo(features=features)
-    return datasets.Dataset(datasets.table.InMemoryTable(table), info=info)
-
-
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Makes a data set of files for any source, by its name."""
@@ -61,28 +50,30 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         root = tmp_path / source
         shutil.rmtree(root, ignore_errors=True)
         lay_out(root if source == "folder" else root / "media", files)
-        if source == "folder":
-            return str(root)
-        tables: dict[str, list[dict[str, Any]]] = {split: [] for split in files}
+        tables: dict[str, pyarrow.Table] = {}
         for split, of_split in files.items():
-            for name, content in of_split.items():
-                cell: Any = f"media/{split}/{name}"
-                if source in ("parquet bytes", "hub"):
-                    cell = {"bytes": content, "path": name}
-                tables[split].append({"file": cell, "label": name.split("/")[0]})
-        if source == "hub":
-            loaded = {split: of_hub(records, kind) for split, records in tables.items()}
+            cells: Any = [f"media/{split}/{name}" for name in of_split]
+            if source in ("parquet bytes", "hub"):
+                held = [{"bytes": content, "path": name} for name, content in of_split.items()]
+                cells = pyarrow.array(held, STORED)
+            labels = [name.split("/")[0] for name in of_split]
+            tables[split] = pyarrow.table({"audio": cells, "label": labels})
+        if source == "hub":  # with a feature that the library would decode with torchcodec
+            feature = datasets.Image() if kind == "vision" else datasets.Audio()
+            features = datasets.Features({"audio": feature, "label": datasets.Value("string")})
+            info = datasets.DatasetInfo(features=features)
+            held_in = datasets.table.InMemoryTable
+            loaded = {s: datasets.Dataset(held_in(one), info=info) for s, one in tables.items()}
             monkeypatch.setattr(datasets, "load_dataset", lambda *a, split, **k: loaded[split])
             return "someone/sounds"
-        for split, records in tables.items():
-            path = root / f"{split}.{source.split()[0]}"
-            if path.suffix == ".parquet":
-                pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
-            elif path.suffix == ".jsonl":
-                path.write_text("\n".join(map(json.dumps, records)))
-            else:
-                lines = [f"{record['file']},{record['label']}" for record in records]
-                path.write_text("\n".join(["file,label", *lines]))
+        for split, table in tables.items():
+            if source.startswith("parquet"):
+                pyarrow.parquet.write_table(table, root / f"{split}.parquet")
+            elif source == "jsonl":
+                lines = map(json.dumps, table.to_pylist())
+                (root / f"{split}.jsonl").write_text("\n".join(lines))
+            elif source == "csv":
+                pyarrow.csv.write_csv(table, root / f"{split}.csv")
         return str(root)
 
     return make
