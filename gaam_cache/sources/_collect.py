@@ -156,9 +156,10 @@ def given_inputs(
     all_of_them = replace(config, limit=None, test_fraction=None, split_seed=0, skip_empty=False)
     found = collect(table, columns, all_of_them, origin=origin, folder=Path.cwd(), anywhere=True)
     if found.kind != kind or len(found) != len(rows):
-        expected, what = f"one row of {kind} each", "are not rows as those that were trained on"
-        count = f"{len(found):,} of {found.kind} in {len(rows):,}"
-        raise DataError(f"files {what}", expected=expected, found=count, where=origin)
+        what = "a file is not one row as those that were trained on"
+        expected = f"one row of {kind} each"
+        count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
+        raise DataError(what, expected=expected, found=count, where=origin)
     return found.inputs
 
 
