@@ -38,12 +38,9 @@ class Piece:
     """Rows that are encoded together, made ready: those of a shard, or of a call."""
 
     inputs: Inputs
-    origin: str
-    """Where they are from, for messages."""
-    first: int = 0
-    """Number of the first of them there, from 0."""
-    places: Sequence[str] = ()
-    """Where each of them stands there; empty: by their numbers."""
+    origin: str  # where they are from, for messages
+    first: int = 0  # number of the first of them there
+    places: Sequence[str] = ()  # where each of them stands there; empty: by their numbers
 
     @property
     def count(self) -> int:
