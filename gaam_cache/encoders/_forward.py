@@ -51,18 +51,12 @@ class Span(NamedTuple):
 class Batch(NamedTuple):
     """Rows as a model takes them, on its device."""
 
-    inputs: dict[str, Tensor]
-    """What it is called with, but for the mask."""
-    length_B: Tensor  # noqa: N815 a shape suffix
-    """How many positions of every row are pooled."""
-    mask: Tensor | None = None
-    """1 where there is something of a row, 0 where there is padding, in int64."""
-    padded: bool = False
-    """Whether rows differ in length."""
-    positions: int | None = None
-    """T; None where only the model knows."""
-    span: Span | None = None
-    """Which of these positions are pooled, where it is a part of them."""
+    inputs: dict[str, Tensor]  # what it is called with, but for the mask
+    length_B: Tensor  # noqa: N815 a shape suffix; how many positions of every row are pooled
+    mask: Tensor | None = None  # 1 where there is something of a row, 0 where there is padding
+    padded: bool = False  # whether rows differ in length
+    positions: int | None = None  # T; None where only the model knows
+    span: Span | None = None  # which of these positions are pooled, where it is a part of them
 
 
 class Forward(ABC):

@@ -31,8 +31,7 @@ class Isolation:
     """Which rows may share a batch."""
 
     batching: Batching
-    leaks: dict[str, float]
-    """For every batching that was turned down: by how much it moves states, of their norm."""
+    leaks: dict[str, float]  # of every batching that was turned down: how far it moves states
     num_layers: int
     hidden_size: int
 

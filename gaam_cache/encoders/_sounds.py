@@ -40,12 +40,9 @@ FEWEST = 8
 class Clip:
     """A sound as an encoder takes it."""
 
-    x: NDArray[np.float32]
-    """Features, time first: (S,) or (T, ...)."""
-    real: int
-    """How many of them are the sound's."""
-    extent: int
-    """Its samples."""
+    x: NDArray[np.float32]  # features, time first: (S,) or (T, ...)
+    real: int  # how many of them are the sound's
+    extent: int  # its samples
 
     def __len__(self) -> int:
         """What must be equal where only sounds of equal length may share a batch."""

@@ -84,11 +84,9 @@ class _Argument(NamedTuple):
     """What a worker is told."""
 
     config: ExtractConfig
-    checked: CheckedRows | None
-    """The rows, where they were read for it; None where it reads them itself."""
-    start: float
+    checked: CheckedRows | None  # None where it reads the rows itself
+    start: float  # in the order of work, for all workers of this call
     share: float
-    """Of the order of work, for all workers of this call: where they begin, and how much."""
     waits: bool
 
 

@@ -32,10 +32,8 @@ class CheckedRows(NamedTuple):
 
     rows: dict[str, Rows]
     class_names: tuple[str, ...]
-    content: dict[str, str]
-    """Hash of every split."""
-    shared_texts: dict[str, dict[str, int]]
-    """Rows of a split whose text a split has too."""
+    content: dict[str, str]  # hash of every split
+    shared_texts: dict[str, dict[str, int]]  # rows of a split whose text a split has too
 
 
 class Job(NamedTuple):
@@ -44,8 +42,7 @@ class Job(NamedTuple):
     config: ExtractConfig
     checked: CheckedRows
     encoder: Encoder
-    fields: dict[str, Any]
-    """What the fingerprint of its cache covers."""
+    fields: dict[str, Any]  # what the fingerprint of its cache covers
 
     @property
     def rows(self) -> dict[str, Rows]:

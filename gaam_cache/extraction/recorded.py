@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,23 +95,19 @@ def recorded_import(plan: Plan, out: Path) -> ImportConfig:
 
 def extract_again(root: Path, plan: Plan) -> str:
     """The command line that made a cache, and makes what it lacks."""
-    maker = maker_of(plan.encoder)
+    maker, imported = maker_of(plan.encoder), is_imported(plan.encoder)
     words = maker.split()
-    try:
-        config: ExtractConfig | ImportConfig
-        imported = is_imported(plan.encoder)
+    with suppress(CacheError):
         config = recorded_import(plan, root) if imported else recorded_config(plan, root)
-    except CacheError:
-        return f"the {maker} that made the cache"
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.metadata.get("positional"):
-            words += [f"./{item}" if item.startswith("-") else item for item in value]
-        elif value != field.default or field.name == "out":
-            words += config_checks.words(field, value)
-    if not all(word.isprintable() for word in words):
-        return f"the {maker} that made the cache"
-    return shlex.join(words)
+        for field in dataclasses.fields(config):
+            value = getattr(config, field.name)
+            if field.metadata.get("positional"):
+                words += [f"./{item}" if item.startswith("-") else item for item in value]
+            elif value != field.default or field.name == "out":
+                words += config_checks.words(field, value)
+        if all(word.isprintable() for word in words):
+            return shlex.join(words)
+    return f"the {maker} that made the cache"
 
 
 def repair_command(root: Path, name: str, again: str) -> str:

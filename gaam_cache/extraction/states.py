@@ -1,12 +1,16 @@
 """From rows to states: made ready, encoded in batches, proven. The one way, whoever asks for them.
 
+A shard proves itself: some of its rows are encoded again, alone, before it is published; what is
+compared is what the encoder computed, before it is rounded to the storage type.
+
 N rows, B rows of a batch, L layers, D hidden size.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,19 +22,22 @@ from torch import Tensor
 
 from gaam_cache.devices import CopyBack, NoRoom, attempt, bits
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.encoders._deviation import proof_limit
+from gaam_cache.encoders._deviation import proof_limit, relative
 from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
 from gaam_cache.extraction.batches import (
+    Lengths,
     budget_of,
     cost_in_tokens,
     padded_tokens,
     token_budget_batches,
 )
-from gaam_cache.extraction.proof import choose_rows, worst_deviation
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import BATCHINGS
+
+ROWS_PER_PROOF = 500
+FEWEST = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,12 +45,9 @@ class Piece:
     """Rows that are encoded together, made ready: those of a shard, or of a call."""
 
     inputs: Inputs
-    origin: str
-    """Where they are from, for messages."""
-    first: int = 0
-    """Number of the first of them there, from 0."""
-    places: Sequence[str] = ()
-    """Where each of them stands there; empty: by their numbers."""
+    origin: str  # where they are from, for messages
+    first: int = 0  # number of the first of them there
+    places: Sequence[str] = ()  # where each of them stands there; empty: by their numbers
 
     @property
     def count(self) -> int:
@@ -272,3 +276,42 @@ def _digits(x_BLD: Tensor, stored_BLD: Tensor) -> Tensor:
     both = zip(layers, stored_BLD.unbind(1), strict=True)
     lost = [((y - x).abs_() > LOST * x.abs()).count_nonzero() for x, y in both]
     return torch.stack([*lost, *(x.count_nonzero() for x in layers)]).view(2, -1)
+
+
+def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:
+    """Which rows of a shard prove it: one in 500, at least two, the same at every attempt.
+
+    First the shortest row of the batch with the longest, around which padding is greatest; the
+    others are spread evenly over the rows in order of their length.
+    """
+    length_N = np.asarray(lengths)
+    count = min(len(length_N), max(FEWEST, -(-len(length_N) // ROWS_PER_PROOF)))
+    most = batches[int(np.argmax([np.ptp(length_N[batch]) for batch in batches]))]
+    first = int(most[length_N[most].argmin()])
+    by_length = np.argsort(length_N, kind="stable")
+    others = by_length[by_length != first].tolist()
+    ends = (0, len(others) - 1) if count > 2 else (len(others) // 2,) * 2
+    steps = np.linspace(*ends, count - 1).round().astype(int)
+    return [first, *(others[step] for step in steps)]
+
+
+def worst_deviation(
+    states: Mapping[str, NDArray[Any]],
+    computed: Iterable[tuple[int, Mapping[str, Tensor]]],
+    alone: Mapping[int, Mapping[str, Tensor]],
+    storage_dtype: str,
+) -> tuple[float, int, int]:
+    """The greatest ``|state - alone| / |alone|``, its layer (from 0) and row.
+
+    Infinite where what is to be stored, (N, L, D), is not the state rounded that came out of the
+    row's batch, (L, D).
+    """
+    worst = 0.0, 0, 0
+    for row, pooled in computed:
+        for name, x_LD in pooled.items():
+            share_L = relative(x_LD.numpy(), alone[row][name][0].numpy())
+            stored_LD = bits(x_LD.to(getattr(torch, storage_dtype)))
+            share_L[(states[name][row] != stored_LD).any(axis=-1)] = math.inf
+            layer = int(share_L.argmax())
+            worst = max(worst, (float(share_L[layer]), layer, row))
+    return worst

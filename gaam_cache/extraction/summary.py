@@ -24,32 +24,20 @@ FIRST_SKIPPED = 3
 class Tally:
     """What was done so far."""
 
-    shards_made: int = 0
-    """Shards that this run published; the others were there, or another extractor was quicker."""
+    shards_made: int = 0  # published by this run; others were there, or another was quicker
     rows_made: int = 0
-    tokens: int = 0
-    """Tokens encoded in this run, padding not counted."""
+    tokens: int = 0  # padding not counted
     padded_tokens: int = 0
-    truncated: int = 0
-    """Rows of this run that were longer than the maximum."""
-    cost: int = 0
-    """Of the batches, in tokens."""
-    padded_cost: int = 0
-    """What padded batches would have cost."""
-    proven: int = 0
-    """Rows of this run that were encoded again, alone, before their shard was published."""
-    deviation: float = 0.0
-    """The largest ``|state - alone| / |alone|`` of any layer of those rows."""
+    truncated: int = 0  # rows that were longer than the maximum
+    cost: int = 0  # of the batches, in tokens
+    padded_cost: int = 0  # of padded batches instead
+    proven: int = 0  # rows that were encoded again, alone, before their shard was published
+    deviation: float = 0.0  # the largest |state - alone| / |alone| of any layer of those rows
     bytes: int = 0
-    """Bytes of this run's shards."""
-    seconds: float = 0.0
-    """Wall time of this run's shards, without loading the encoder; of workers, with their start."""
-    write_seconds: float = 0.0
-    """Time of checking, hashing and writing, most of it beside the encoder."""
-    batching: Batching | None = None
-    """Which texts may share a batch, as measured on the encoder."""
-    smaller_batches: int | None = None
-    """Tokens of a batch in the end, where there was no memory for those that were asked for."""
+    seconds: float = 0.0  # wall time, without loading the encoder; of workers, with their start
+    write_seconds: float = 0.0  # of checking, hashing and writing, most of it beside the encoder
+    batching: Batching | None = None  # which texts may share a batch, as measured
+    smaller_batches: int | None = None  # tokens of a batch in the end, where memory was short
 
     def add(self, other: Tally) -> None:
         """What another worker did beside us."""
@@ -79,27 +67,19 @@ class ExtractSummary(Tally):
     path: str
     fingerprint: str
     encoder: str
-    dtype: str
-    """Arithmetic of the encoder, as chosen where 'auto' was asked for."""
+    dtype: str  # arithmetic of the encoder, as chosen where 'auto' was asked for
     num_layers: int
     hidden_size: int
     rows: dict[str, int]
     shards: int
     max_length: int
-    usual_length: int | None
-    """Where sentence-transformers cuts with this encoder, as its folder says."""
-    leak: float | None
-    """By how much of their norm states move in padded batches, where there are none for that."""
-    noun: str
-    """What people call a row."""
-    unit: str
-    """What ``tokens`` and ``max_length`` count."""
+    usual_length: int | None  # where sentence-transformers cuts, as the encoder's folder says
+    leak: float | None  # how far states move in padded batches, where there are none for that
+    noun: str  # what people call a row
+    unit: str  # what is counted as tokens
     workers: int = 1
-    """That made them."""
-    missing: int = 0
-    """Shards that others still make."""
-    made_by: str | None = None
-    """Who they are."""
+    missing: int = 0  # shards that others still make
+    made_by: str | None = None  # who they are
     skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of every split from which rows were left out (skip-empty): how many, and where the first
     stood."""

@@ -82,9 +82,7 @@ class CacheExport:
     files: int
     bytes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
+    to_dict = asdict
 
     def in_words(self) -> str:
         """Lines for people."""

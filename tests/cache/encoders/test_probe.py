@@ -56,15 +56,13 @@ def test_a_token_that_the_model_takes_for_padding_may_be_in_a_text(
             torch.testing.assert_close(encoder.encode(batch)["mean"][0], expected)
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_tokenizer_may_name_no_maximum_and_no_pad_token(named: bool, tmp_path: Path) -> None:
+def test_a_tokenizer_may_name_no_maximum_and_no_pad_token(tmp_path: Path) -> None:
     sizes = SIZES | {"max_position_embeddings": 66, "pad_token_id": 1}
     folder = saved(transformers.RobertaConfig(**sizes), tmp_path / "roberta")
-    if not named:
-        path = folder / "tokenizer_config.json"
-        content = json.loads(path.read_text())
-        content.pop("pad_token")
-        path.write_text(json.dumps(content))
+    path = folder / "tokenizer_config.json"
+    content = json.loads(path.read_text())
+    content.pop("pad_token")
+    path.write_text(json.dumps(content))
     encoder = TextEncoder.open(ExtractConfig(encoder=str(folder)))
     assert encoder.max_length == 64  # positions begin behind that of padding
     encoder.load()

@@ -26,19 +26,15 @@ TEXTS = [
     "goal",
     "Hello world",
     "news item",  # words of prompts
-    "Topic of this news item:",
     "{text} and {0} {curly}",
     "👍🏽 family 👨‍👩‍👧",
     "e\u0301te\u0301 naïve",
     "\u0301combining first",
-    "שלום עולם",
     "مرحبا بالعالم 東京",
     "  spaces  around\t",
     "a\nb\r\nc",
     "[SEP] is a word [CLS]",
-    "ﬁne ½ ㎞",
     "the vote on the price " * 20,  # longer than the maximum
-    "x" * 150,
     "👍 " * 40,
 ]
 CASES = [
@@ -47,7 +43,6 @@ CASES = [
     ("text", "pre{text}post"),
     ("text", "«{text}» {curly} {0} {{}}"),
     ("text", "cafe{text}\u0301"),
-    ("text", "שלום {text} عالم"),
     ("all", None),
     ("all", "Read:\n\n{text}!"),
 ]
@@ -130,13 +125,10 @@ def config_for(folder: Path, root: Path, texts: list[str], **options: Any) -> Ex
 
 def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(tmp_path: Path) -> None:
     folder = save("wordpiece", tmp_path / "encoder")
-    for prompt in (None, "news: {text}"):
-        texts = ["goal", "vote", "\ue000", "star"]
-        root = tmp_path / f"with {prompt}"
-        config = config_for(folder, root, texts, prompt=prompt, pool_over="text")
-        with pytest.raises(DataError, match="has no tokens that could be pooled") as caught:
-            gaam_cache.extract(config)
-        assert "train.jsonl, row 3" in str(caught.value)
+    texts = ["goal", "vote", "\ue000", "star"]
+    config = config_for(folder, tmp_path, texts, prompt="news: {text}", pool_over="text")
+    with pytest.raises(DataError, match=r"no tokens that could be pooled(.|\n)*train.jsonl, row 3"):
+        gaam_cache.extract(config)
 
 
 def test_a_cache_with_a_prompt_is_verified_and_taken_up_without_the_file(tmp_path: Path) -> None:

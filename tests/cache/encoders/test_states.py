@@ -66,17 +66,13 @@ def test_minilm_equals_transformers(tmp_path: Path) -> None:
     folder = locate(DEFAULT_ENCODER, None).path
     texts = [
         "Club finances under scrutiny as the league opens its books.",
-        "Goal!",
         "x",
         "A space agency signs a contract for a lander. " * 12,
         "Naïve café owners in Zürich — 東京 — protest.",
         "word " * 600,
-        "Chips",
-        "The court ruled on Tuesday that the export ban stands.",
     ]
-    config = replace(
-        config_for(DEFAULT_ENCODER, tmp_path, texts), max_length=None, batch_tokens=512
-    )
+    config = config_for(DEFAULT_ENCODER, tmp_path, texts)
+    config = replace(config, max_length=None, batch_tokens=512)
     summary = gaam_cache.extract(config)
     states = gaam_cache.open_cache(config.out)["train"].embeddings[:]
     assert (summary.max_length, summary.truncated) == (512, 1)

@@ -18,8 +18,7 @@ from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batches import token_budget_batches
-from gaam_cache.extraction.proof import choose_rows
-from gaam_cache.extraction.states import StateMaker
+from gaam_cache.extraction.states import StateMaker, choose_rows
 from gaam_cache.store.plan import BATCHINGS
 
 

@@ -11,7 +11,6 @@ import yaml
 
 import gaam_cache
 from gaam_cache.errors import ConfigError
-from gaam_cache.hub import export
 from gaam_cache.store.plan import portable_name, portable_plan, read_plan
 from tests.conftest import shard_bytes
 
@@ -62,18 +61,6 @@ def test_nothing_of_others_is_replaced(tiny_cache: Path, tmp_path: Path) -> None
             gaam_cache.export_cache(cache, place, overwrite=True)
     assert shard_bytes(other) == shard_bytes(tiny_cache)
     assert (out / "thesis.tex").exists()
-
-
-def test_it_is_there_whole_or_not_at_all(
-    tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(export, "card", fail)
-    with pytest.raises(KeyboardInterrupt):
-        gaam_cache.export_cache(tiny_cache, tmp_path / "out")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_portable_plan_names_no_path(tiny_cache: Path) -> None:

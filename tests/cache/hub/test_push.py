@@ -11,7 +11,7 @@ import pytest
 import gaam_cache
 from gaam_cache.errors import ConfigError, HubError
 from gaam_cache.hub.push import look
-from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Hub, Request, folder_content
+from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Hub, folder_content
 
 NAME = "someone/states"
 HEAD = {".gitattributes": GIT_ATTRIBUTES}
@@ -88,22 +88,3 @@ def test_who_may_not_write_is_told_so_before_anything_is_sent(
             look(NAME, kind="dataset")
         assert "HF_TOKEN" in refused.value.details["to do"]
     assert not hub.datasets
-
-
-def test_whatever_breaks_nothing_is_half_committed(hub: Hub, folder: Path) -> None:
-    """Every kind of request of a push fails, for good."""
-    for number, step in enumerate(("create", "preupload", "batch", "store", "commit")):
-
-        def broken(request: Request, step: str = step) -> int | None:
-            return 500 if request.method in ("POST", "PUT") and step in request.path else None
-
-        name = f"someone/sent{number}"
-        hub.uploaded.clear()
-        there = look(name, kind="dataset")
-        hub.fault = broken
-        with pytest.raises(HubError):
-            there.send(folder)
-        hub.fault = lambda request: None
-        assert name not in hub.datasets or content(hub, name) == HEAD
-        look(name, kind="dataset").send(folder)
-        assert content(hub, name) == HEAD | folder_content(folder), "the same again goes on"
