@@ -49,7 +49,6 @@ class Array:
         """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
 
     def __str__(self) -> str:
-        """Name, type and shape, for people."""
         return f"{self.name}: {self.dtype} {self.shape}"
 
     def read(self, rows: slice, layer: int | None = None) -> NDArray[Any]:

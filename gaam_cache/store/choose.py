@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError
@@ -18,12 +18,11 @@ from gaam_cache.store.arrays import STRINGS, Array, File
 
 STATES, LABELS, NUM_TOKENS, CLASS_NAMES = "states", "labels", "num_tokens", "class_names"
 WORDS = {
-    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states", "features"), STATES),
-    **dict.fromkeys(("X",), STATES),
+    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states"), STATES),
+    **dict.fromkeys(("features", "X"), STATES),
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
-    "num_tokens": NUM_TOKENS,
-    "class_names": CLASS_NAMES,
-    "label_names": CLASS_NAMES,
+    **dict.fromkeys(("class_names", "label_names"), CLASS_NAMES),
+    NUM_TOKENS: NUM_TOKENS,
 }
 """What an array may be called, and what it then is."""
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
@@ -41,17 +40,13 @@ Numbered = Sequence[tuple[int | None, Array]]
 """Arrays, each with the number of its layer, or None where it is no layer."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
-    """The arrays of one split."""
+class Taken(NamedTuple):
+    """The arrays of one split: states in one, or in one for every layer; labels if known."""
 
     states: Sequence[Array]
-    """One; or one for every layer."""
     labels: Array | None
-    """None where nobody knows them."""
-    num_tokens: Array | None = None
-    columns: Mapping[str, Array] = field(default_factory=dict)
-    """Those that the cache keeps."""
+    num_tokens: Array | None
+    columns: Mapping[str, Array]
 
 
 class Offer:
@@ -182,9 +177,7 @@ def choose(
                 raise offer.unclear(f"'{split}' has no column '{name}'", expected=form)
             columns[name] = column
         counts = one(split, NUM_TOKENS, tokens, "--num-tokens")
-        splits[split] = Taken(
-            states=states[split], labels=known, num_tokens=counts, columns=columns
-        )
+        splits[split] = Taken(states[split], known, counts, columns)
         used += states[split]
     said = {}
     for array in offer.class_names:

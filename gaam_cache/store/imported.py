@@ -110,7 +110,7 @@ class States:
         of_layer = self._arrays[layer if len(self._arrays) > 1 else 0]
         hint = "look at the row: whoever made it computed no number there"
         return NumericsError(
-            f"a state of layer {layer + 1} is {value:g}, which {storage_dtype} cannot hold",
+            f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
             expected=f"finite values up to {LARGEST[storage_dtype]:g}",
             found=f"{value:g}",
             where=f"{of_layer.where}, row {first + row + 1}, layer {layer + 1}, feature {feature}",
@@ -166,7 +166,7 @@ class ImportedRows(Rows):
 def imported_rows(
     splits: Mapping[str, Taken], axes: str | None, names: tuple[str, ...] | None
 ) -> tuple[dict[str, ImportedRows], tuple[str, ...]]:
-    """The rows of every split; and ``names`` of the classes, or what the labels call them."""
+    """The rows of every split; and the classes: ``names``, or what the labels call them."""
     given = {split: one.labels for split, one in splits.items() if one.labels is not None}
     if not given:
         raise ConfigError("no split has labels", expected="one at least that has")
