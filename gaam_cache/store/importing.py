@@ -26,7 +26,7 @@ from gaam_cache.extraction.shards import RowArrays, discard_broken
 from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.messages import shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.store.arrays import Array, File, open_file
+from gaam_cache.store.arrays import Array, open_file
 from gaam_cache.store.choose import Taken, choose
 from gaam_cache.store.digest import digest_of, hash_file, short_digest
 from gaam_cache.store.dtypes import ITEM_BYTES
@@ -147,24 +147,24 @@ def _not_taken(left: tuple[str, ...]) -> list[str]:
 
 
 @contextmanager
-def opened(config: ImportConfig) -> Iterator[tuple[ImportPreview, Sequence[File]]]:
+def opened(config: ImportConfig) -> Iterator[ImportPreview]:
     """Open the files of an import and find out what to take; reads labels, but no states."""
     check_folder(config.out, option="--out")
     with ExitStack() as stack:
         files = [open_file(Path(name).expanduser(), stack) for name in config.files]
-        splits, names, left = choose(files, config)
+        splits, names, left = choose([array for file in files for array in file], config)
         told = tuple(f"{array.where} {array.dtype} {array.shape}" for array in left)
         recorded = {"import": settings_of_import(config)}
-        yield _preview(splits, config, names, recorded=recorded, left=told), files
+        yield _preview(splits, config, names, recorded=recorded, left=told)
 
 
-def hash_files(files: Sequence[File], report: Report = silent) -> dict[str, str]:
+def hash_files(files: Sequence[str], report: Report = silent) -> dict[str, str]:
     """SHA-256 of the files, by their names from the folder that all are in."""
-    found: dict[str, str] = {}
-    folder = os.path.commonpath([file.path.absolute().parent for file in files]) if files else ""
-    for file in files:
-        report(0, 0, f"hashing {file.path.name}")
-        found[file.path.absolute().relative_to(folder).as_posix()] = hash_file(file.path)
+    paths = [Path(file).expanduser().absolute() for file in files]
+    folder, found = os.path.commonpath([path.parent for path in paths or [Path("/")]]), {}
+    for path in paths:
+        report(0, 0, f"hashing {path.name}")
+        found[path.relative_to(folder).as_posix()] = hash_file(path)
     return found
 
 
@@ -190,7 +190,7 @@ def _preview(
     num_layers, hidden_size = next(iter(sizes.values()))
     dtypes = {split.states.dtype for split in splits.values()}
     lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
-    known = {name: one.num_tokens for name, one in splits.items() if one.num_tokens is not None}
+    known = {name: one.tokens for name, one in splits.items() if "num_tokens" in one.taken}
     identity = {
         "imported": {
             "files": {},
@@ -231,7 +231,7 @@ def preview_import(config: ImportConfig) -> ImportPreview:
         ConfigError: what to take is not clear.
         DataError: a file is damaged, or its arrays do not fit together.
     """
-    with opened(config) as (found, _):
+    with opened(config) as found:
         return found
 
 
@@ -248,8 +248,8 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
     Warns:
         GaamWarning: splits share states, or a split lacks a class.
     """
-    with opened(config) as (found, files):
-        return _publish(found, config.out, files, progress or silent)
+    with opened(config) as found:
+        return _publish(found, config.out, config.files, progress or silent)
 
 
 def write(
@@ -354,7 +354,7 @@ def write(
 
 
 def _publish(
-    found: ImportPreview, out: Path, files: Sequence[File], report: Report
+    found: ImportPreview, out: Path, files: Sequence[str], report: Report
 ) -> ImportSummary:
     """Make what a cache of these states lacks."""
     began, plan, rows = time.perf_counter(), found.plan, found.splits

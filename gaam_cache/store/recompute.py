@@ -156,9 +156,10 @@ def _encoded(
 def _from_files(
     root: Path, plan: Plan, report: Report, stack: ExitStack
 ) -> tuple[Again, Mapping[str, Rows]]:
-    found, files = stack.enter_context(opened(recorded_import(plan, root)))
+    config = recorded_import(plan, root)
+    found = stack.enter_context(opened(config))
     then = plan.fingerprint_fields["encoder"]["imported"]["files"]
-    _check_same(hash_files(files, report), then, "the files are", root)
+    _check_same(hash_files(config.files, report), then, "the files are", root)
 
     def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
         part = found.splits[split]
