@@ -7,11 +7,11 @@ read from the file as it is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,13 @@ STRINGS = "str"
 class Array:
     """Anything with a shape and a type that can be sliced, or a list: NumPy, torch, h5py, a map.
 
-    ``name`` is that in its file, with groups before it and '/' between.
+    ``name`` is that in its ``file``, with groups before it and '/' between.
     """
 
     def __init__(
-        self, name: str, values: Any, where: str = "", shape: Any = None, dtype: str = ""
+        self, name: str, values: Any, file: Path = Path(), shape: Any = None, dtype: str = ""
     ) -> None:
-        self.name, self.where = name, where or name
+        self.name, self.file, self.where = name, file, f"{file}: {name}" if file.name else name
         if isinstance(values, (list, tuple)):
             texts = any(isinstance(one, str) for one in values)
             with refusing(name):
@@ -49,7 +49,6 @@ class Array:
         """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
 
     def __str__(self) -> str:
-        """Name, type and shape, for people."""
         return f"{self.name}: {self.dtype} {self.shape}"
 
     def read(self, rows: slice, layer: int | None = None) -> NDArray[Any]:
@@ -83,13 +82,6 @@ def _dtype_word(values: Any) -> str:
     return STRINGS if dtype.kind in "US" else dtype.newbyteorder("=").name
 
 
-class File(NamedTuple):
-    """A file of arrays."""
-
-    path: Path
-    arrays: Sequence[Array]
-
-
 @contextmanager
 def refusing(where: str) -> Iterator[None]:
     """Whatever a library says of a file becomes one message."""
@@ -109,7 +101,7 @@ def refusing(where: str) -> Iterator[None]:
         ) from error
 
 
-def open_file(path: Path, stack: ExitStack) -> File:
+def open_file(path: Path, stack: ExitStack) -> list[Array]:
     """The arrays of a file, by its suffix; ``stack`` closes it."""
     if not path.exists():
         raise NotFoundError(f"no file at '{path}'", where=str(path.absolute()))
@@ -124,11 +116,13 @@ def open_file(path: Path, stack: ExitStack) -> File:
             "it runs code",
         )
     with refusing(str(path)):
-        return File(path, list(READERS[suffix](path, stack)))
+        return list(READERS[suffix](path, stack))
 
 
 def _npy(path: Path, stack: ExitStack) -> Iterator[Array]:
-    yield Array(path.stem, np.load(path, mmap_mode="r", allow_pickle=False), str(path))
+    array = Array(path.stem, np.load(path, mmap_mode="r", allow_pickle=False), path)
+    array.where = str(path)
+    yield array
 
 
 class _Member:
@@ -150,7 +144,7 @@ class _Member:
 def _npz(path: Path, stack: ExitStack) -> Iterator[Array]:
     archive = stack.enter_context(np.load(path, allow_pickle=False))
     for name in archive.files:
-        yield Array(name, _Member(archive, name), f"{path}: {name}")
+        yield Array(name, _Member(archive, name), path)
 
 
 def _safetensors(path: Path, stack: ExitStack) -> Iterator[Array]:
@@ -162,7 +156,7 @@ def _safetensors(path: Path, stack: ExitStack) -> Iterator[Array]:
         word = part.get_dtype()
         for short, long in (("BF16", "bfloat16"), ("F", "float"), ("I", "int"), ("U", "uint")):
             word = word.replace(short, long) if word.startswith(short) else word
-        yield Array(name, part, f"{path}: {name}", part.get_shape(), word)
+        yield Array(name, part, path, part.get_shape(), word)
 
 
 def _hdf5(path: Path, stack: ExitStack) -> Iterator[Array]:
@@ -174,14 +168,14 @@ def _hdf5(path: Path, stack: ExitStack) -> Iterator[Array]:
     for one in found:
         if not isinstance(one, h5py.Dataset) or one.shape is None:
             continue
-        word, name = "", one.name.lstrip("/")
+        word = ""
         there = one.id.get_num_chunks() if one.chunks else bool(one.id.get_storage_size())
         pairs = zip(one.shape, one.chunks or one.shape, strict=True)
         if one.is_virtual or one.external:
             word = "in other files"
         elif one.size and there < math.prod(-(-n // m) for n, m in pairs):
             word = f"partly written {one.dtype}"  # the rest would be read as zeros
-        yield Array(name, one, f"{path}: {name}", dtype=word)
+        yield Array(one.name.lstrip("/"), one, path, dtype=word)
 
 
 READERS = {

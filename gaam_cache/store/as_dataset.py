@@ -39,15 +39,9 @@ class TorchRows(Dataset[tuple[Tensor, Tensor]]):
         self._states, self._labels = states, torch.from_numpy(labels)
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self._labels)
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        """One row.
-
-        Raises:
-            IndexError: there is no such row.
-        """
         return self.__getitems__([range(len(self))[row]])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
@@ -60,7 +54,7 @@ class TorchRows(Dataset[tuple[Tensor, Tensor]]):
 def arrow_rows(
     root: Path, plan: Plan, split: str, *, streaming: bool, folder: Path | None
 ) -> datasets.Dataset | datasets.IterableDataset:
-    """See ``Split.to_dataset``."""
+    """As ``Split.to_dataset`` says."""
     import datasets
 
     asked = {"root": str(root.absolute()), "split": split, "fingerprint": plan.fingerprint}
@@ -87,11 +81,7 @@ def arrow_rows(
 
 
 def rows_of(root: str, split: str, fingerprint: str) -> Iterator[dict[str, Any]]:
-    """Every row; the arguments are all that decides them, so ``datasets`` knows them again.
-
-    Raises:
-        CacheError: another cache lies there by now.
-    """
+    """Every row; the arguments are all that decides them, so ``datasets`` knows them again."""
     cache = gaam_cache.open_cache(root)
     plan, part = cache.plan, cache[split]
     if plan.fingerprint != fingerprint:

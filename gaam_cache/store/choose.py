@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError
 from gaam_cache.import_config import ImportConfig, of_splits
 from gaam_cache.messages import excerpt, shortened
-from gaam_cache.store.arrays import STRINGS, Array, File
+from gaam_cache.store.arrays import STRINGS, Array
 
 STATES, LABELS, NUM_TOKENS, CLASS_NAMES = "states", "labels", "num_tokens", "class_names"
 WORDS = {
-    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states", "features"), STATES),
-    **dict.fromkeys(("X",), STATES),
+    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states"), STATES),
+    **dict.fromkeys(("features", "X"), STATES),
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
-    "num_tokens": NUM_TOKENS,
-    "class_names": CLASS_NAMES,
-    "label_names": CLASS_NAMES,
+    **dict.fromkeys(("class_names", "label_names"), CLASS_NAMES),
+    NUM_TOKENS: NUM_TOKENS,
 }
 """What an array may be called, and what it then is."""
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
@@ -41,26 +40,21 @@ Numbered = Sequence[tuple[int | None, Array]]
 """Arrays, each with the number of its layer, or None where it is no layer."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
-    """The arrays of one split."""
+class Taken(NamedTuple):
+    """The arrays of one split: states in one, or in one for every layer; labels if known."""
 
     states: Sequence[Array]
-    """One; or one for every layer."""
     labels: Array | None
-    """None where nobody knows them."""
-    num_tokens: Array | None = None
-    columns: Mapping[str, Array] = field(default_factory=dict)
-    """Those that the cache keeps."""
+    num_tokens: Array | None
+    columns: Mapping[str, Array]
 
 
 class Offer:
     """All arrays of all files, what their names say, and how they are asked for."""
 
-    def __init__(self, files: Sequence[File], kept: Sequence[str]) -> None:
+    def __init__(self, arrays: Sequence[Array], kept: Sequence[str]) -> None:
         """``kept`` are further words, each of which is a role of its own."""
-        self._files = files
-        self.pairs = [(file, array) for file in files for array in file.arrays]
+        self._arrays = arrays
         self.said: dict[tuple[str, str], list[tuple[int | None, Array]]] = {}
         """Split and role -> arrays that say to be that."""
         self.class_names: list[Array] = []
@@ -69,14 +63,14 @@ class Offer:
         body = rf"(?:(?P<word>{words})|{number})"
         named = rf"(?:(?P<before>{splits})[/._-])?{body}(?:[/._-](?P<after>{splits}))?"
         grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"  # a group of any name
-        for file, array in self.pairs:
+        for array in arrays:
             found = re.fullmatch(named, array.name, re.ASCII)
             found = found or re.fullmatch(grouped, array.name, re.ASCII)
             if found is None or found["before"] in WORDS:
                 continue
             layer, word = found["layer"], found["word"]
             role = WORDS.get(word, word) if word else STATES
-            of_file = set(re.split(r"[^A-Za-z0-9]+", file.path.stem)).intersection(SPLITS)
+            of_file = set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
             split = {found["before"], found["after"], *(of_file if len(of_file) == 1 else ())}
             split -= {None, ""}
             if role == CLASS_NAMES:
@@ -89,8 +83,9 @@ class Offer:
         """The array of that name, or those of a pattern, in the order of their numbers."""
         pattern = r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))
         found: list[tuple[int | None, Array]] = []
-        for file, array in self.pairs:
-            names = (array.name, f"{file.path.name}:{array.name}", f"{file.path}:{array.name}")
+        for array in self._arrays:
+            file, name = array.file, array.name
+            names = (name, f"{file.name}:{name}", f"{file}:{name}")
             if match := next(filter(None, (re.fullmatch(pattern, name) for name in names)), None):
                 found.append((int(match[1]) if "*" in asked else None, array))
         if found:
@@ -121,10 +116,10 @@ class Offer:
         self, message: str, *, expected: str = UNDERSTOOD, hint: str | None = None
     ) -> ConfigError:
         """The one refusal of what is not clear: it lists what there is."""
-        lines = [f"{file.path.name}: {array}" for file, array in self.pairs[:MOST_SHOWN]]
-        if len(self.pairs) > MOST_SHOWN:
-            lines.append(f"and {len(self.pairs) - MOST_SHOWN:,} more")
-        arrays = [array for _, array in self.pairs]
+        arrays = self._arrays
+        lines = [f"{array.file.name}: {array}" for array in arrays[:MOST_SHOWN]]
+        if len(arrays) > MOST_SHOWN:
+            lines.append(f"and {len(arrays) - MOST_SHOWN:,} more")
         states = [a.name for a in arrays if "float" in a.dtype and len(a.shape) in (2, 3)]
         labels = [a.name for a in arrays if len(a.shape) == 1 and "float" not in a.dtype]
         one = (states or ["NAME"])[0], (labels or ["NAME"])[0]
@@ -132,17 +127,19 @@ class Offer:
             message,
             expected=expected,
             found="\n".join(lines) or "no arrays at all",
-            where=", ".join(shortened(str(file.path)) for file in self._files[:4]),
+            where=", ".join(
+                map(shortened, list(dict.fromkeys(str(array.file) for array in arrays))[:4])
+            ),
             hint=hint
             or f"say which is which: --array 'train={one[0]}' --labels 'train={one[1]}', and so on",
         )
 
 
 def choose(
-    files: Sequence[File], config: ImportConfig
+    arrays: Sequence[Array], config: ImportConfig
 ) -> tuple[dict[str, Taken], tuple[str, ...] | None, list[Array]]:
     """The arrays of every split, names of classes where somebody says them, and what is left."""
-    offer, explicit = Offer(files, config.keep_columns), of_splits(config, "arrays")
+    offer, explicit = Offer(arrays, config.keep_columns), of_splits(config, "arrays")
     labels, tokens = of_splits(config, "labels"), of_splits(config, "num_tokens")
     states = {
         split: [array for name in names for array in offer.find(name, "--array")]
@@ -182,9 +179,7 @@ def choose(
                 raise offer.unclear(f"'{split}' has no column '{name}'", expected=form)
             columns[name] = column
         counts = one(split, NUM_TOKENS, tokens, "--num-tokens")
-        splits[split] = Taken(
-            states=states[split], labels=known, num_tokens=counts, columns=columns
-        )
+        splits[split] = Taken(states[split], known, counts, columns)
         used += states[split]
     said = {}
     for array in offer.class_names:
@@ -197,5 +192,5 @@ def choose(
             expected="the same everywhere, or --set class-name=NAME once for each class",
             found="\n".join(f"{where}: {', '.join(names)}" for names, where in said.items()),
         )
-    left = [array for _, array in offer.pairs if not any(array is one for one in used)]
+    left = [array for array in arrays if not any(array is one for one in used)]
     return splits, config.class_names or next(iter(said), None), left

@@ -49,10 +49,7 @@ def hash_values(values: Iterable[str]) -> str:
 
 
 def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
-    """SHA-256 over rows in order, each input and label preceded by its length in bytes.
-
-    The lengths make the hash injective: no two lists of rows share a byte stream.
-    """
+    """The same over rows in order, of each its input and its label."""
     rows = zip(inputs, labels, strict=True)
     return _hashed(
         _framed(content) + _framed(label.encode("utf-8", "surrogatepass"))
@@ -76,11 +73,7 @@ def sealed_text(content: dict[str, Any]) -> str:
 
 
 def unsealed(content: dict[str, Any]) -> dict[str, Any]:
-    """What ``sealed_text`` was given, from the parsed file.
-
-    Raises:
-        ValueError: no digest, or not that of the content.
-    """
+    """What ``sealed_text`` was given, from the parsed file; ValueError where it is another."""
     if SEAL not in content:
         raise ValueError(f"no '{SEAL}'")
     rest = {key: value for key, value in content.items() if key != SEAL}

@@ -26,6 +26,8 @@ NUMPY_DTYPES = {
 """How items lie in a file; of texts of a fixed width their bytes, filled with zeros."""
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 """Largest finite number of every storage type."""
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
+"""Smallest number above 0 of every storage type."""
 EXPONENT_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 """Exponent masks; a number is inf or NaN exactly when all these bits are set."""
 CHUNK_BYTES = 2**20
@@ -82,9 +84,14 @@ def count_digits(
     ``dtype`` is that of what was given; of bfloat16 the bits are given, on both sides.
     """
     exact = as_float32(given_NLD) if dtype == "bfloat16" else given_NLD
-    rounded = as_float32(kept_NLD) if storage_dtype == "bfloat16" else kept_NLD
-    lost = np.abs(rounded - exact) > LOST * np.abs(exact)
-    return np.stack([lost.sum((0, 2)), (exact != 0).sum((0, 2))])
+    near = np.nonzero(np.abs(exact) < SMALLEST[storage_dtype] / LOST)  # the others keep theirs
+    few, rounded = exact[near], kept_NLD[near]
+    rounded = as_float32(rounded) if storage_dtype == "bfloat16" else rounded
+    lost_N = np.abs(rounded - few) > LOST * np.abs(few)
+    lost_L, zero_L = (
+        np.bincount(near[1][of], minlength=exact.shape[1]) for of in (lost_N, few == 0)
+    )
+    return np.stack([lost_L, len(exact) * exact.shape[2] - zero_L])
 
 
 def check_digits(digits_2L: NDArray[Any], dtype: str, *, first_layer: int, where: str) -> None:

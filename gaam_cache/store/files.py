@@ -77,13 +77,7 @@ def read_bytes(path: Path, *, max_bytes: int) -> bytes:
 
 
 def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """The object in a regular file of JSON in UTF-8.
-
-    Raises:
-        OSError: it cannot be opened.
-        ValueError: too large, not JSON, not an object, a key twice.
-        RecursionError: nested too deeply.
-    """
+    """The object in a regular file of JSON in UTF-8; else OSError, ValueError, RecursionError."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(found := dict(pairs)) != len(pairs):
@@ -178,7 +172,6 @@ def check_folder(path: Path, *, option: str) -> None:
     """Refuse, before anything is done, a place where no folder can be made or written to.
 
     One that holds something may be all that is wanted, whether or not it can be written to.
-    ConfigError names ``option``, of the command line.
     """
     path = path.expanduser().absolute()
     if not (path.is_dir() and os.access(path, os.R_OK) and any(path.iterdir())):
@@ -195,7 +188,7 @@ def check_file(path: Path, *, option: str, special: bool = False) -> None:
 
 
 def _check_writable(path: Path, folder: Path, option: str) -> None:
-    """The folder, or the nearest one above it that is there, must let us write."""
+    # the folder, or the nearest one above it that is there
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     if not there.is_dir():
         raise _not_writable(path, "a file" if there.is_file() else "no folder", there, option)

@@ -110,7 +110,7 @@ class States:
         of_layer = self._arrays[layer if len(self._arrays) > 1 else 0]
         hint = "look at the row: whoever made it computed no number there"
         return NumericsError(
-            f"a state of layer {layer + 1} is {value:g}, which {storage_dtype} cannot hold",
+            f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
             expected=f"finite values up to {LARGEST[storage_dtype]:g}",
             found=f"{value:g}",
             where=f"{of_layer.where}, row {first + row + 1}, layer {layer + 1}, feature {feature}",
@@ -129,18 +129,13 @@ class ImportedRows(Rows):
     noun: ClassVar[str] = "state"
     inputs: list[bytes]
     states: States
-    num_tokens: NDArray[np.int32] | None
-    """How many tokens each was pooled from, where somebody says so."""
+    tokens: NDArray[np.int32]
+    """How many each was pooled from, or a 1."""
     taken: dict[str, Any]
     """What is taken as what, for the fingerprint: JSON values."""
 
     def __len__(self) -> int:
         return self.states.rows
-
-    @property
-    def tokens(self) -> NDArray[np.int32]:
-        """The same, or a 1 for each."""
-        return np.ones(len(self), np.int32) if self.num_tokens is None else self.num_tokens
 
     def contents(self) -> Iterator[bytes]:
         """The digest of every row."""
@@ -166,7 +161,7 @@ class ImportedRows(Rows):
 def imported_rows(
     splits: Mapping[str, Taken], axes: str | None, names: tuple[str, ...] | None
 ) -> tuple[dict[str, ImportedRows], tuple[str, ...]]:
-    """The rows of every split; and ``names`` of the classes, or what the labels call them."""
+    """The rows of every split; and the classes: ``names``, or what the labels call them."""
     given = {split: one.labels for split, one in splits.items() if one.labels is not None}
     if not given:
         raise ConfigError("no split has labels", expected="one at least that has")
@@ -185,11 +180,12 @@ def imported_rows(
     text = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
     rows = {}
     for split, one in splits.items():
-        labels, tokens, count = None, None, None
+        labels, count = None, None
         if one.labels is not None:
             of = _one_each(one.labels, f"labels of '{split}'", classes, class_of.__contains__)
             labels, count = [class_of[label] for label in of], len(of)
         states = States(split, one.states, count, axes)
+        tokens = np.ones(states.rows, np.int32)
         if one.num_tokens is not None:
             role = "numbers of tokens", "whole numbers from 1", _is_number_of_tokens
             tokens = np.array(_one_each(one.num_tokens, *role, rows=states.rows), np.int32)
@@ -207,7 +203,7 @@ def imported_rows(
             kept={name: list(map(str, values)) for name, values in kept.items()},
             labelled=labels is not None,
             states=states,
-            num_tokens=tokens,
+            tokens=tokens,
             taken={
                 "states": [array.name for array in one.states],
                 "dtypes": [states.dtype],

@@ -26,7 +26,7 @@ from gaam_cache.extraction.shards import RowArrays, discard_broken
 from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.messages import shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.store.arrays import Array, File, open_file
+from gaam_cache.store.arrays import Array, open_file
 from gaam_cache.store.choose import Taken, choose
 from gaam_cache.store.digest import digest_of, hash_file, short_digest
 from gaam_cache.store.dtypes import ITEM_BYTES
@@ -36,7 +36,6 @@ from gaam_cache.store.plan import (
     KEY,
     PLAN_FILE,
     Plan,
-    Planted,
     adopt_plan,
     fingerprint,
     read_plan,
@@ -148,24 +147,24 @@ def _not_taken(left: tuple[str, ...]) -> list[str]:
 
 
 @contextmanager
-def opened(config: ImportConfig) -> Iterator[tuple[ImportPreview, Sequence[File]]]:
+def opened(config: ImportConfig) -> Iterator[ImportPreview]:
     """Open the files of an import and find out what to take; reads labels, but no states."""
     check_folder(config.out, option="--out")
     with ExitStack() as stack:
         files = [open_file(Path(name).expanduser(), stack) for name in config.files]
-        splits, names, left = choose(files, config)
+        splits, names, left = choose([array for file in files for array in file], config)
         told = tuple(f"{array.where} {array.dtype} {array.shape}" for array in left)
         recorded = {"import": settings_of_import(config)}
-        yield _preview(splits, config, names, recorded, left=told), files
+        yield _preview(splits, config, names, recorded=recorded, left=told)
 
 
-def hash_files(files: Sequence[File], report: Report = silent) -> dict[str, str]:
+def hash_files(files: Sequence[str], report: Report = silent) -> dict[str, str]:
     """SHA-256 of the files, by their names from the folder that all are in."""
-    found: dict[str, str] = {}
-    folder = os.path.commonpath([file.path.absolute().parent for file in files]) if files else ""
-    for file in files:
-        report(0, 0, f"hashing {file.path.name}")
-        found[file.path.absolute().relative_to(folder).as_posix()] = hash_file(file.path)
+    paths = [Path(file).expanduser().absolute() for file in files]
+    folder, found = os.path.commonpath([path.parent for path in paths or [Path("/")]]), {}
+    for path in paths:
+        report(0, 0, f"hashing {path.name}")
+        found[path.relative_to(folder).as_posix()] = hash_file(path)
     return found
 
 
@@ -173,11 +172,12 @@ def _preview(
     taken: Mapping[str, Taken],
     config: ImportConfig,
     class_names: tuple[str, ...] | None,
-    recorded: Mapping[str, Any],
-    teacher: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    recorded: Mapping[str, Any] = MappingProxyType({}),
+    planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     left: tuple[str, ...] = (),
 ) -> ImportPreview:
-    """Check that what is taken fits together; ``recorded`` goes into the plan, as it is."""
+    """Check that what is taken fits together; ``recorded`` is what a plan says of the files."""
     splits, names = imported_rows(taken, config.axes, class_names)
     sizes = {name: (one.states.num_layers, one.states.hidden_size) for name, one in splits.items()}
     if len(set(sizes.values())) > 1:
@@ -190,13 +190,13 @@ def _preview(
     num_layers, hidden_size = next(iter(sizes.values()))
     dtypes = {split.states.dtype for split in splits.values()}
     lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
-    known = {name: one.num_tokens for name, one in splits.items() if one.num_tokens is not None}
+    known = {name: one.tokens for name, one in splits.items() if "num_tokens" in one.taken}
     identity = {
         "imported": {
             "files": {},
             "taken": {name: split.taken for name, split in splits.items()},
             "num_tokens": {name: digest_of(tokens.data) for name, tokens in known.items()},
-            **teacher,
+            **({KEY: dict(planted[0])} if planted else {}),
         },
         "pooling": [config.pool],
         "layers": "as in the files",  # nobody knows more of them than their order
@@ -214,6 +214,7 @@ def _preview(
             "origin": {name: part.origin for name, part in splits.items()},
             "shared_texts": {},
             **recorded,
+            **({KEY: dict(planted[1])} if planted else {}),
         },
         num_layers=num_layers,
         hidden_size=hidden_size,
@@ -230,7 +231,7 @@ def preview_import(config: ImportConfig) -> ImportPreview:
         ConfigError: what to take is not clear.
         DataError: a file is damaged, or its arrays do not fit together.
     """
-    with opened(config) as (found, _):
+    with opened(config) as found:
         return found
 
 
@@ -247,8 +248,8 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
     Warns:
         GaamWarning: splits share states, or a split lacks a class.
     """
-    with opened(config) as (found, files):
-        return _publish(found, config.out, files, progress or silent)
+    with opened(config) as found:
+        return _publish(found, config.out, config.files, progress or silent)
 
 
 def write(
@@ -264,7 +265,7 @@ def write(
     dataset_name: str = "arrays of a program",
     pool: str = IMPORTED,
     shard_rows: int = SHARD_ROWS,
-    planted: Planted | None = None,
+    planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     progress: Report | None = None,
 ) -> ImportSummary:
     """Make a cache of states that this program has, or complete one.
@@ -294,7 +295,8 @@ def write(
         dataset_name: what reports call the data.
         pool: what reports call the way in which states were pooled: 1 to 16 lower-case letters.
         shard_rows: rows of one shard at most.
-        planted: what is known of the teacher of the labels, where there was one.
+        planted: what decides the labels, which the fingerprint covers, and what is known of their
+            teacher, where there was one: JSON values, fractions as text.
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:
@@ -327,6 +329,10 @@ def write(
                 expected=", ".join(splits),
                 found=", ".join(map(shortened, of)),
             )
+
+    def array(what: str, split: str, values: Any) -> Array | None:
+        return None if values is None else Array(f"{what} of '{split}'", values)
+
     taken = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
@@ -334,26 +340,21 @@ def write(
                 f"split '{shortened(split)}' cannot be part of a file name",
                 expected="letters, digits, '_' and '.'",
             )
-        arrays = [(f"states of '{split}'", states)]
+        layers = {"states": states}
         if isinstance(states, (list, tuple)):
-            arrays = [(f"layer {n} of '{split}'", one) for n, one in enumerate(states, start=1)]
-        count = tokens.get(split)
+            layers = {f"layer {n}": one for n, one in enumerate(states, start=1)}
         taken[split] = Taken(
-            states=[Array(*one) for one in arrays],
-            labels=None if labels is None else Array(f"labels of '{split}'", labels),
-            num_tokens=None if count is None else Array(f"num_tokens of '{split}'", count),
-            columns={
-                name: Array(f"column '{name}' of '{split}'", kept[name][split]) for name in kept
-            },
+            [Array(f"{what} of '{split}'", one) for what, one in layers.items()],
+            array("labels", split, labels),
+            array("num_tokens", split, tokens.get(split)),
+            {name: Array(f"column '{name}' of '{split}'", kept[name][split]) for name in kept},
         )
-    of_teacher = [{}, {}] if planted is None else [planted.figures, planted.parameters]
-    recorded, teacher = ({KEY: dict(one)} if one else {} for one in of_teacher)
-    found = _preview(taken, config, config.class_names or None, recorded, teacher)
+    found = _preview(taken, config, config.class_names or None, planted=planted)
     return _publish(found, config.out, (), progress or silent)
 
 
 def _publish(
-    found: ImportPreview, out: Path, files: Sequence[File], report: Report
+    found: ImportPreview, out: Path, files: Sequence[str], report: Report
 ) -> ImportSummary:
     """Make what a cache of these states lacks."""
     began, plan, rows = time.perf_counter(), found.plan, found.splits

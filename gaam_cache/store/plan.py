@@ -146,13 +146,7 @@ def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
 
 
 def read_plan(root: Path) -> Plan:
-    """Read ``cache.json``, and refuse what FORMAT.md says a reader must.
-
-    Raises:
-        NotFoundError: no cache there.
-        CacheError: it is damaged, or of another version.
-        StorageError: it may not be read now.
-    """
+    """Read ``cache.json``; NotFoundError where there is none, CacheError where it is damaged."""
     path = root / PLAN_FILE
     try:
         content = unsealed(read_json(path))
@@ -214,7 +208,7 @@ def write_plan(root: Path, plan: Plan) -> Plan:
 def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -> Plan:
     """The plan that is there, if its fingerprint covers these fields; else what differs is named.
 
-    ``dataset`` says how the rows are read, which is covered by hashes of what was read.
+    ``dataset`` says how the rows are read, of which the fingerprint covers what was read.
     """
     there, ours = read_plan(root), fingerprint(fields)
     if there.fingerprint == ours:
@@ -267,16 +261,6 @@ def _flatten(value: Any, name: str = "") -> dict[str, str]:
             flat |= _flatten(inner, f"{name}.{key}" if name else key)
         return flat
     return {name: value if isinstance(value, str) else json.dumps(value)}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Planted:
-    """Of labels drawn from a teacher; JSON values without fractions: those are text."""
-
-    parameters: Mapping[str, Any]
-    """All that decides the labels; the fingerprint covers them."""
-    figures: Mapping[str, Any]
-    """What the teacher knows of them, such as its own accuracy; information only."""
 
 
 def planted_in(plan: Plan) -> dict[str, Any] | None:

@@ -108,7 +108,6 @@ class ShardReader:
     def __init__(
         self, root: Path, plan: Plan, split: str, receipts: Sequence[Receipt], memory: CheckMemory
     ) -> None:
-        """Use ``EmbeddingCache``, which has checked the receipts."""
         self._root, self._plan = root, plan
         self._specs, self._receipts = list(plan.shards(split)), receipts
         self._memory = memory
@@ -120,16 +119,9 @@ class ShardReader:
         key: str,
         row_N: NDArray[np.int64],
         raw: NDArray[np.uint8],
-        keep: slice | NDArray[np.int64] | None = None,
+        keep: slice | NDArray[np.int64],
     ) -> None:
-        """Copy rows of the array ``key`` to (N, bytes of a row), in the order asked for.
-
-        ``keep``: positions of the second axis that are wanted; None: all.
-
-        Raises:
-            CacheError: a shard is damaged; it names the shard and the repair.
-            StorageError: its file may not be read now.
-        """
+        """Copy rows of ``key`` to (N, bytes of a row), in that order; of them ``keep`` (layers)."""
         order = np.argsort(row_N, kind="stable")
         shard_N = row_N[order] // self._plan.shard_rows
         starts = [0, *(np.flatnonzero(np.diff(shard_N)) + 1).tolist()]
@@ -142,10 +134,8 @@ class ShardReader:
             table = arrays_of(self._folder / receipt.file, receipt)[key]
             rows = _span(row_N[place_N] - self._specs[shard].start)
             places = _span(place_N)
-            if keep is None:
-                raw[places] = table.view(np.uint8).reshape(len(table), -1)[rows]
-                return
-            entries = table.view(np.uint8).reshape(*table.shape[:2], -1)
+            positions = table.shape[1] if table.ndim > 2 else 1
+            entries = table.view(np.uint8).reshape(len(table), positions, -1)
             if not isinstance(rows, slice) and not isinstance(keep, slice):
                 rows = rows[:, None]
             found = entries[rows, keep]
@@ -161,7 +151,6 @@ class ShardReader:
         self._memory.save()
 
     def _check(self, shard: int) -> None:
-        """Make sure of one shard: what is remembered of it, else every byte."""
         path = self._folder / self._receipts[shard].file
         if (fault := self._memory.fault(path, self._receipts[shard])) is not None:
             name = self._specs[shard].name
@@ -177,18 +166,21 @@ class ShardReader:
 
 
 def _span(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Numbers that rise by one as a slice, which NumPy copies in one go."""
+    # numbers that rise by one as a slice, which NumPy copies in one go
     if len(numbers) and (np.diff(numbers) == 1).all():
         return slice(int(numbers[0]), int(numbers[-1]) + 1)
     return numbers
 
 
 class ShardedArray:
-    """Arrays of several shards, indexed as one along the first axis.
+    """Arrays of several shards, indexed as one along the first axis; use ``Split``.
 
     Indexing takes integers, slices, arrays of numbers, a mask of rows and ``...``, means what it
     means in NumPy, and returns a NumPy array; only the rows asked for are read. bfloat16 comes back
     as float32, which holds it exactly. A shard is hashed, all of it, when its first row is read.
+
+    Raises:
+        CacheError: when read: a shard is damaged; it names the shard and the repair.
     """
 
     def __init__(
@@ -199,7 +191,6 @@ class ShardedArray:
         dtype: str,
         keep: NDArray[np.int64] | None = None,
     ) -> None:
-        """Use ``Split``; ``dtype`` as in receipts, ``keep`` as in ``keeping``."""
         self._shards, self._key, self._whole_shape = shards, key, shape
         self.stored = dtype
         """Type on disk: float16, bfloat16, float32, or of labels and tokens."""
@@ -208,11 +199,9 @@ class ShardedArray:
         self.dtype = np.dtype("<f4" if dtype == "bfloat16" else NUMPY_DTYPES[dtype])
 
     def __repr__(self) -> str:
-        """Shape and type."""
         return f"<ShardedArray {self.shape} {self.dtype}>"
 
     def __len__(self) -> int:
-        """Number of rows."""
         return self.shape[0]
 
     @property
@@ -221,12 +210,10 @@ class ShardedArray:
         return len(self.shape)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Row by row; some are read at a time."""
         for start in range(0, len(self), 64):
             yield from self[start : start + 64]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The whole array in memory."""
         return np.asarray(self[:], dtype=dtype)
 
     def astype(self, dtype: Any) -> NDArray[Any]:
@@ -234,11 +221,9 @@ class ShardedArray:
         return np.asarray(self, dtype=dtype)
 
     def __dlpack__(self, **asked: Any) -> Any:
-        """The whole array in memory, as ``torch.tensor`` takes it."""
         return self[:].__dlpack__(**asked)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """That is the CPU's."""
         return self[:0].__dlpack_device__()
 
     def keeping(self, positions: Sequence[int]) -> ShardedArray:
@@ -251,12 +236,6 @@ class ShardedArray:
         return ShardedArray(self._shards, self._key, self._whole_shape, self.stored, keep)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        """Rows, in the order asked for.
-
-        Raises:
-            CacheError: a shard is damaged; it names the shard and the repair.
-            IndexError: more axes than there are.
-        """
         items = index if isinstance(index, tuple) else (index,)
         if items and items[0] is ...:  # that of rows is needed by itself
             items = items[1:] if len(items) > len(self.shape) else (slice(None), *items)
@@ -284,5 +263,5 @@ class ShardedArray:
         Row numbers are not negative; ascending ones are read in large pieces. Raises as indexing.
         """
         if raw.size:
-            keep = None if self._keep is None else _span(self._keep)
+            keep = slice(None) if self._keep is None else _span(self._keep)
             self._shards.read(self._key, row_N, raw, keep)

@@ -134,7 +134,6 @@ def _numbers(stored: NDArray[Any], plan: Plan) -> NDArray[Any]:
 def _encoded(
     root: Path, plan: Plan, device: str, report: Report
 ) -> tuple[Again, Mapping[str, Rows], str, float]:
-    """Rows encoded alone; the rows, on which device, and how far rounding may take them."""
     config = recorded_config(plan, root, device=device)
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
@@ -157,10 +156,10 @@ def _encoded(
 def _from_files(
     root: Path, plan: Plan, report: Report, stack: ExitStack
 ) -> tuple[Again, Mapping[str, Rows]]:
-    """Rows read from the files of an import: equal bit by bit."""
-    found, files = stack.enter_context(opened(recorded_import(plan, root)))
+    config = recorded_import(plan, root)
+    found = stack.enter_context(opened(config))
     then = plan.fingerprint_fields["encoder"]["imported"]["files"]
-    _check_same(hash_files(files, report), then, "the files are", root)
+    _check_same(hash_files(config.files, report), then, "the files are", root)
 
     def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
         part = found.splits[split]
@@ -171,7 +170,6 @@ def _from_files(
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:
-    """Refuse to compare rows with those of other files."""
     if rows := differences(now, then):
         raise CacheError(
             f"{what} no longer what the cache was made from",

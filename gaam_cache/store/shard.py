@@ -105,12 +105,7 @@ def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
 
 
 def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
-    """Read the receipt of a planned shard; hold it against the plan and the size of its file.
-
-    Raises:
-        CacheError: they do not agree, or something is damaged or not there.
-        StorageError: it may not be read now.
-    """
+    """The receipt of a planned shard; CacheError where plan, receipt and file do not agree."""
     path = receipt_path(root, shard.name)
     try:
         content = unsealed(read_json(path, max_bytes=MAX_RECEIPT_BYTES))

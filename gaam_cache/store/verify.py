@@ -160,7 +160,6 @@ def verify(
     receipts: dict[str, Receipt] = {}
 
     def look_at(shard: ShardSpec) -> tuple[Receipt | None, str | None]:
-        """The receipt, and what is wrong with it, the bytes, or what h5py finds."""
         try:
             receipt = planned_receipt(root, plan, shard)
         except CacheError as error:
@@ -216,7 +215,6 @@ def _line(text: str) -> str:
 
 
 def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str | None:
-    """In what the arrays that h5py finds are not those of the receipt."""
     import h5py
 
     expected = {}

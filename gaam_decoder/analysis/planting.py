@@ -25,7 +25,7 @@ from gaam_cache.messages import visible
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.importing import write
-from gaam_cache.store.plan import GAUSSIAN, Planted
+from gaam_cache.store.plan import GAUSSIAN
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.plant_config import GATES, LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
 from gaam_decoder.specs import Spec, build
@@ -155,7 +155,7 @@ def plant(
         encoder_name=f"states of {source.plan.encoder_label}" if source else "Gaussian states",
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {seed}",
         pool=source.plan.pooling[0] if source else GAUSSIAN,
-        planted=Planted(parameters=recorded, figures=figures),
+        planted=(recorded, figures),
         progress=progress,
     )
     return PlantSummary(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encode import Encoding, RowEncoder
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError, NumericsError
-from gaam_cache.store.importing import write
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
@@ -68,7 +67,7 @@ WAYS: list[dict[str, Any]] = [
     {"storage_dtype": "float32"},
     {"storage_dtype": "bfloat16", "prompt": "race {text} vote", "pool_over": "text"},
     {"dtype": "bfloat16", "max_length": 5},
-    {"layer_zero": True, "batch_tokens": 1},
+    {"layer_zero": True, "batch_tokens": 1, "encoder": "llama"},
     {"untrained_encoder": True, "encoder_seed": 3, "batch_tokens": 5000},
     {"encoder": "tfidf:ngrams=2", "pool": ("mean",)},
     {"encoder": "tfidf:hashed=true,features=64", "pool": ("mean",)},
@@ -77,35 +76,25 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_rows_are_encoded_as_they_were_whatever_was_asked_for(
-    way: dict[str, Any], config: ExtractConfig
+    way: dict[str, Any], config: ExtractConfig, encoders: dict[str, Path]
 ) -> None:
-    check(replace(config, **way))
+    encoder = str(encoders.get(way.get("encoder", ""), way.get("encoder", config.encoder)))
+    check(replace(config, **{**way, "encoder": encoder}))
 
 
-def test_rows_are_encoded_as_they_were_by_a_causal_model(
-    config: ExtractConfig, encoders: dict[str, Path]
-) -> None:
-    check(replace(config, encoder=str(encoders["llama"])))
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [("wavlm-layer", {"clip_seconds": 0.2}), ("hubert-group", {"published_audio": True})],
-)
-def test_sounds_are_encoded_as_they_were(name: str, more: dict[str, Any], tmp_path: Path) -> None:
-    data, encoder = tmp_path / "data", sounds.save(name, tmp_path / "encoder")
+def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
+    data, encoder = tmp_path / "data", sounds.save("wavlm-layer", tmp_path / "encoder")
     spoken.write(data, {"train": 1, "test": 1})
     config = ExtractConfig(
         encoder=str(encoder), dataset=str(data), out=tmp_path / "cache", device="cpu",
-        keep_columns=("file",), **more,
+        keep_columns=("file",), clip_seconds=0.2,
     )  # fmt: skip
     files = [str(data / name) for name in extract(config)["test"].column("file")]
     ours = check(config, files)
-    if "clip_seconds" in more:  # the same encoder, of a cache whose rows are pieces
-        pieces = {**ours.encoding.rows, "clip_mode": "split"}
-        split = RowEncoder.open(replace(ours.encoding, rows=pieces))
-        with pytest.raises(DataError, match="not one row"):
-            split.encode(files[:1], pooling="mean")
+    pieces = {**ours.encoding.rows, "clip_mode": "split"}  # of a cache whose rows are pieces
+    split = RowEncoder.open(replace(ours.encoding, rows=pieces))
+    with pytest.raises(DataError, match="not one row"):
+        split.encode(files[:1], pooling="mean")
 
 
 def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
@@ -144,74 +133,50 @@ def test_words_of_other_rows_are_refused(config: ExtractConfig, tmp_path: Path) 
     assert "predict_states" in str(caught.value)
 
 
-def test_imported_states_have_no_encoder(tmp_path: Path) -> None:
-    states = np.random.default_rng(0).normal(size=(8, 2, 4)).astype(np.float32)
-    write(
-        tmp_path / "cache",
-        {"train": (states, [0, 1] * 4), "test": (states, [0, 1] * 4)},
-    )
-    encoding = Encoding.of(read_plan(tmp_path / "cache"))
-    assert encoding.imported
-    assert Encoding.from_dict(encoding.to_dict()) == encoding
-    with pytest.raises(ConfigError, match="no encoder here") as caught:
-        RowEncoder.open(encoding)
-    assert "predict_states" in str(caught.value)
+def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(config.encoder, tmp_path / "encoder"))
+    encoding = Encoding.of(extract(replace(config, encoder=str(folder))).plan)
 
+    def refused(name: str, one: Encoding = encoding) -> None:
+        with pytest.raises(ConfigError, match="another encoder") as caught:
+            RowEncoder.open(one)
+        assert name in str(caught.value)
 
-def changed(folder: Path) -> Iterator[str]:
-    """Change something of an encoder's folder, and take it back: what its file is called."""
     for file in sorted(folder.iterdir()):
-        content = file.read_bytes()
-        middle = len(content) // 2
+        content, middle = file.read_bytes(), file.stat().st_size // 2
         flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
         # of JSON what is the same to whoever reads it
         file.write_bytes(content + b"\n" if file.suffix == ".json" else flipped)
-        yield file.name
+        refused(file.name)
+        if file.name in encoding.identity["files"]:
+            file.unlink()
+            with pytest.raises(GaamError):
+                RowEncoder.open(encoding)
         file.write_bytes(content)
-    for name in ("tokenizer.model", "vocab.txt", "special_tokens_map.json"):
-        if not (folder / name).exists():
-            (folder / name).write_text("{}")
-            yield name
-            (folder / name).unlink()
-
-
-def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_path: Path) -> None:
-    folder = shutil.copytree(config.encoder, tmp_path / "encoder")
-    encoding = Encoding.of(extract(replace(config, encoder=str(folder))).plan)
-    names = []
-    for name in changed(folder):
-        names.append(name)
-        with pytest.raises(ConfigError, match="another encoder") as caught:
-            RowEncoder.open(encoding)
-        assert name in str(caught.value)
-    assert len(names) > 4
-    for name in sorted(encoding.identity["files"]):
-        (folder / name).rename(tmp_path / name)
-        with pytest.raises(GaamError):
-            RowEncoder.open(encoding)
-        (tmp_path / name).rename(folder / name)
-    RowEncoder.open(encoding)
+    (folder / "tokenizer.model").write_text("{}")
+    refused("tokenizer.model")
+    (folder / "tokenizer.model").unlink()
     for name, value in {"special_tokens": False, "pool_over": "text", "future": "x"}.items():
-        other = replace(encoding, identity=encoding.identity | {name: value})
-        with pytest.raises(ConfigError, match="another encoder") as caught:
-            RowEncoder.open(other)
-        assert name in str(caught.value)
-
-
-def test_an_encoder_that_moved_is_named_and_never_asked_of_the_hub(
-    config: ExtractConfig, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(config.encoder, tmp_path / "encoder")
-    encoding = Encoding.of(extract(replace(config, encoder=str(folder))).plan)
+        refused(name, replace(encoding, identity=encoding.identity | {name: value}))
+    for batching in ("padded", "equal lengths", "alone"):  # the stricter one counts
+        told = replace(encoding, encoder=encoding.encoder | {"batching": batching})
+        assert RowEncoder.open(told).tally.batching == batching
     folder.rename(tmp_path / "moved")
-    for one in (encoding, encoding.portable()):
-        with pytest.raises(NotFoundError, match="not where it was") as caught:
+    for one in (encoding, encoding.portable()):  # never asked of the hub
+        with pytest.raises(NotFoundError, match="not where it was"):
             RowEncoder.open(one)
-        assert "--encoder" in str(caught.value)
-        rows = ["goal bank", "robot"]
-        found = RowEncoder.open(one, encoder=str(tmp_path / "moved")).encode(rows, pooling="mean")
-        assert found.shape == (2, encoding.num_layers, encoding.hidden_size)
+        found = RowEncoder.open(one, encoder=str(tmp_path / "moved"))
+        assert found.encode(["goal bank", "robot"], pooling="mean").shape[0] == 2
     assert str(tmp_path) not in json.dumps(encoding.portable().to_dict())
+    value = encoding.to_dict()
+    assert Encoding.from_dict(value) == encoding
+    less = [{key: one for key, one in value.items() if key != name} for name in value]
+    for wrong in (None, [], "x", value | {"more": 1}, *less):
+        with pytest.raises(ValueError):  # noqa: PT011 whatever it says
+            Encoding.from_dict(wrong)
+    gaam_cache.write(tmp_path / "c", {"train": (np.eye(8, dtype=np.float32), [0, 1] * 4)})
+    with pytest.raises(ConfigError, match="no encoder here"):
+        RowEncoder.open(Encoding.of(read_plan(tmp_path / "c")))
 
 
 def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:
@@ -230,48 +195,19 @@ def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:
     assert encoder.encode([], pooling="mean").shape[0] == 0
 
 
-def test_a_state_that_is_not_that_of_the_text_alone_is_none(
+def test_a_state_that_is_wrong_or_could_not_be_held_is_none(
     config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = check(replace(config, storage_dtype="bfloat16"))
-    encode = TextEncoder.encode
+    ours, encode = check(config), TextEncoder.encode
+    for factor, said in ((1.1, "nothing was made of it"), (1e6, "cannot be stored as float16")):
 
-    def spoiled(self: TextEncoder, items: Sequence[Any]) -> dict[str, torch.Tensor]:
-        return {name: 1.1 * states for name, states in encode(self, items).items()}
+        def spoiled(
+            self: TextEncoder, items: Sequence[Any], factor: float = factor
+        ) -> dict[str, torch.Tensor]:
+            return {name: factor * states for name, states in encode(self, items).items()}
 
-    monkeypatch.setattr(TextEncoder, "encode", spoiled)
-    for rows in (["goal"], ["goal bank", "vote"], [" ".join(WORDS[:n]) for n in range(1, 16)]):
-        with pytest.raises(NumericsError, match="nothing was made of it"):
-            ours.encode(rows, pooling="mean")
-
-
-def test_a_state_that_the_cache_could_not_hold_is_refused(
-    config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = check(config)
-    encode = TextEncoder.encode
-
-    def large(self: TextEncoder, items: Sequence[Any]) -> dict[str, torch.Tensor]:
-        return {name: 1e6 * states for name, states in encode(self, items).items()}
-
-    monkeypatch.setattr(TextEncoder, "encode", large)
-    with pytest.raises(NumericsError, match="cannot be stored as float16") as caught:
-        ours.encode(["goal", "bank"], pooling="mean", origin="a list")
-    assert "a list, row 1" in str(caught.value)
-    assert "leave the row out" in str(caught.value)
-
-
-def test_the_stricter_way_to_share_batches_counts(config: ExtractConfig) -> None:
-    encoding = Encoding.of(extract(config).plan)
-    for batching in ("padded", "equal lengths", "alone"):
-        told = replace(encoding, encoder=encoding.encoder | {"batching": batching})
-        assert RowEncoder.open(told).tally.batching == batching
-
-
-def test_an_encoding_is_what_it_was_or_is_refused(config: ExtractConfig) -> None:
-    value = Encoding.of(extract(config).plan).to_dict()
-    assert Encoding.from_dict(value).to_dict() == value
-    less = [{key: one for key, one in value.items() if key != name} for name in value]
-    for one in (None, [], {}, 1, "x", value | {"more": 1}, *less):
-        with pytest.raises(ValueError):  # noqa: PT011 whatever it says
-            Encoding.from_dict(one)
+        monkeypatch.setattr(TextEncoder, "encode", spoiled)
+        for rows in (["goal"], ["goal bank", "vote"], [" ".join(WORDS[:n]) for n in range(1, 16)]):
+            with pytest.raises(NumericsError, match=said) as caught:
+                ours.encode(rows, pooling="mean", origin="a list")
+            assert "a list, row " in str(caught.value)

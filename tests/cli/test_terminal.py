@@ -110,6 +110,8 @@ def test_what_the_machine_refuses_is_one_message_whoever_wraps_it() -> None:
     refused: dict[BaseException, str] = {
         MemoryError(): "not enough memory",
         caught.value: "not enough memory",
+        ImportError("libtorch.so: failed to map segment from shared object"): "not enough memory",
+        ImportError("x.so: cannot allocate memory in static TLS block"): "not enough memory",
         OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)): "the system refused",
     }
     for error, message in refused.items():

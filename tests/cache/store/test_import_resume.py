@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -70,20 +68,6 @@ def test_rows_are_read_again_from_their_files(tmp_path: Path) -> None:
     gaam_cache.write(tmp_path / "d", {"train": (ARRAYS["X_train"], ARRAYS["y_train"])})
     with pytest.raises(GaamError, match="imported states cannot be computed again"):
         gaam_cache.verify(tmp_path / "d", recompute_rows=1)
-
-
-def test_two_at_once_make_the_same_bytes(tmp_path: Path) -> None:
-    [file] = save(tmp_path / "all.npz", ARRAYS)
-    run(file, out=tmp_path / "whole")
-    code = (
-        "import sys; from pathlib import Path; from tests.cache.store.making import run\n"
-        "run(Path(sys.argv[1]), out=Path(sys.argv[2]))"
-    )
-    command = [sys.executable, "-c", code, str(file), str(tmp_path / "c")]
-    pair = [subprocess.Popen(command, cwd=Path(__file__).parents[3]) for _ in "ab"]
-    assert [one.wait() for one in pair] == [0, 0]
-    assert gaam_cache.verify(tmp_path / "c", prune_leftovers=True).good
-    assert shard_bytes(tmp_path / "c") == shard_bytes(tmp_path / "whole")
 
 
 def test_the_same_files_have_the_same_fingerprint_and_no_others(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.terminal import as_refusal
 from tests.conftest import Outcome, shard_bytes
 
 FILES = {"plan": "cache.json", "receipt": "test-00001.json", "shard": "test-00001-"}
@@ -55,11 +54,3 @@ def test_what_may_not_be_read_now_is_not_called_damaged_and_stays(
             said = outcome.out + outcome.err.replace("nothing is known to be damaged", "")
             for wrong in ("damaged", "DAMAGED", "rm ", "delete", "move ", "made again"):
                 assert broken or wrong not in said, case
-
-
-def test_a_library_that_finds_no_memory_to_be_loaded_is_no_bug_of_ours() -> None:
-    for said in ("libtorch_cpu.so: failed to map segment from shared object",
-                 "libscipy_openblas.so: cannot allocate memory in static TLS block"):  # fmt: skip
-        refused = as_refusal(ImportError(said))
-        assert refused is not None
-        assert refused.message == "not enough memory"
