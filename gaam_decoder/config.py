@@ -11,10 +11,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal
 
-from gaam_cache.config_checks import KEY
+from gaam_cache.config_checks import KEY, spelled
 from gaam_cache.devices import check_device
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages import shortened
 from gaam_cache.placing import Placing, check_placing
-from gaam_decoder.config_checks import TEST_SPLIT, check_together, range_error
+from gaam_decoder.config_checks import TEST_SPLIT, check_together
 from gaam_decoder.number_lists import (
     Layers,
     Sizes,
@@ -149,7 +151,8 @@ class TrainConfig(Placing):
             try:
                 parsed = one.metadata.get("parse", _parser(one.name))(value)
             except (TypeError, ValueError, OverflowError) as error:
-                raise range_error(self, one.name, str(error), value) from None
+                message, found = f"{spelled(self, one.name)} is out of range", shortened(str(value))
+                raise ConfigError(message, expected=str(error), found=found) from None
             object.__setattr__(self, one.name, parsed)
         check_device(self.device)
         check_placing(self)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gaam_cache.config_checks import KEY, check_at_least, settle_paths, spelled
+from gaam_cache.config_checks import KEY, Rule, check_at_least, check_rules, settle_paths
 from gaam_cache.errors import ConfigError
 
 GateName = Literal["laplace", "gaussian", "student-t", "two-peaks", "none"]
@@ -97,26 +97,20 @@ class PlantConfig:
         check_at_least(self, 1, "width")
         check_at_least(self, 1 if self.gate == "none" else LEAST_LAYERS, "layers")
         check_at_least(self, 0, "seed")
-        for name, fits, expected in self._table():
-            if not fits:
-                message, value = f"{spelled(self, name)} is out of range", getattr(self, name)
-                raise ConfigError(message, expected=expected, found=str(value))
+        check_rules(self, self._rules())
         if self.from_cache is None:
             self.check_rows(self.rows or ROWS)
 
-    def _table(self) -> Iterator[tuple[str, bool, str]]:
-        yield "strength", 0 < self.strength <= STRONGEST, f"above 0 and at most {STRONGEST:g}"
+    def _rules(self) -> Iterator[Rule]:
+        strong, out = 0 < self.strength <= STRONGEST, "is out of range"
+        yield "strength", strong, out, f"above 0 and at most {STRONGEST:g}"
         if self.from_cache is not None:
             for name in ("layers", "width"):
-                yield (
-                    name,
-                    getattr(self, name) is None,
-                    f"--from without {name}: of Gaussian states",
-                )
+                yield name, getattr(self, name) is None, "is of Gaussian states", "no --from"
             return
         numbers = (self.rows or ROWS) * (self.layers or LAYERS) * (self.width or WIDTH)
         expected = f"at most {MOST_NUMBERS:,} numbers in rows x layers x width"
-        yield "rows", numbers <= MOST_NUMBERS, expected
+        yield "rows", numbers <= MOST_NUMBERS, "is more than is planted", expected
 
     def check_rows(self, rows: int) -> None:
         """Refuse fewer rows to learn from, or to test on, than classes.

@@ -69,8 +69,10 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
     name, _, tail = text.strip().partition(":")
     found = f"{option} {shortened(text)}"
     if "," in name:
-        each = f"several: {option} ONE {option} ANOTHER"
-        raise ConfigError(f"{option} takes one {kind}", found=found, hint=each)
+        each = " ".join(f"{option} {part}" for part in name.split(",") if part)
+        raise ConfigError(
+            f"{option} takes one {kind}", found=found, hint=f"several: {shortened(each)}"
+        )
     cls = plugins.load(package, name, kind=kind, found=found)
     with plugins.blamed(package, name, kind=kind):
         known = plugin_options(cls)

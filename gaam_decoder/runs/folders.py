@@ -94,18 +94,10 @@ def _names_in(folder: Path) -> list[str]:
 
 def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     """Finished runs of one mechanism, recipe and cache: those that a training need not make."""
-    found: list[RunResult] = []
-    damaged: dict[Path, CacheError] = {}
-    named = run_folders(folder, of_key(key))
-    for path in named:
-        try:
-            run = read_run(path)
-            if run.key[:8] != key[:8]:
-                raise damaged_run(path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
-            found.append(run)
-        except CacheError as error:
-            damaged[path] = error
-    refuse_damaged(damaged, len(named))
+    found = [read_run(path) for path in run_folders(folder, of_key(key))]
+    for run in found:
+        if run.key[:8] != key[:8]:
+            raise damaged_run(run.path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
     return [run for run in found if run.key == key]
 
 

@@ -142,14 +142,13 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     rows: dict[str, dict[str, list[RunResult]]] = {}
     for run in runs:
         rows.setdefault(_family(run), {}).setdefault(run.key, []).append(run)
-    with_grids = {_family(_first(of), folds=True) for of in rows.values() if len(of) > 1}
-    dropped: set[str] = set()
-    tunings: dict[str, Tuning] = {}
-    unchosen: list[str] = []
-    for of_row in rows.values():
-        run, candidates = _first(of_row), of_row
+    first = {name: next(iter(of.values()))[0] for name, of in rows.items()}
+    with_grids = {_family(first[name], folds=True) for name, of in rows.items() if len(of) > 1}
+    dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
+    for name, candidates in rows.items():
+        run = first[name]
         if not run.evaluated:
-            candidates = {k: of for k, of in of_row.items() if any(map(_trained_to_choose, of))}
+            candidates = {k: of for k, of in candidates.items() if any(map(_to_choose, of))}
         alone = len(candidates) == 1
         folded = run.recipe.get("fold") is not None and _family(run, folds=True) in with_grids
         if not candidates or (alone and not folded):
@@ -161,13 +160,9 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
         for key, of in candidates.items():
             if _values(of) == tuning.chosen:
                 tunings[key] = tuning
-            elif run.evaluated or all(map(_trained_to_choose, of)):
+            elif run.evaluated or all(map(_to_choose, of)):
                 dropped.add(key)
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
-
-
-def _first(candidates: Candidates) -> RunResult:
-    return next(iter(candidates.values()))[0]
 
 
 def _family(run: RunResult, *, folds: bool = False) -> str:
@@ -179,8 +174,13 @@ def _family(run: RunResult, *, folds: bool = False) -> str:
     return family(recipe, run.attention, run.head, run.cache["fingerprint"])
 
 
-def _trained_to_choose(run: RunResult) -> bool:
+def _to_choose(run: RunResult) -> bool:
+    """Whether it was trained to choose between candidates."""
     return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
+
+
+def _values(runs: Sequence[RunResult]) -> dict[str, float]:
+    return {name: float(runs[0].recipe.get(name, 0.0)) for name in TUNED}
 
 
 def _tuning(by_key: Candidates, asked: Collection[int] | None) -> Tuning | None:
@@ -189,16 +189,13 @@ def _tuning(by_key: Candidates, asked: Collection[int] | None) -> Tuning | None:
     recorded = {seed for runs in by_key.values() for run in runs for seed in run.tuning_seeds}
     meant = recorded if asked is None else set(asked)
     choosing = sorted(meant or set.intersection(*there.values()))
-    ordered = sorted(by_key, key=lambda key: tuple(_values(by_key[key]).values()))
     candidates = {
         key: Candidate(
-            _values(by_key[key]),
-            *mean_validation(by_key[key], choosing),
-            not set(choosing) <= there[key],
+            _values(runs), *mean_validation(runs, choosing), not set(choosing) <= there[key]
         )
-        for key in ordered
+        for key, runs in sorted(by_key.items(), key=lambda one: tuple(_values(one[1]).values()))
     }
-    able = [key for key in ordered if candidates[key].accuracy is not None]
+    able = [key for key, one in candidates.items() if one.accuracy is not None]
     if not able:
         return None
     # of equals the first
@@ -232,10 +229,6 @@ def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[fl
     # exact: equal accuracies are equal in whatever order the seeds have them
     accuracy, loss = (math.fsum(values) / len(seeds) for values in zip(*found, strict=True))
     return accuracy, loss
-
-
-def _values(runs: Sequence[RunResult]) -> dict[str, float]:
-    return {name: float(runs[0].recipe.get(name, 0.0)) for name in TUNED}
 
 
 def reported(seeds: Sequence[int], tuning: Tuning | None) -> Iterator[int]:

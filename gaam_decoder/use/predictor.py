@@ -6,7 +6,6 @@ S seeds, N rows, L layers, D hidden size, C classes.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -52,21 +51,12 @@ class Predictions:
         class_names: Sequence[str],
         *,
         temperatures: Sequence[float] = (),
-        places: Sequence[str] = (),
     ) -> Self:
         """Average the seeds.
 
         Formula: ``p = 1/S sum_s softmax(logits_s / T_s)``; the class is ``argmax p``, of equal ones
         the first.
-
-        ``places`` says where every row stands, for messages. Logits that are not finite are
-        refused.
         """
-        finite_N = np.isfinite(logits_SNC).all((0, 2))
-        if not finite_N.all():
-            row = int(finite_N.argmin())
-            where = places[row] if places else f"row {row + 1}"
-            raise NumericsError("the logits of a row are not finite", where=where)
         z_SNC = logits_SNC.astype(np.float64)
         z_SNC -= z_SNC.max(-1, keepdims=True)
         if temperatures:
@@ -194,25 +184,15 @@ class Predictor:
             chunks: of some 2,048 rows each; in smaller ones more positions are padding.
             origin: what to call where the rows are from, in messages.
         """
-        from gaam_cache.encode import Placed, RowEncoder
+        from gaam_cache.encode import RowEncoder
 
         with self._opening:
             if self._opened is None:
                 self._opened = RowEncoder.open(self._encoding, **self._opens)
-
-        waiting = deque[Sequence[str]]()
-
-        def placed() -> Iterator[Placed]:
-            row = 0
-            for chunk in chunks:
-                one = Placed.of(chunk, row)
-                row += len(one)
-                waiting.append(one.places)
-                yield one
-
-        for states_NLD in self._opened.stream(placed(), pooling=self.pooling, origin=origin):
-            places = [f"{origin}, {place}" for place in waiting.popleft()]
-            yield self._predicted(states_NLD, places)
+        first = 0
+        for states_NLD in self._opened.stream(chunks, pooling=self.pooling, origin=origin):
+            yield self._predicted(states_NLD, origin, first)
+            first += len(states_NLD)
 
     def predict_states(self, states: Any) -> Predictions:
         """Predict from states, such as ``cache["test"].embeddings``.
@@ -244,12 +224,11 @@ class Predictor:
             if not finite_N.all():
                 where = f"row {first + int(finite_N.argmin()) + 1}"
                 raise DataError("a state is not finite in float32", where=where)
-            places = [f"row {first + row + 1}" for row in range(len(part_NLD))]
-            parts.append(self._predicted(part_NLD, places))
+            parts.append(self._predicted(part_NLD, "the states", first))
         return Predictions.joined(parts, self.class_names)
 
     @torch.inference_mode()
-    def _predicted(self, states_NLD: NDArray[Any], places: Sequence[str]) -> Predictions:
+    def _predicted(self, states_NLD: NDArray[Any], origin: str, first: int) -> Predictions:
         x_NLD = torch.from_numpy(np.ascontiguousarray(states_NLD[:, self._layers], np.float32))
         numbers = x_NLD[0].numel() * len(self.seeds) if len(x_NLD) else 1
         most = CPU_BATCH_SIZE if self._device.type == "cpu" else EVAL_BATCH_SIZE
@@ -258,6 +237,8 @@ class Predictor:
         batches = x_NLD.split(size) if len(x_NLD) else []
         parts = [self._ensemble(x.to(self._device)).cpu().numpy() for x in batches]
         logits_SNC = np.concatenate([none_SNC, *parts], axis=1)
-        return Predictions.of(
-            logits_SNC, self.class_names, temperatures=self.temperatures, places=places
-        )
+        finite_N = np.isfinite(logits_SNC).all((0, 2))
+        if not finite_N.all():
+            where = f"{origin}, row {first + int(finite_N.argmin()) + 1}"
+            raise NumericsError("the logits of a row are not finite", where=where)
+        return Predictions.of(logits_SNC, self.class_names, temperatures=self.temperatures)

@@ -76,10 +76,11 @@ def test_what_is_unfinished_is_listed(gaam: Gaam, here: Path, tiny_cache: Path) 
     assert "UNFINISHED" in gaam("runs").out
 
 
-def test_a_list_needs_no_torch(here: Path) -> None:
-    program = "import sys; sys.argv = ['gaam', 'runs']; import cli\ntry: cli.main()\nexcept "
-    program += "SystemExit as end: assert not end.code and 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+def test_looking_at_runs_needs_no_torch(here: Path) -> None:
+    for words in (["runs"], ["inspect", "runs"], ["verify", "runs"]):
+        program = f"import sys; sys.argv = ['gaam', *{words}]; import cli\ntry: cli.main()\nexcept "
+        program += "SystemExit as end: assert not end.code and 'torch' not in sys.modules"
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_a_report_in_csv_of_some_runs_says_so_on_stderr_alone(gaam: Gaam, here: Path) -> None:

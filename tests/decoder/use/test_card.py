@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gaam_cache import open_cache
 from gaam_cache.hub.export import card as cache_card
 from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.plan import Plan, read_plan
+from gaam_cache.store.plan import read_plan
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import SLOTS, card
@@ -41,7 +40,7 @@ def head_of(text: str) -> dict[str, Any]:
     return found
 
 
-def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult) -> None:
+def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult, tiny_cache: Path) -> None:
     text, reported = text_of(run), report([run]).text("markdown").splitlines()
     for line in reported[: next(n for n, line in enumerate(reported) if "learned param" in line)]:
         assert not line.startswith(("|", "- ")) or line in text
@@ -49,8 +48,13 @@ def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult) -> Non
     assert all(f"# TODO: {slot}" in text for slot in SLOTS)
     assert run.cache["fingerprint"][:8] in text
     assert "lr=0.0003" in text
-    assert head_of(text)["library_name"] == "gaam"
-    assert head_of(text)["pipeline_tag"] == "text-classification"
+    head, plan = head_of(text), read_plan(tiny_cache)
+    assert (head["library_name"], head["pipeline_tag"]) == ("gaam", "text-classification")
+    assert "base_model" not in head, "a local one"
+    hub = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
+    known = Encoding.of(replace(plan, encoder=plan.encoder | hub, dataset=plan.dataset | hub))
+    head = head_of(text_of(run, known))
+    assert (head["base_model"], head["datasets"]) == ("someone/tiny", ["someone/tiny"])
 
 
 def test_whatever_a_report_marks_a_card_marks(
@@ -58,7 +62,6 @@ def test_whatever_a_report_marks_a_card_marks(
 ) -> None:
     marks: dict[str, dict[str, Any]] = {
         "optimistic": {"select": "test"},
-        "nothing chosen": {"select": "last"},
         "learned from": {"test_split": "train", "allow_train_as_test": True},
         "SHUFFLED": {"shuffle_labels": True},
         "without fold 1/2": {"folds": 2, "fold": 1},
@@ -75,21 +78,17 @@ def test_whatever_a_report_marks_a_card_marks(
     assert "of seed 0 alone" in text_of(lost)
 
 
-def called(plan: Plan, name: str) -> Plan:
-    """With that name for everything."""
-    return replace(
-        plan,
-        encoder=plan.encoder | {"name": name, "path": None},
-        dataset=plan.dataset | {"name": name, "path": None},
-        class_names=(name, *plan.class_names[1:]),
-    )
-
-
 def test_no_name_breaks_a_card(run: RunResult, tiny_cache: Path) -> None:
+    plan = read_plan(tiny_cache)
+
     def cards(name: str) -> tuple[str, str]:
-        plan = called(read_plan(tiny_cache), name)
-        names = {"encoder": name, "dataset": name, "class_names": list(plan.class_names)}
-        return cache_card(plan), text_of(replace(run, cache=run.cache | names), Encoding.of(plan))
+        """With that name for everything."""
+        about, classes = {"name": name, "path": None}, (name, *plan.class_names[1:])
+        of = {"encoder": plan.encoder | about, "dataset": plan.dataset | about}
+        called = replace(plan, class_names=classes, **of)
+        names = {"encoder": name, "dataset": name, "class_names": list(classes)}
+        found = replace(run, cache=run.cache | names)
+        return cache_card(called), text_of(found, Encoding.of(called))
 
     for hostile_name in HOSTILE.values():
         for plain, hostile in zip(cards("x"), cards(hostile_name), strict=True):
@@ -105,15 +104,3 @@ def test_no_name_breaks_a_card(run: RunResult, tiny_cache: Path) -> None:
                 for one in (body, expected)
             )
             assert cells == known
-
-
-def test_ids_of_the_hub_are_linked_and_local_names_are_not(
-    run: RunResult, tiny_cache: Path
-) -> None:
-    plan = read_plan(tiny_cache)
-    assert "base_model" not in head_of(text_of(run))
-    assert open_cache(tiny_cache).plan.encoder["path"], "a local one"
-    hub = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
-    known = Encoding.of(replace(plan, encoder=plan.encoder | hub, dataset=plan.dataset | hub))
-    head = head_of(text_of(run, known))
-    assert (head["base_model"], head["datasets"]) == ("someone/tiny", ["someone/tiny"])
