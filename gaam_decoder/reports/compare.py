@@ -289,14 +289,19 @@ class Pair:
 
     def to_dict(self, labels: Sequence[str]) -> dict[str, Any]:
         """JSON values, fractions."""
-        shown = ["difference", "ci95_seeds_and_rows", "ci95_corrected", "p", "p_holm"]
-        shown += ["p_equivalent", "p_equivalent_holm", "verdict"]
-        values = claim_values(self.claim)
+        claim = self.claim
         return {
             "first": labels[self.first],
             "second": labels[self.second],
             "paired_seeds": list(self.seeds),
-            **{name: values[name] for name in shown},
+            "difference": claim.difference,
+            "ci95_seeds_and_rows": as_list(claim.interval),
+            "ci95_corrected": as_list(claim.interval_corrected),
+            "p": claim.p,
+            "p_holm": claim.p_holm,
+            "p_equivalent": claim.p_equivalent,
+            "p_equivalent_holm": claim.p_equivalent_holm,
+            "verdict": claim.verdict,
         }
 
 
