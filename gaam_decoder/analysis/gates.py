@@ -47,22 +47,6 @@ def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
     return found
 
 
-def layers_of_a_head(runs: Sequence[RunResult]) -> int | None:
-    """Layers that one head of a density standardises over; None where no run holds any density.
-
-    Of two layers one lies as far above their mean as the other below: a standardised value is 1 or
-    -1 but where both are nearly equal, and nothing of a density counts but its values there.
-
-    Args:
-        runs: runs that differ in their seeds alone.
-    """
-    for run in runs:
-        offset = run.learned.get(OFFSET) if run.finished else None
-        if offset is not None and _is_of_features(offset, run):
-            return len(run.layer_numbers) // int(offset.shape[1])
-    return None
-
-
 def _is_of_features(value_SHD: NDArray[Any], run: RunResult) -> bool:
     """Whether a learned parameter is of a gate of features, and not of a head."""
     return value_SHD.ndim == 3 and value_SHD.shape[2] == run.cache["hidden_size"]  # noqa: PLR2004

@@ -69,23 +69,24 @@ def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
 
 
 def _use(table: Table, better: Sequence[str]) -> str:
-    """What to use, where all rows are of one recipe and nothing of it is optimistic; else ''."""
+    """What to use where that can be said: of the same states and rows, nothing optimistic."""
     rows = [row for row in table.rows if row.chosen_mean is not None and not row.shuffled]
-    base = [row for row in rows if row.attention == table.baseline and not row.fitted]
-    if len(base) != 1 or table.unchosen or any(row.optimistic for row in rows):
+    given = {(row.drawn, row.recipe.get("layers")) for row in rows}
+    if table.unchosen or len(given) > 1 or any(row.optimistic for row in rows):
         return ""
     sign = 1 if table.unit.score.larger_is_better else -1
     best = max(rows, key=lambda row: sign * (row.chosen_mean or 0.0))
     label = dict(zip(map(id, table.rows), table.labels(), strict=True))
-    verdicts = {claim.verdict for claim in table.against_probe if claim}
-    cheapest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
-    if best.fitted:
-        base, why = [best], ["best mean"] * (bool(verdicts) and "better" not in verdicts)
-    elif label[id(best)] in better:
+    if label[id(best)] in better:
         return f"use {label[id(best)]}: best mean, shown to be better than '{table.baseline}'"
-    else:
-        why = (["best mean"] * (best is base[0]) + ["cheapest"] * cheapest) * (not better)
-    said = f"use {label[id(base[0])]}: {', '.join(why)}, nothing is shown to be better"
+    verdicts = {claim.verdict for claim in table.against_probe if claim}
+    base = [row for row in rows if row.attention == table.baseline and not row.fitted]
+    base = [best] if best.fitted and verdicts and "better" not in verdicts else base
+    if len(base) != 1 or (best.fitted and base != [best]) or (better and not best.fitted):
+        return ""
+    cheapest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
+    why = ["best mean"] * (best is base[0]) + ["cheapest"] * cheapest
+    said = f"use {label[id(base[0])]}: {', '.join(why)}, nothing is shown to be better than it"
     return said if why else ""
 
 

@@ -7,11 +7,11 @@ the three kinds in a family of its own, for what filters left out of the report 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ MOST_GROUPS = 8
 ALL = ("layers", *DRAWN_BY)
 """Settings that mean all of them where a recipe has none."""
 Same = tuple[tuple[str, str], ...]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,7 +227,7 @@ def corrected(
     ``others``, which filters left out, those that are in a table too count once.
     """
     made = [c for table in tables for c in table if c is not None]
-    family = [*made, *_further(made, others, lambda c: (c.seeds, c.mcnemar, *_numbers(c.claim)))]
+    family = [*made, *_further(made, others)]
     voted = [c for c in family if c.claim.testable and c.mcnemar]
     votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar])).tolist()
     vote_of = dict(zip(map(id, voted), votes, strict=True))
@@ -260,25 +259,23 @@ def against_probe(
                 found = minus(row, probe, margin)
         made.append(found and found[-1])
     claims = [claim for claim in made if claim is not None]
-    told = iter(stats.holm_corrected([*claims, *_further(claims, others, _numbers)]))
+    told = iter(stats.holm_corrected([*claims, *_further(claims, others)]))
     return tuple(None if claim is None else next(told) for claim in made)
 
 
-def _further(
-    made: Sequence[T], others: Sequence[T | None], same: Callable[[T], tuple[Any, ...]]
-) -> list[T]:
-    """The others that are not among what was made: of the same numbers they are the same."""
-    there, found = Counter(map(same, made)), []
-    for other in others:
-        if other is not None:
-            there[same(other)] -= 1
-            if there[same(other)] < 0:
-                found.append(other)
+def _further(made: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """The other claims, or comparisons, that are not among these: of the same numbers they are."""
+
+    def numbers(one: Any) -> tuple[Any, ...]:
+        claim = getattr(one, "claim", one)
+        return claim.difference, claim.p, claim.p_equivalent, claim.interval
+
+    there, found = Counter(map(numbers, made)), []
+    for other in filter(None, others):
+        there[numbers(other)] -= 1
+        if there[numbers(other)] < 0:
+            found.append(other)
     return found
-
-
-def _numbers(claim: stats.Claim) -> tuple[Any, ...]:
-    return claim.difference, claim.p, claim.p_equivalent, claim.interval
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,14 +289,19 @@ class Pair:
 
     def to_dict(self, labels: Sequence[str]) -> dict[str, Any]:
         """JSON values, fractions."""
-        shown = ["difference", "ci95_seeds_and_rows", "ci95_corrected", "p", "p_holm"]
-        shown += ["p_equivalent", "p_equivalent_holm", "verdict"]
-        values = claim_values(self.claim)
+        claim = self.claim
         return {
             "first": labels[self.first],
             "second": labels[self.second],
             "paired_seeds": list(self.seeds),
-            **{name: values[name] for name in shown},
+            "difference": claim.difference,
+            "ci95_seeds_and_rows": as_list(claim.interval),
+            "ci95_corrected": as_list(claim.interval_corrected),
+            "p": claim.p,
+            "p_holm": claim.p_holm,
+            "p_equivalent": claim.p_equivalent,
+            "p_equivalent_holm": claim.p_equivalent_holm,
+            "verdict": claim.verdict,
         }
 
 

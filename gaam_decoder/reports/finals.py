@@ -94,11 +94,7 @@ class FinalModel:
     def in_words(self) -> str:
         """One line."""
         seeds = f"seed{'s' * (len(self.seeds) > 1)} {spell_numbers(self.seeds)}"
-        rows = f"all {self.runs[0].cache['rows'][self.train_split]:,} rows"
-        rows = f"{self.train_rows:,} of {rows}" if self.runs[0].drawn else rows
-        rows += f" of '{brief(self.train_split, 40)}'"
-        rows += ", a part of them held out to choose" if self.select == "val" else ""
-        line = f"final model {self.label}, {seeds}: not evaluated; it learned from {rows}; "
+        line = f"final model {self.label}, {seeds}: not evaluated; "
         if self.failed:
             who = f"seed {spell_numbers(sorted(self.failed))}"
             who = "all its seeds" if len(self.failed) == len(self.seeds) else who

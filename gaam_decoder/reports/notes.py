@@ -187,7 +187,8 @@ def _against_probe(table: Table) -> str | None:
     for label, claim in zip(table.labels(), table.against_probe, strict=True):
         if claim is not None:
             by_verdict.setdefault(claim.verdict, []).append(label)
-    parts = [f"{v}: {', '.join(of)}" for v, of in ({"better": ["none"]} | by_verdict).items()]
+    by_verdict = {"better": ["none of them"]} | by_verdict if by_verdict else {}
+    parts = [f"{verdict}: {', '.join(of)}" for verdict, of in by_verdict.items()]
     probe = "against logistic regression on the same states, none + lbfgs (Holm in a family of its"
     return f"{probe} own): {'; '.join(parts)}" if by_verdict else None
 
@@ -296,7 +297,7 @@ def explained(table: Table) -> list[str]:
 def _explained(table: Table) -> Iterator[str]:
     for select in sorted({row.select for row in table.rows} - {"test"}):
         yield f"select {brief(select, 40)}: {SELECT_NOTES.get(select, 'not known here')}"
-    yield f"majority class alone: {percent(table.majority_accuracy)}% of the test rows"
+    yield f"majority class alone: {percent(chance(table.rows[0])[1])}% of the tested rows"
     if table.unchosen:
         names = ", ".join(table.labels()[place] for place in table.unchosen)
         yield f"not chosen among, for no seed with a validation accuracy is in all: {names}"

@@ -151,7 +151,7 @@ def report(
             alone; default: the one with the best mean validation accuracy.
         tune_seeds: seeds that choose between these; default: those that were trained to choose,
             else all that every candidate has.
-        sort: order of the rows: score, accuracy, difference, name, parameters or seconds.
+        sort: order of the rows: score (default), accuracy, difference, name, parameters, seconds.
         top: rows of each table that are shown, by ``sort`` or score, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
         pairs: setting in which the rows of every pair differ, or several with commas: attn, head,

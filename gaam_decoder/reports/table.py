@@ -434,13 +434,13 @@ def check_order(sort: str | None, top: int | None) -> None:
 
 
 def laid_out(table: Table, sort: str | None, top: int | None) -> Table:
-    """The table with its rows in order, and ``shown`` where no more than ``top`` are.
+    """The table with its rows in order, by score, and ``shown`` where no more than ``top`` are.
 
     The baseline of a row that is shown stays beside it. All rows stay in the table: statistics,
     warnings and what Holm corrects for are of all of them, whatever is shown.
     """
-    if sort is not None and table.rows:
-        places = _ranked(table, sort)
+    if table.rows:
+        places = _ranked(table, sort or "score")
         table = replace(
             table,
             rows=tuple(table.rows[place] for place in places),

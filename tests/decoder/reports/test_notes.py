@@ -48,7 +48,7 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
     ),
     "worse": (
         lambda: [one(0.5), base()], 0.005, "gaam is worse than 'none'; use none: best mean, "
-        "cheapest, nothing is shown to be better" + UNTUNED,
+        "cheapest, nothing is shown to be better than it" + UNTUNED,
     ),
     "equivalent": (
         lambda: [one(0.8, 2), base()], 0.03, "gaam is equivalent to 'none' within 3 points",
