@@ -16,7 +16,7 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.reports.answer import claims, conclusion
 from gaam_decoder.reports.notes import notes, warnings
-from gaam_decoder.reports.pictures.pictures import pictures
+from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, written
 
@@ -98,7 +98,7 @@ def numbers(tables: list[Table]) -> list[dict[str, Any]]:
             "words": [conclusion(table), claims(table), warnings(table), table.settings()],
             "notes": notes(table),
             "labels": table.labels(),
-            "pictures": [(one.name, one.alt, one.caption) for one in pictures(table)],
+            "pictures": [(one.name, one.alt, one.caption) for one in overviews(table)],
         }
         for table in tables
     ]
@@ -114,7 +114,7 @@ def test_no_number_of_what_was_evaluated_changes() -> None:
             for table in tables:
                 if not table.rows:
                     assert (table.majority_accuracy, table.num_test_rows) == (None, 0)
-                    assert not list(pictures(table))
+                    assert not list(overviews(table))
                     assert not warnings(table)
             assert sum(len(table.finals) for table in tables) == len(expected)
 

@@ -79,7 +79,7 @@ def test_every_format_says_what_must_be_said_and_survives_odd_names() -> None:
             assert {line["optimistic"] for line in lines} == {"True", "False"}
             continue
         parts = ["optimistic", "no control among these rows"]
-        parts += ["f" * 12, "torch 2.13", "40.0"] if name != "terminal" else ["more in"]
+        parts += ["f" * 12, "torch 2.13", "40.0"] if name != "terminal" else ["more by"]
         for part in parts:
             assert part in text or (name, part) == ("json", "40.0"), (name, part)
         assert "not to be compared" in text or name == "json"
