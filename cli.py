@@ -229,17 +229,15 @@ def report(
     as_json: Annotated[bool, _option("--json", help="The same as --format json.", panel=OUTPUT)] = False,
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
-    import gaam_decoder
-    from gaam_decoder.reports import columns
-    from gaam_decoder.reports.report import checked
+    from gaam_decoder.reports import report as reports
 
     if explain:
-        tell(columns.explain())
+        tell(reports.columns.explain())
         return
-    name = checked(format, as_json=as_json, section=section, out=out, figures=figures)
+    name = reports.checked(format, as_json=as_json, section=section, out=out, figures=figures)
     options: dict[str, Any] = {"baseline": baseline, "margin": margin, "score": score, "top": top}
     options |= {"temperature": temperature, "every_candidate": every_candidate, "pairs": pairs}
-    found = gaam_decoder.report(runs or ["runs"], **_filters(attn, head, where), **options)
+    found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)
     if figures:
         tell(f"{len(found.save_figures(figures))} files in {figures}", to=sys.stderr)
     found.save(out, name, section) if out else found.show(name, section)

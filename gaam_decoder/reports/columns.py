@@ -25,23 +25,15 @@ class Cell(NamedTuple):
     """What a column reads: one row of a table."""
 
     table: Table
-    place: int
+    row: Row
     settings: str
-
-    @property
-    def row(self) -> Row:
-        """The row."""
-        return self.table.rows[self.place]
+    compared: Any
+    """Its comparison with the baseline; None where there is none."""
 
     @property
     def unit(self) -> Unit:
         """Of the score that is compared."""
         return self.table.unit
-
-    @property
-    def compared(self) -> Any:
-        """Its comparison with the baseline; None where there is none."""
-        return self.table.comparisons[self.place]
 
     @property
     def claim(self) -> Any:
@@ -196,8 +188,8 @@ VERDICTS = {
 
 def cells_of(table: Table) -> list[Cell]:
     """A cell for every row that is shown."""
-    settings = table.settings()
-    return [Cell(table, place, settings[place]) for place in table.places]
+    every = list(zip(table.rows, table.settings(), table.comparisons, strict=True))
+    return [Cell(table, *every[place]) for place in table.places]
 
 
 def shown(columns: Sequence[Column], cells: Sequence[Cell], *, narrow: bool = False) -> Any:

@@ -16,6 +16,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
+from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.notes import selected
 from gaam_decoder.reports.table import (
     Format,
@@ -54,20 +55,15 @@ class Report:
         return stream.getvalue()
 
     def show(self, format: str = "terminal", section: str | None = None) -> None:
-        """Print the report, or one section of it.
-
-        What is not for a screen is UTF-8 whatever the locale, the same in a pipe as in a file.
+        """Print the report, or one section of it; what is not for a screen is UTF-8 always.
 
         Raises:
             ConfigError: no such format or section.
         """
-        writer = _format(format, section)
-        if format == "terminal":  # its width, colour and encoding are those of the screen
-            writer.write(self.tables, sys.stdout)
-            return
-        if isinstance(sys.stdout, io.TextIOWrapper):
+        # the width, colour and encoding of a terminal are those of the screen
+        if format != "terminal" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
-        sys.stdout.write(self.text(format))
+        _format(format, section).write(self.tables, sys.stdout)
 
     def save(self, file: str | Path, format: str, section: str | None = None) -> None:
         """Write the report to a file, which appears whole, or to a pipe or device.
@@ -80,11 +76,7 @@ class Report:
         _write(Path(file), self.text(format, section).encode())
 
     def beside(self, format: str) -> list[str]:
-        """What nobody may miss and that format does not say in words: what was left out.
-
-        Raises:
-            ConfigError: no such format.
-        """
+        """What nobody may miss and that format does not say in words: what was left out."""
         return [] if _format(format).says_selection else list(selected(self.tables[0]))
 
     def save_figures(self, folder: str | Path) -> list[Path]:
@@ -276,23 +268,18 @@ def _seeds(
     value: str | Sequence[int], runs: Sequence[RunResult], every_candidate: bool
 ) -> tuple[int, ...]:
     if every_candidate:
-        raise ConfigError(
-            "--tune-seeds plays no part with --all, which chooses nothing",
-            expected="one of the two",
-            found=f"--all --tune-seeds {value}",
-        )
+        raise ConfigError("--tune-seeds plays no part with --all, which chooses nothing")
     try:
         seeds = parse_seeds(value if isinstance(value, str) else list(value))
     except ValueError as error:
-        raise ConfigError(
-            "--tune-seeds is out of range", expected=str(error), found=str(value)
-        ) from None
-    there = {seed for run in runs for seed in run.seeds}
-    if lacking := sorted(set(seeds) - there):
+        message = "--tune-seeds is out of range"
+        raise ConfigError(message, expected=str(error), found=str(value)) from None
+    there = sorted({seed for run in runs for seed in run.seeds})
+    if not set(seeds) <= set(there):
         raise ConfigError(
             "--tune-seeds names seeds that no run has",
-            expected=f"some of {spell_numbers(sorted(there))}",
-            found=spell_numbers(lacking),
+            expected=f"some of {spell_numbers(there)}",
+            found=spell_numbers(seeds),
             hint="a number alone is a number of seeds: 5 is 0-4",
         )
     chose = sorted({run.tuning_seeds for run in runs if run.tuning_seeds})
@@ -301,6 +288,6 @@ def _seeds(
             "--tune-seeds are not those that chose what was trained",
             expected=f"{' or '.join(map(spell_numbers, others))}, as gaam train had them",
             found=spell_numbers(seeds),
-            hint="leave it out: the runs say which seeds chose; or --all, which chooses nothing",
+            hint="leave it out: the runs say which seeds chose",
         )
     return seeds

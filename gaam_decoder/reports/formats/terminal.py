@@ -18,7 +18,6 @@ from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import (
     DISPENSABLE,
     SCREEN,
-    VERDICT,
     Cell,
     Sheet,
     cells_of,
@@ -86,7 +85,7 @@ class Terminal(Format):
 def _write(table: Table, further: list[Section], console: Console) -> None:
     _say(console, conclusion(table) + ".")
     if table.rows:
-        console.print(_drawn(table, console), "")
+        console.print(_main(table, console), "")
     heads = {row.head for row in table.rows if not table.shows_head(row)}
     head = f", head {brief(heads.pop())}" if heads else ""
     how = of_score(table) + head + f"; {HOW}" if table.rows else ""
@@ -127,25 +126,31 @@ def _write_section(section: Section, console: Console) -> None:
 def _draw_sheet(sheet: Sheet, console: Console) -> None:
     """A table in as many parts as its columns need, each with the first."""
     _say(console, sheet.caption, style="bold")
-    columns = list(zip(sheet.header, *sheet.lines, strict=True))
-    width = [max(map(_width, column)) + 2 for column in columns]
-    rest = list(range(1, len(columns)))
+    width = [max(map(_width, texts)) + 2 for texts in zip(sheet.header, *sheet.lines, strict=True)]
+    words = [name in sheet.words for name in sheet.header]
+    rest = list(range(1, len(width)))
     while rest:
-        drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-        drawn.add_column(_text(sheet.header[0]), overflow="fold")
-        room, some = console.width - width[0], list[int]()
-        while rest and (not some or width[rest[0]] <= room):
+        room, some = console.width - width[0], [0]
+        while rest and (len(some) == 1 or width[rest[0]] <= room):
             some.append(rest.pop(0))
             room -= width[some[-1]]
-            words = sheet.header[some[-1]] in sheet.words
-            justify = "left" if words else "right"
-            drawn.add_column(_text(sheet.header[some[-1]]), justify=justify, no_wrap=not words)  # type: ignore[arg-type]
-        for line in sheet.lines:
-            drawn.add_row(*(_text(line[place]) for place in (0, *some)))
-        console.print(drawn, "")
+        header = [(sheet.header[place], words[place]) for place in some]
+        console.print(_drawn(header, [[line[place] for place in some] for line in sheet.lines]), "")
 
 
-def _drawn(table: Table, console: Console) -> RichTable:
+def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> RichTable:
+    """A table of names of columns, whether each is of words, and lines; the first may be folded."""
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+    drawn.add_column(_text(header[0][0]), overflow="fold")
+    for name, words in header[1:]:
+        justify = "left" if words else "right"
+        drawn.add_column(_text(name, keep="\n"), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for line in lines:
+        drawn.add_row(*(_text(cell, keep="\n") for cell in line))
+    return drawn
+
+
+def _main(table: Table, console: Console) -> RichTable:
     """The table with as many columns as fit."""
     cells = cells_of(table)
     names = [_label(cell) for cell in cells]
@@ -159,15 +164,11 @@ def _drawn(table: Table, console: Console) -> RichTable:
         if max(map(_width, names)) + 2 + sum(width.values()) <= console.width:
             break
         width.pop(column, None)
-    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-    drawn.add_column("decoder", overflow="fold")
-    for one in width:
-        justify = "left" if one is VERDICT else "right"
-        drawn.add_column(_text(header[one], keep="\n"), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for name, line in zip(names, lines, strict=True):
-        values = [line[one] for one in width]
-        drawn.add_row(*(_text(value, keep="\n") for value in (name, *values)))
-    return drawn
+    both = zip(names, lines, strict=True)
+    return _drawn(
+        [("decoder", True), *((header[one], one.words) for one in width)],
+        [[name, *(line[one] for one in width)] for name, line in both],
+    )
 
 
 def _label(cell: Cell) -> str:

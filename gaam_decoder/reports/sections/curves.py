@@ -17,56 +17,45 @@ from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import first_runs
 
-HELD_OUT = {"val": "validation accuracy", "test": "TEST accuracy"}
+HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
 
 
 class Curves(Writer):
-    """Means over seeds of the most accurate rows."""
+    """Means over seeds; the picture is of the most accurate rows."""
 
     place = 13
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing over several folds, or of fits alone."""
+        labels, panels = table.labels(), list[tuple[str, list[Line]]]()
         if table.rows[0].folds > 1:
             return
-        selects = "".join({row.select for row in table.rows})
-        kinds = {
-            "loss": ("training loss", 1),
-            "train_accuracy": ("training accuracy", 100),
-            "accuracy": (HELD_OUT.get(selects, "held-out accuracy"), 100),
-        }
-        labels, header, panels = table.labels(), ["decoder"], []
-        cells: dict[str, list[str]] = {label: [label] for label in labels}
-        drawn = [labels[place] for place in most_accurate(table, MOST_LINES)]
-        for key, (name, factor) in kinds.items():
-            lines = [
-                _line(label, factor * value_SE)
-                for label, row in zip(labels, table.rows, strict=True)
-                if (value_SE := logged(row, key)) is not None
-            ]
-            if not lines:
-                continue
-            what = name + (", %" if factor > 1 else "")
-            header.append(what)
-            ends = {one.label: f"{one.y[0]:.4g} to {one.y[-1]:.4g}" for one in lines}
-            for label in labels:
-                cells[label].append(ends.get(label, "-"))
-            panels.append((what, [one for one in lines if one.label in drawn]))
-        panels = [(what, lines) for what, lines in panels if lines]
-        if len(header) == 1:
+        held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
+        for key, factor, what in (
+            ("loss", 1, "training loss"),
+            ("train_accuracy", 100, "training accuracy, %"),
+            ("accuracy", 100, held_out),
+        ):
+            logs = [(label, logged(r, key)) for label, r in zip(labels, table.rows, strict=True)]
+            if lines := [_line(label, factor * log) for label, log in logs if log is not None]:
+                panels.append((what, lines))
+        if not panels:
             return
-        sheet = Sheet(caption="first to last epoch, mean over seeds", header=header,
-                      lines=list(cells.values()), words=("decoder",))  # fmt: skip
-        rest = len(labels) - len(drawn)
-        left_out = f" The {len(drawn)} most accurate; {rest} are left out." if rest else ""
+        ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for _, lines in panels]
+        cells = [[label, *(of.get(label, "-") for of in ends)] for label in labels]
+        header = ["decoder", *(what for what, _ in panels)]
+        sheet = Sheet("first to last epoch, mean over seeds", header, cells, ("decoder",))
+        best = {labels[place] for place in most_accurate(table, MOST_LINES)}
+        drawn = [(what, [one for one in of if one.label in best] or of[:1]) for what, of in panels]
         picture = Picture(
             "curves",
             "Learning curves",
-            f"Mean over seeds; the band is one standard deviation.{left_out}",
-            lambda: line_panels(panels, "epoch"),
+            "Mean over seeds, of the most accurate decoders; the band is one standard deviation.",
+            lambda: line_panels(drawn, "epoch"),
         )
-        pictures = (picture,) if panels else ()
-        yield Section(name="curves", heading="Learning curves", sheets=(sheet,), pictures=pictures)
+        yield Section(
+            name="curves", heading="Learning curves", sheets=(sheet,), pictures=(picture,)
+        )
 
 
 def _line(label: str, value_SE: NDArray[np.float64]) -> Line:

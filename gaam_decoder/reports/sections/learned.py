@@ -5,8 +5,8 @@ S seeds, P points.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from gaam_decoder.runs.tuning import by_seed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Shown = tuple[str, Row, Mapping[str, Floats]]
+"""A label, its row, and the cells of its gate."""
 MOST = 8
 """Gates that are drawn."""
 HEADER = ["decoder", "parameter", "start", "min", "median", "max", "sd of seed medians"]
@@ -129,24 +131,20 @@ def _histograms(table: Table) -> Iterator[Picture]:
         )
 
 
-class _Shown(NamedTuple):
-    label: str
-    row: Row
-    cells: Mapping[str, Floats]
-
-
 def _gates(table: Table, rows: list[tuple[str, Row]]) -> Iterator[Section]:
     """The curve of every density after training; see ``analysis.gates``."""
-    shown, without = [], []
-    for label, row in rows:
-        cells = learned_cells(row.runs) if row.folds == 1 and row.scores.seeds else None
-        if cells is None:
-            without.append(label)
-        else:
-            shown.append(_Shown(label, row, cells))
+    of_row = [
+        (label, row, learned_cells(row.runs) if row.folds == 1 and row.scores.seeds else None)
+        for label, row in rows
+    ]
+    without = [label for label, _, cells in of_row if cells is None]
+    shown = [
+        (label, row, cells)
+        for label, row, cells in sorted(of_row, key=lambda one: -(one[1].mean or 0.0))
+        if cells is not None
+    ]
     if not shown:
         return
-    shown.sort(key=lambda one: -(one.row.mean or 0.0))
     planted = planted_gate(table.cache)
     lines = [
         "gate: the weight of a feature by how many standard deviations it lies from the gate's "
@@ -168,45 +166,40 @@ def _gates(table: Table, rows: list[tuple[str, Row]]) -> Iterator[Section]:
         pictures=(_picture(shown[:MOST], planted),),
         values={
             "planted": table.cache["planted"] if planted is not None else None,
-            "rows": [one.label for one in shown],
+            "rows": [label for label, *_ in shown],
             "without": without,
         },
     )
 
 
-def _distances(shown: list[_Shown], planted: str, about: Mapping[str, Any]) -> Sheet:
+def _distances(shown: Sequence[Shown], planted: str, about: Mapping[str, Any]) -> Sheet:
     """How far every learned gate is from the planted one."""
     planted_P = planted_curve(planted)
     lines = []
-    for one in shown:
-        curve_SP = learned_curves(one.row.attention, one.cells)
+    for label, row, cells in shown:
+        curve_SP = learned_curves(row.attention, cells)
         far = "-" if curve_SP is None else f"{distance(curve_SP.mean(0), planted_P):.3f}"
-        lines.append([brief(one.label, 60), percent(one.row.mean), far])
+        lines.append([brief(label, 60), percent(row.mean), far])
     known = [
         f"{name} {brief(str(about[key]), 12)}"
         for name, key in (("teacher", "teacher_accuracy"), ("best linear", "linear_accuracy"))
         if key in about
     ]
-    return Sheet(
-        caption=f"planted gate {planted}: accuracy, and distance of the learned gate (0: the same)"
-        + (f"; accuracy to expect: {', '.join(known)}" if known else ""),
-        header=["row", "accuracy %", "distance"],
-        lines=lines,
-        words=("row",),
-    )
+    caption = f"planted gate {planted}: accuracy, and distance of the learned gate (0: the same)"
+    caption += f"; accuracy to expect: {', '.join(known)}" if known else ""
+    return Sheet(caption, ["row", "accuracy %", "distance"], lines, ("row",))
 
 
-def _picture(shown: list[_Shown], planted: str | None) -> Picture:
+def _picture(shown: Sequence[Shown], planted: str | None) -> Picture:
     def draw() -> Figure:
-        found = [(one.label, learned_curves(one.row.attention, one.cells)) for one in shown]
         lines = [
             Line(label, RESIDUALS, curve_SP.mean(0), (curve_SP.min(0), curve_SP.max(0)))
-            for label, curve_SP in found
-            if curve_SP is not None
+            for label, row, cells in shown
+            if (curve_SP := learned_curves(row.attention, cells)) is not None
         ]
         beside = None if planted is None else Line("planted", RESIDUALS, planted_curve(planted))
-        what = "standardised feature value, from the gate's centre"
         panels = in_fours("weight", lines) or [("weight", [])]
+        what = "standardised feature value, from the gate's centre"
         return line_panels(panels, what, ticks=[-4, -2, 0, 2, 4], beside=beside, bottom=0)
 
     dashed = "" if planted is None else f"; dashed: the planted gate, {planted}"

@@ -45,11 +45,16 @@ class Scores(Writer):
             return
         yield _scores(table)
         yield _calibration(table, found)
-        if lines := _published(table):
+        lines = [  # notes say what differs
+            [label, str(one.mean) + f" (sd {one.std})" * (one.std is not None), one.encoder]
+            for label, one in zip(table.labels(), table.published, strict=True)
+            if one is not None
+        ]
+        if lines:
             header = ["decoder", "published %", "of the encoder"]
-            one = Sheet(caption="published accuracies, which no test compares", header=header,
-                        lines=lines, words=("decoder", "of the encoder"))  # fmt: skip
-            yield Section(name="published", heading="Published by others", sheets=(one,))
+            caption = "published accuracies, which no test compares"
+            sheet = Sheet(caption, header, lines, ("decoder", "of the encoder"))
+            yield Section(name="published", heading="Published by others", sheets=(sheet,))
 
 
 def _scores(table: Table) -> Section:
@@ -216,13 +221,3 @@ def _reliability(table: Table, found: list[tuple[str, Row]]) -> Picture:
         f"dashed line probabilities are too large.{rest}",
         draw,
     )
-
-
-def _published(table: Table) -> list[list[str]]:
-    """Of every row of which there are published figures; notes say what differs."""
-    found = zip(table.labels(), table.published, strict=True)
-    return [
-        [label, f"{one.mean}" + (f" (sd {one.std})" if one.std is not None else ""), one.encoder]
-        for label, one in found
-        if one is not None
-    ]
