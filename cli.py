@@ -221,26 +221,26 @@ def report(
     pairs: Annotated[str | None, _option("--pairs", kind="SETTING", help="Compare all rows that differ in this alone (attn, head, layers, lr, ...), each with each.")] = None,
     every_candidate: Annotated[bool, _option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
     top: Annotated[int | None, _option("--top", kind="N", help="Show only so many rows of each table, and their baselines.")] = None,
+    section: Annotated[str | None, _option("--section", kind="NAME", help="Print this part alone; every report says which there are.", panel=OUTPUT)] = None,
+    explain: Annotated[bool, _option("--explain", help="Print how each column and verdict is made.", panel=OUTPUT)] = False,
     format: Annotated[str | None, _option("--format", kind="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + " (default: terminal).", panel=OUTPUT, offers=_named("gaam_decoder.reports.formats"))] = None,
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Write to this file instead of stdout.", panel=OUTPUT)] = None,
     figures: Annotated[Path | None, _option("--figures", kind="FOLDER", help="Also write the pictures as PDF and PNG.", panel=OUTPUT)] = None,
     as_json: Annotated[bool, _option("--json", help="The same as --format json.", panel=OUTPUT)] = False,
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
-    import gaam_decoder
-    from gaam_decoder.reports.report import check_outputs, report_format
+    from gaam_decoder.reports import report as reports
 
-    name = format or ("json" if as_json else "terminal")
-    if as_json and name != "json":
-        raise ConfigError("--json is --format json", expected="one format", found=name)
-    report_format(name)  # a slip of the finger is said before runs are read
-    check_outputs(out=out, figures=figures)
+    if explain:
+        tell(reports.columns.explain())
+        return
+    name = reports.checked(format, as_json=as_json, section=section, out=out, figures=figures)
     options: dict[str, Any] = {"baseline": baseline, "margin": margin, "score": score, "top": top}
     options |= {"temperature": temperature, "every_candidate": every_candidate, "pairs": pairs}
-    found = gaam_decoder.report(runs or ["runs"], **_filters(attn, head, where), **options)
+    found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)
     if figures:
-        tell(f"{len(found.save_figures(figures))} pictures in {figures}", to=sys.stderr)
-    found.save(out, name) if out else found.show(name)
+        tell(f"{len(found.save_figures(figures))} files in {figures}", to=sys.stderr)
+    found.save(out, name, section) if out else found.show(name, section)
     for line in found.beside(name):
         tell(f"note: {line}", to=sys.stderr)
 

@@ -31,11 +31,11 @@ from gaam_cache.messages import did_you_mean, duration, option_of
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import conclusion
-from gaam_decoder.reports.pictures.pictures import overviews
+from gaam_decoder.reports.drawing import DARK, LIGHT, svg_file
+from gaam_decoder.reports.pictures import overviews
+from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.writing.numbers import percent, points, span
-from gaam_decoder.reports.writing.page import DARK, LIGHT
-from gaam_decoder.reports.writing.section import sections
+from gaam_decoder.reports.unit import percent, points, span
 from gaam_decoder.runs.filters import one_form
 from gaam_decoder.runs.folders import run_folders
 from gaam_decoder.runs.result import RunResult
@@ -405,8 +405,6 @@ def _to_ablate(of: str, runs: Iterable[RunResult]) -> Path:
 def _made(study: Study) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
     """All reports as JSON values, and every file that comes out, by name."""
     import pandas
-
-    from gaam_decoder.reports.figures.output import svg_file
 
     reports, files = [], dict[str, bytes]()
     for asked in study.reports:

@@ -9,8 +9,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports.compare import Comparison
 from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.writing.numbers import p_value
-from gaam_decoder.reports.writing.unit import DEFAULT, Unit
+from gaam_decoder.reports.unit import DEFAULT, Unit, p_value
 
 NAMED = 3
 """Decoders that the conclusion names; of more, it counts the rest."""

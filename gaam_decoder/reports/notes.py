@@ -16,8 +16,7 @@ from gaam_decoder.reports import literature
 from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of
 from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.writing.numbers import percent
-from gaam_decoder.reports.writing.unit import DEFAULT
+from gaam_decoder.reports.unit import DEFAULT, percent
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
+from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
+from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.notes import selected
 from gaam_decoder.reports.table import (
     Format,
@@ -20,11 +26,10 @@ from gaam_decoder.reports.table import (
     check_order,
     laid_out,
 )
-from gaam_decoder.reports.writing.output import check_outputs, write_report
-from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
+from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.filters import Selection, Texts, one_form
 from gaam_decoder.runs.loading import gathered
-from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.result import RUN_FILE, RunResult
 from gaam_decoder.specs import parse_attention
 
 
@@ -35,54 +40,55 @@ class Report:
     tables: tuple[Table, ...]
     """One per cache and test rows."""
 
-    def text(self, format: str = "markdown") -> str:
+    def text(self, format: str = "markdown", section: str | None = None) -> str:
         """The report as text.
 
         Args:
             format: what ``gaam report --format`` takes.
+            section: of the format terminal alone: what ``gaam report --section`` takes.
 
         Raises:
-            ConfigError: no such format.
+            ConfigError: no such format or section.
         """
         stream = io.StringIO()
-        report_format(format).write(self.tables, stream)
+        _format(format, section).write(self.tables, stream)
         return stream.getvalue()
 
-    def show(self, format: str = "terminal") -> None:
-        """Print the report.
+    def show(self, format: str = "terminal", section: str | None = None) -> None:
+        """Print the report, or one section of it; what is not for a screen is UTF-8 always.
 
         Raises:
-            ConfigError: no such format.
+            ConfigError: no such format or section.
         """
-        write_report(report_format(format), self.tables, None)
+        # the width, colour and encoding of a terminal are those of the screen
+        if format != "terminal" and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
+        _format(format, section).write(self.tables, sys.stdout)
 
-    def save(self, file: str | Path, format: str) -> None:
-        """Write the report to a file, which appears whole.
+    def save(self, file: str | Path, format: str, section: str | None = None) -> None:
+        """Write the report to a file, which appears whole, or to a pipe or device.
 
         Raises:
-            ConfigError: no such format, or a folder that holds a run or a cache.
+            ConfigError: no such format or section, or a folder that holds a run or a cache.
             StorageError: the file system refused; a file that was there is as it was.
         """
-        write_report(report_format(format), self.tables, Path(file))
+        _check_file(Path(file))
+        _write(Path(file), self.text(format, section).encode())
 
     def beside(self, format: str) -> list[str]:
-        """What nobody may miss and that format does not say in words: what was left out.
-
-        Raises:
-            ConfigError: no such format.
-        """
-        return [] if report_format(format).says_selection else list(selected(self.tables[0]))
+        """What nobody may miss and that format does not say in words: what was left out."""
+        return [] if _format(format).says_selection else list(selected(self.tables[0]))
 
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Write all pictures as PDF and PNG; returns their paths.
+        """Write the first six pictures as PDF and PNG; returns their paths.
 
         Raises:
             ConfigError: no folder can be there.
             StorageError: the file system refused.
         """
-        from gaam_decoder.reports.pictures.pictures import save_pictures
+        from gaam_decoder.reports.pictures import save_pictures
 
-        check_outputs(figures=Path(folder))
+        check_folder(Path(folder), option="--figures")
         return save_pictures(self.tables, Path(folder))
 
     def __str__(self) -> str:
@@ -99,14 +105,71 @@ class Report:
         return self.text("markdown")
 
 
-def report_format(name: str) -> Format:
-    """The format of that name.
+def checked(
+    format: str | None,
+    *,
+    as_json: bool = False,
+    section: str | None = None,
+    out: Path | None = None,
+    figures: Path | None = None,
+) -> str:
+    """The name of the format that a command asks for; what cannot be written is refused.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no such format, two of them, or a place where no report can go.
     """
-    found: Format = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
+    name = format or ("json" if as_json else "terminal")
+    if as_json and name != "json":
+        raise ConfigError("--json is --format json", expected="one format", found=name)
+    _format(name, section)
+    if figures is not None:
+        check_folder(figures, option="--figures")
+    if out is not None:
+        _check_file(out)
+    return name
+
+
+def _format(name: str, section: str | None = None) -> Format:
+    """The format of that name, which writes one section alone where one is asked for."""
+    cls: Any = plugins.load("gaam_decoder.reports.formats", name, kind="report format")
+    if section is not None and name != "terminal":
+        raise ConfigError(
+            "--section is for a terminal; other formats hold all sections",
+            expected="--format terminal",
+            found=name,
+        )
+    found: Format = cls(section) if section is not None else cls()
     return found
+
+
+def _check_file(out: Path) -> None:
+    """Refuse to replace what lies in a run or a cache."""
+    folder = Path(os.path.realpath(out)).parent
+    signs = [folder / RUN_FILE, folder / PLAN_FILE]
+    signs += [folder.parent / PLAN_FILE] if folder.name == SHARD_FOLDER else []
+    if kept := [sign.name for sign in signs if os.path.lexists(sign)]:
+        raise ConfigError(
+            f"'{out}' lies among results, which a report must not replace",
+            expected="a file somewhere else",
+            found=f"{kept[0]} beside it",
+            where=str(out.absolute()),
+            hint="choose another --out",
+        )
+    check_file(out, option="--out", special=True)
+
+
+def _write(out: Path, content: bytes) -> None:
+    with storage_errors(out):
+        special = out.exists() and not out.is_file()
+        if special or out.absolute().is_relative_to("/dev"):  # a pipe, a device, /dev/stdout
+            # a pipe that nobody reads from is refused, not waited for
+            handle = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+            os.set_blocking(handle, True)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            return
+    # the file that a link means is replaced, and not the link
+    write_file(Path(os.path.realpath(out)), content)
 
 
 def report(
@@ -205,23 +268,18 @@ def _seeds(
     value: str | Sequence[int], runs: Sequence[RunResult], every_candidate: bool
 ) -> tuple[int, ...]:
     if every_candidate:
-        raise ConfigError(
-            "--tune-seeds plays no part with --all, which chooses nothing",
-            expected="one of the two",
-            found=f"--all --tune-seeds {value}",
-        )
+        raise ConfigError("--tune-seeds plays no part with --all, which chooses nothing")
     try:
         seeds = parse_seeds(value if isinstance(value, str) else list(value))
     except ValueError as error:
-        raise ConfigError(
-            "--tune-seeds is out of range", expected=str(error), found=str(value)
-        ) from None
-    there = {seed for run in runs for seed in run.seeds}
-    if lacking := sorted(set(seeds) - there):
+        message = "--tune-seeds is out of range"
+        raise ConfigError(message, expected=str(error), found=str(value)) from None
+    there = sorted({seed for run in runs for seed in run.seeds})
+    if not set(seeds) <= set(there):
         raise ConfigError(
             "--tune-seeds names seeds that no run has",
-            expected=f"some of {spell_numbers(sorted(there))}",
-            found=spell_numbers(lacking),
+            expected=f"some of {spell_numbers(there)}",
+            found=spell_numbers(seeds),
             hint="a number alone is a number of seeds: 5 is 0-4",
         )
     chose = sorted({run.tuning_seeds for run in runs if run.tuning_seeds})
@@ -230,6 +288,6 @@ def _seeds(
             "--tune-seeds are not those that chose what was trained",
             expected=f"{' or '.join(map(spell_numbers, others))}, as gaam train had them",
             found=spell_numbers(seeds),
-            hint="leave it out: the runs say which seeds chose; or --all, which chooses nothing",
+            hint="leave it out: the runs say which seeds chose",
         )
     return seeds

@@ -16,7 +16,7 @@ from gaam_cache.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import ParameterRange, learned_ranges
-from gaam_decoder.reports.writing.unit import DEFAULT, all_scores, score_of
+from gaam_decoder.reports.unit import DEFAULT, all_scores, score_of
 from gaam_decoder.runs.result import RunResult, Validation
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
 from gaam_decoder.stats.scored import Scored, interval_by_score

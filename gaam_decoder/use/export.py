@@ -15,10 +15,10 @@ from gaam_cache.store.files import whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.columns import accuracies
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
-from gaam_decoder.reports.writing.numbers import percent
-from gaam_decoder.reports.writing.sheets import accuracies
+from gaam_decoder.reports.unit import percent
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.exported import (
     CARD_FILE,

@@ -30,7 +30,7 @@ from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import TrainConfig, load_runs
-from gaam_decoder.reports.pictures.pictures import save_pictures
+from gaam_decoder.reports.pictures import save_pictures
 from gaam_decoder.reports.table import build_tables
 from tests.conftest import build_encoder, random_rows, write_csv
 

@@ -4,97 +4,56 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.number_lists import DRAWN_BY
+from gaam_decoder.reports.columns import DIFFERENCES, SCORES, cells_of
 from gaam_decoder.reports.finals import FinalModel
 from gaam_decoder.reports.table import Format, Table
-from gaam_decoder.reports.writing import learned_table
-from gaam_decoder.reports.writing.unit import all_scores
+from gaam_decoder.reports.unit import all_scores
 
-RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "loss", *DRAWN_BY)
-"""Settings that have a column."""
-OTHERS = [name for name in all_scores() if name not in ("accuracy", "macro-f1")]
-"""Scores that stand at the end."""
-FIELDS = [
-    "fingerprint",
-    "encoder",
-    "dataset",
-    "attention",
-    "head",
-    "select",
-    "seeds",
-    "failed_seeds",
-    "accuracy_mean",
-    "accuracy_std",
-    "accuracy_ci95_low",
-    "accuracy_ci95_high",
-    "macro_f1_mean",
-    "macro_f1_std",
-    "parameters_attention",
-    "parameters_total",
-    "seconds_per_seed",
-    "majority_accuracy",
-    "settings",
-    "optimistic",
-    "tested_on_training_rows",
-    "tested_on",
-    "test_rows",
-    "accuracy_ci95_seeds_and_rows_low",
-    "accuracy_ci95_seeds_and_rows_high",
-    "baseline",
-    "paired_seeds",
-    "difference",
-    "verdict",
-    "significant",
-    "within_margin",
-    "margin",
-    "ci95_seeds_and_rows_low",
-    "ci95_seeds_and_rows_high",
-    "p",
-    "p_holm",
-    "p_equivalent",
-    "p_equivalent_holm",
-    "seeds_to_decide",
-    "rows_to_decide",
-    "these_rows_verdict",
-    "these_rows_std",
-    "these_rows_ci95_low",
-    "these_rows_ci95_high",
-    "these_rows_p_sign_flip",
-    "these_rows_p_equivalent",
-    "minimum_detectable_difference",
-    "p_other_training_sets",
-    "undertrained",
-    "mcnemar_p",
-    "mcnemar_p_holm",
-    "published_mean",
-    "published_std",
-    "published_encoder",
-    *(f"recipe_{name}" for name in RECIPE),
-    "evaluated",
-    "left_out",
-    "compared_by",
-    *(f"{name.replace('-', '_')}_{of}" for name in OTHERS for of in ("mean", "std")),
-]
+OF_JSON = """
+fingerprint=cache encoder=cache dataset=cache attention head select
+seeds=counts failed_seeds=counts
+accuracy_mean=accuracy.mean accuracy_std=accuracy.std
+accuracy_ci95_low=accuracy.ci95.0 accuracy_ci95_high=accuracy.ci95.1
+macro_f1_mean=macro_f1.mean macro_f1_std=macro_f1.std
+parameters_attention=parameters.attention parameters_total=parameters.total
+seconds_per_seed majority_accuracy settings optimistic tested_on_training_rows tested_on test_rows
+accuracy_ci95_seeds_and_rows_low=accuracy_ci95_seeds_and_rows.0
+accuracy_ci95_seeds_and_rows_high=accuracy_ci95_seeds_and_rows.1
+baseline=comparison paired_seeds=counts difference=comparison verdict=comparison
+significant=comparison within_margin=comparison margin=comparison
+ci95_seeds_and_rows_low=comparison.ci95_seeds_and_rows.0
+ci95_seeds_and_rows_high=comparison.ci95_seeds_and_rows.1
+p=comparison p_holm=comparison p_equivalent=comparison p_equivalent_holm=comparison
+seeds_to_decide=comparison rows_to_decide=comparison
+these_rows_verdict=here.verdict these_rows_std=here.std
+these_rows_ci95_low=here.ci95.0 these_rows_ci95_high=here.ci95.1
+these_rows_p_sign_flip=here.p_sign_flip these_rows_p_equivalent=here.p_equivalent
+minimum_detectable_difference=here p_other_training_sets=comparison.other_training_sets.p
+undertrained mcnemar_p=comparison.mcnemar.p mcnemar_p_holm=comparison.mcnemar.p_holm
+published_mean=published.mean published_std=published.std published_encoder=published.encoder
+recipe_epochs=recipe.epochs recipe_batch_size=recipe.batch_size recipe_lr=recipe.lr
+recipe_weight_decay=recipe.weight_decay recipe_loss=recipe.loss
+recipe_train_rows=recipe.train_rows recipe_shots=recipe.shots
+evaluated left_out compared_by
+"""
+"""Columns and where they stand in the JSON of a row: ``in`` is ``in.column``."""
 
-FROM_COMPARISON = (
-    "baseline",
-    "difference",
-    "verdict",
-    "significant",
-    "within_margin",
-    "margin",
-    "p",
-    "p_holm",
-    "p_equivalent",
-    "p_equivalent_holm",
-    "seeds_to_decide",
-    "rows_to_decide",
-)
-"""Columns that are called as in JSON."""
+
+def paths() -> dict[str, list[str]]:
+    """Columns and the keys that lead to each; the scores beside the first two stand last."""
+    found = {}
+    for pair in OF_JSON.split():
+        name, _, path = pair.partition("=")
+        keys = path.split(".") if path else [name]
+        found[name] = [*keys, name] if path in ("cache", "counts", "comparison", "here") else keys
+    for score in [name for name in all_scores() if name not in ("accuracy", "macro-f1")]:
+        for of in ("mean", "std"):
+            found[f"{score.replace('-', '_')}_{of}"] = ["scores", score, of]
+    return found
 
 
 class Csv(Format):
@@ -112,143 +71,70 @@ class Csv(Format):
         single seeds did is in ``load_runs(...).to_frame()``. A final model is a line without
         accuracies.
         """
-        lines = [
-            line | {"left_out": left_out(table)} for table in tables for line in self._lines(table)
-        ]
-        learned = dict.fromkeys(name for line in lines for name in line if name not in FIELDS)
-        write_lines(stream, [*FIELDS, *learned], lines)
-
-    def _lines(self, table: Table) -> list[dict[str, Any]]:
-        lines = []
-        spelt = table.settings()
-        settings_of = [spelt[place] for place in table.places]
-        for row, settings in zip(table.to_dict()["rows"], settings_of, strict=True):
-            low, high = row["accuracy"]["ci95"] or (None, None)
-            lines.append(
-                {
-                    **{key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")},
-                    **{key: row[key] for key in ("attention", "head", "select")},
-                    "seeds": len(row["seeds"]),
-                    "failed_seeds": len(row["failed_seeds"]),
-                    "accuracy_mean": row["accuracy"]["mean"],
-                    "accuracy_std": row["accuracy"]["std"],
-                    "accuracy_ci95_low": low,
-                    "accuracy_ci95_high": high,
-                    "macro_f1_mean": row["macro_f1"]["mean"],
-                    "macro_f1_std": row["macro_f1"]["std"],
-                    "parameters_attention": row["parameters"]["attention"],
-                    "parameters_total": row["parameters"]["total"],
-                    "seconds_per_seed": row["seconds_per_seed"],
-                    "majority_accuracy": table.majority_accuracy,
-                    "settings": settings,
-                    **_more(table, row),
-                    **_comparison(row["comparison"]),
-                    **learned_table.flat(row),
-                    **({"temperature": _mean(row["temperature"])} if table.temperature else {}),
-                }
-            )
-        return lines + [_final(table, final) for final in table.finals]
+        lines = [line for table in tables for line in _lines(table)]
+        fields = dict.fromkeys([*paths(), *(name for line in lines for name in line)])
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(map(_cell, fields))
+        writer.writerows([_cell(line.get(name)) for name in fields] for line in lines)
 
 
-def _mean(temperature: dict[str, Any] | None) -> float | None:
-    """Of all seeds and folds; nothing where none was fitted."""
-    return temperature["mean"] if temperature else None
+def _lines(table: Table) -> list[dict[str, Any]]:
+    about = table.to_dict()
+    shared = {name: about[name] for name in ("majority_accuracy", "tested_on", "test_rows")}
+    shared |= {"cache": about["cache"], "compared_by": table.score}
+    shared["left_out"] = (table.selection and table.selection.left_out_in_words()) or None
+    places, lines = paths(), []
+    own = [c.field for c in dict.fromkeys((*SCORES, *DIFFERENCES)) if c.field]
+    for cell, row in zip(cells_of(table), about["rows"], strict=True):
+        compared = row["comparison"] or {}
+        counts = {"seeds": len(row["seeds"]), "failed_seeds": len(row["failed_seeds"])}
+        counts |= {"paired_seeds": len(compared["paired_seeds"])} if compared else {}
+        more = {"counts": counts, "here": compared.get("on_these_test_rows")}
+        values = row | shared | more | {"settings": cell.settings, "evaluated": True}
+        line = {name: _value(values, path) for name, path in places.items()}
+        line |= _learned(row)
+        line |= {"temperature": (row["temperature"] or {}).get("mean")} if table.temperature else {}
+        lines.append(line | {name: value(cell) for name, value in own})
+    return lines + [_final(final, shared, places) for final in table.finals]
 
 
-def _final(table: Table, final: FinalModel) -> dict[str, Any]:
-    return {
-        **{key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")},
-        **{key: getattr(final, key) for key in ("attention", "head", "select", "settings")},
-        "seeds": len(final.seeds),
-        "failed_seeds": len(final.failed),
-        "parameters_attention": final.parameters["attention"],
-        "parameters_total": final.parameters["total"],
-        "seconds_per_seed": final.seconds_per_seed,
-        "evaluated": False,
-        **_recipe(final.recipe),
-    }
+def _learned(row: dict[str, Any]) -> dict[str, Any]:
+    """The learned parameters of a row's JSON as columns, such as ``learned_xi_median``."""
+    columns: dict[str, Any] = {}
+    for name, found in row["learned"].items():
+        values = {key: found[key] for key in ("min", "median", "max", "seed_medians_sd")}
+        if about := found.get("distribution"):
+            values |= {f"q{percent}": value for percent, value in about["quantiles"].items()}
+            shares = ("nearer_to_laplace", "below_laplace", "above_gaussian")
+            values |= {key: about[key] for key in shares}
+        columns |= {f"learned_{name}_{key}": value for key, value in values.items()}
+    return columns
 
 
-def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
-    return {f"recipe_{name}": recipe.get(name) for name in RECIPE}
+def _final(final: FinalModel, shared: dict[str, Any], places: dict[str, Any]) -> dict[str, Any]:
+    counts = {"seeds": len(final.seeds), "failed_seeds": len(final.failed)}
+    values = {name: shared[name] for name in ("cache", "left_out")} | final.to_dict()
+    values |= {"counts": counts, "settings": final.settings}
+    values["seconds_per_seed"] = final.seconds_per_seed
+    return {name: _value(values, path) for name, path in places.items()}
 
 
-def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    low, high = row["accuracy_ci95_seeds_and_rows"] or (None, None)
-    found = row["published"] or {}
-    return {
-        "optimistic": row["optimistic"],
-        "tested_on_training_rows": row["tested_on_training_rows"],
-        "tested_on": table.where,
-        "test_rows": table.num_test_rows,
-        "accuracy_ci95_seeds_and_rows_low": low,
-        "accuracy_ci95_seeds_and_rows_high": high,
-        "undertrained": row["undertrained"],
-        "published_mean": found.get("mean"),
-        "published_std": found.get("std"),
-        "published_encoder": found.get("encoder"),
-        "evaluated": True,
-        **_recipe(row["recipe"]),
-        "compared_by": table.score,
-        **{
-            f"{name.replace('-', '_')}_{of}": row["scores"].get(name, {}).get(of)
-            for name in OTHERS
-            for of in ("mean", "std")
-        },
-    }
-
-
-def _comparison(found: dict[str, Any] | None) -> dict[str, Any]:
-    if found is None:
-        return {}
-    low, high = found["ci95_seeds_and_rows"] or (None, None)
-    here = found["on_these_test_rows"]
-    low_here, high_here = here["ci95"] or (None, None)
-    votes = found["mcnemar"] or {}
-    return {
-        **{name: found[name] for name in FROM_COMPARISON},
-        "paired_seeds": len(found["paired_seeds"]),
-        "ci95_seeds_and_rows_low": low,
-        "ci95_seeds_and_rows_high": high,
-        "these_rows_verdict": here["verdict"],
-        "these_rows_std": here["std"],
-        "these_rows_ci95_low": low_here,
-        "these_rows_ci95_high": high_here,
-        "these_rows_p_sign_flip": here["p_sign_flip"],
-        "these_rows_p_equivalent": here["p_equivalent"],
-        "minimum_detectable_difference": here["minimum_detectable_difference"],
-        "p_other_training_sets": (found["other_training_sets"] or {}).get("p"),
-        "mcnemar_p": votes.get("p"),
-        "mcnemar_p_holm": votes.get("p_holm"),
-    }
+def _value(values: Any, path: list[str]) -> Any:
+    for key in path:
+        if values is None:
+            return None
+        values = values[int(key)] if isinstance(values, list) else values.get(key)
+    return values
 
 
 # at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
 # the full-width forms that some take as well
 _FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
                       "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}])")  # fmt: skip
-_BEFORE_TEXT = re.compile(r"^(?=[\t\r])")
-
-
-def write_lines(stream: TextIO, fields: Sequence[str], lines: Iterable[dict[str, Any]]) -> None:
-    """Write a header and lines; numbers stay numbers, and text that begins like a formula is text.
-
-    Args:
-        stream: takes the lines.
-        fields: columns.
-        lines: column -> value; what is not there, or None, is empty.
-    """
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(map(_cell, fields))
-    writer.writerows([_cell(line.get(name)) for name in fields] for line in lines)
-
-
-def left_out(table: Table) -> str | None:
-    """How many runs were left out of a report, and by what; None where none were."""
-    return (table.selection and table.selection.left_out_in_words()) or None
 
 
 def _cell(value: Any) -> Any:
+    """Numbers stay numbers, and text that begins like a formula is text."""
     if not isinstance(value, str):
         return value
-    return _FORMULA.sub(r"\1'", visible(_BEFORE_TEXT.sub("'", value)))
+    return _FORMULA.sub(r"\1'", visible(re.sub(r"^(?=[\t\r])", "'", value)))

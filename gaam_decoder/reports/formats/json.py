@@ -8,8 +8,8 @@ from typing import Any, TextIO
 
 from gaam_decoder.reports.answer import claims, conclusion
 from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table
-from gaam_decoder.reports.writing.section import sections
 
 
 class Json(Format):
@@ -34,5 +34,6 @@ def _words(table: Table) -> dict[str, Any]:
         | ({"verbatim": found.verbatim} if found.verbatim else {})
         | ({} if found.values is None else {"values": found.values})
         for found in sections(table)
+        if found.lead
     }
     return words | ({"sections": further} if further else {})

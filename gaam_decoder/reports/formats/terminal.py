@@ -12,13 +12,22 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gaam_cache.messages import brief, visible
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages import brief, did_you_mean, visible
 from gaam_decoder.reports.answer import conclusion
+from gaam_decoder.reports.columns import (
+    DISPENSABLE,
+    SCREEN,
+    Cell,
+    Sheet,
+    cells_of,
+    of_score,
+    shown,
+)
 from gaam_decoder.reports.notes import caused
-from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.rows import SCALED
+from gaam_decoder.reports.sections._base import Section, sections
 from gaam_decoder.reports.table import SEPARATE, Format, Table
-from gaam_decoder.reports.writing import sheets
-from gaam_decoder.reports.writing.section import Section, sections
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
@@ -29,146 +38,151 @@ LONGEST_NAME = 20
 LONGEST_PART = 60
 """Characters of each line in the column of decoders, which it may fold."""
 ALIASES = ("text", "txt", "table", "console")
-COLUMNS = {
-    "sd": "sd",
-    "95% CI + rows": "95% CI",
-    "seeds": "seeds",
-    "difference": "diff",
-    "of difference": "95% CI",
-    "p Holm": "p\nHolm",
-    "verdict": "verdict",
-    "parameters (attn / total)": "params\nattn/all",
-    "s/seed": "s per\nseed",
-}
-"""Beside the score, with the header of each; intervals are over seeds and test rows."""
-DISPENSABLE = ("s/seed", "parameters (attn / total)", "p Holm", "seeds", "sd")
-"""What goes first where the screen is too narrow."""
 HOW = "95% intervals are over seeds and test rows; those of differences are corrected (Holm)"
 
 
 class Terminal(Format):
-    """The answer, one table drawn by rich, and at most six notes that these runs caused."""
+    """The answer, one table drawn by rich, and at most six notes that these runs caused.
+
+    Args:
+        section: the name of one section, which stands alone then.
+    """
+
+    def __init__(self, section: str | None = None) -> None:
+        self._section = section
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write the tables; width and colour follow the stream."""
+        """Write the tables; width and colour follow the stream.
+
+        Raises:
+            ConfigError: no table has that section.
+        """
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-        console = Console(file=stream, width=None if known else PLAIN_WIDTH, highlight=False)
+        width = None if known else PLAIN_WIDTH
+        # a notebook would show what rich draws by itself, and the text stay empty
+        console = Console(file=stream, width=width, highlight=False, force_jupyter=False)
         console.width = max(console.width, LEAST_WIDTH)
-        for number, table in enumerate(tables):
+        found = [[s for s in sections(t) if self._section in (None, s.name)] for t in tables]
+        if self._section and not any(found):
+            names = list(dict.fromkeys(s.name for table in tables for s in sections(table)))
+            raise ConfigError(
+                f"these runs have no section '{self._section}'",
+                expected=f"one of: {', '.join(names)}",
+                hint=did_you_mean(self._section, names),
+            )
+        for number, (table, of_table) in enumerate(zip(tables, found, strict=True)):
             if number:
                 console.print()
-            _write(table, console)
+            _say(console, table.title(), style="bold")
+            if not self._section:
+                _write(table, of_table, console)
+            for section in of_table if self._section else ():
+                _write_section(section, console)
         if len(tables) > 1:
             _say(console, f"{len(tables)} separate tables: {SEPARATE}")
 
 
-def _write(table: Table, console: Console) -> None:
-    _say(console, table.title(), style="bold")
+def _write(table: Table, further: list[Section], console: Console) -> None:
     _say(console, conclusion(table) + ".")
     if table.rows:
-        console.print(_drawn(*_cells(table), console), "")
+        console.print(_main(table, console), "")
     heads = {row.head for row in table.rows if not table.shows_head(row)}
     head = f", head {brief(heads.pop())}" if heads else ""
-    how = sheets.accuracies(table).caption + head + f"; {HOW}" if table.rows else ""
+    how = of_score(table) + head + f"; {HOW}" if table.rows else ""
     how += SCALED if table.temperature and SCALED not in how else ""
     how += f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
     for line in filter(
-        None, [how, table.left_out(), *[final.in_words() for final in table.finals]]
+        None, [how, table.left_out(), *(final.in_words() for final in table.finals)]
     ):
         _say(console, line)
     notes = caused(table)
     for note in notes[:MOST_NOTES]:
         _say(console, f"- {note}")
-    further = sections(table)
-    for section in further:
-        _write_section(section, table, console)
-    more = f"{len(notes) - MOST_NOTES} more notes, " if len(notes) > MOST_NOTES else ""
-    names = ", ".join(one.name for one in further if not one.verbatim)
-    if more or names:
-        _say(console, f"more in --format html, markdown and json: {more}{names}")
-    for section in further:
-        if section.verbatim:
-            _say(console, f"{section.heading.lower()}: {section.verbatim}")
+    for one in further:
+        asked = one.name == "pairs" and table.pairs and table.pairs.family.axis != "attn"
+        if asked or one.said:
+            _say(console, f"{one.heading}: {one.lead}")
+        for sheet in one.sheets if asked else ():
+            _draw_sheet(sheet, console)
+    if len(notes) > MOST_NOTES:
+        _say(console, f"{len(notes) - MOST_NOTES} more notes in --format html, markdown and json")
+    if names := ", ".join(one.name for one in further if not one.verbatim):
+        _say(console, f"more by --section NAME: {names}")
+    for one in further:
+        if one.verbatim:
+            _say(console, f"{one.heading.lower()}: {one.verbatim}")
 
 
-def _write_section(section: Section, table: Table, console: Console) -> None:
-    """What a sweep was for, in one line, and pairs whole where they were asked for."""
-    asked = section.name == "pairs" and table.pairs and table.pairs.family.axis != "attn"
-    if asked or not section.folded:
-        _say(console, f"{section.heading}: {section.lead}")
-    for sheet in section.sheets if asked else ():
-        rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-        for name in sheet.header:
-            words = name in sheet.words
-            justify = "left" if words else "right"
-            rich_table.add_column(_text(name), justify=justify, no_wrap=not words)  # type: ignore[arg-type]
-        for line in sheet.lines:
-            rich_table.add_row(*map(_text, line))
-        _say(console, sheet.caption, style="bold")
-        console.print(rich_table, "")
+def _write_section(section: Section, console: Console) -> None:
+    _say(console, section.heading + (f": {section.lead}" if section.lead else ""))
+    for sheet in section.sheets:
+        _draw_sheet(sheet, console)
+    for line in (*section.lines, *filter(None, [section.verbatim])):
+        _say(console, f"- {line}")
+    if section.pictures:
+        _say(console, f"pictures in --format html and --figures: {len(section.pictures)}")
 
 
-def _cells(table: Table) -> tuple[dict[str, str], list[tuple[str, dict[str, str]]]]:
-    """Headers by column, and of every row that is shown its name and cells by column."""
-    column = table.unit.column
-    shown = {column: column.replace("accuracy", "acc").replace(" ", "\n", 1), **COLUMNS}
-    compared = sheets.differences(table)
-    made = iter(compared.dicts() if compared else ())
-    lines = []
-    settings = table.settings()
-    for place, cells in zip(table.places, sheets.accuracies(table).dicts(), strict=True):
-        row = table.rows[place]
-        counts = (row.parameters["attention"], row.parameters["total"])
-        cells["parameters (attn / total)"] = "/".join(map(_short, counts))
-        if row.failed:
-            cells["seeds"] = f"{len(row.scores.seeds)}/{len(row.seeds)}"
-        if table.comparisons[place] is not None:
-            difference = next(made)
-            cells |= {k: difference[k] for k in ("difference", "p Holm", "verdict")}
-            cells["of difference"] = difference["95% CI + rows"]
-        lines.append((_label(row, table, settings[place]), cells))
-    if compared is None:
-        shown = {k: v for k, v in shown.items() if k in lines[0][1]} if lines else shown
-    return shown, lines
+def _draw_sheet(sheet: Sheet, console: Console) -> None:
+    """A table in as many parts as its columns need, each with the first."""
+    _say(console, sheet.caption, style="bold")
+    width = [max(map(_width, texts)) + 2 for texts in zip(sheet.header, *sheet.lines, strict=True)]
+    words = [name in sheet.words for name in sheet.header]
+    rest = list(range(1, len(width)))
+    while rest:
+        room, some = console.width - width[0], [0]
+        while rest and (len(some) == 1 or width[rest[0]] <= room):
+            some.append(rest.pop(0))
+            room -= width[some[-1]]
+        header = [(sheet.header[place], words[place]) for place in some]
+        console.print(_drawn(header, [[line[place] for place in some] for line in sheet.lines]), "")
 
 
-def _drawn(
-    shown: dict[str, str], lines: list[tuple[str, dict[str, str]]], console: Console
-) -> RichTable:
+def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> RichTable:
+    """A table of names of columns, whether each is of words, and lines; the first may be folded."""
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+    drawn.add_column(_text(header[0][0]), overflow="fold")
+    for name, words in header[1:]:
+        justify = "left" if words else "right"
+        drawn.add_column(_text(name, keep="\n"), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for line in lines:
+        drawn.add_row(*(_text(cell, keep="\n") for cell in line))
+    return drawn
+
+
+def _main(table: Table, console: Console) -> RichTable:
     """The table with as many columns as fit."""
-    shown = dict(shown)
-    for name in DISPENSABLE:
-        names = max(_width(name) for name, _ in lines)
-        columns = [
-            max(_width(header), *(_width(cells.get(key, "")) for _, cells in lines)) + 2
-            for key, header in shown.items()
-        ]
-        if names + 2 + sum(columns) <= console.width:
+    cells = cells_of(table)
+    names = [_label(cell) for cell in cells]
+    columns, lines = shown(SCREEN, cells, narrow=True)
+    score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
+    header = {one: one.short.format(score=score) for one in columns}
+    width = {
+        one: max(map(_width, [header[one], *(line[one] for line in lines)])) + 2 for one in columns
+    }
+    for column in DISPENSABLE:
+        if max(map(_width, names)) + 2 + sum(width.values()) <= console.width:
             break
-        shown.pop(name, None)
-    rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-    rich_table.add_column("decoder", overflow="fold")
-    for key, header in shown.items():
-        justify = "left" if key == "verdict" else "right"
-        rich_table.add_column(_text(header, keep="\n"), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for name, cells in lines:
-        values = [cells.get(key, "") for key in shown]
-        rich_table.add_row(*(_text(value, keep="\n") for value in (name, *values)))
-    return rich_table
+        width.pop(column, None)
+    both = zip(names, lines, strict=True)
+    return _drawn(
+        [("decoder", True), *((header[one], one.words) for one in width)],
+        [[name, *(line[one] for one in width)] for name, line in both],
+    )
 
 
-def _label(row: Row, table: Table, settings: str) -> str:
+def _label(cell: Cell) -> str:
     """Name of a decoder, and below it whatever tells it from the others of the table."""
+    row, table = cell.row, cell.table
     name, _, options = row.attention.partition(":")
-    below = [*options.split(","), *settings.split(", ")]
+    below = [f"+ {row.head}"] * table.shows_head(row)
+    below += [*options.split(","), *cell.settings.split(", ")]
     if row.on_training_rows:
         below += ["tested on its own", "training rows"]
     if row.select == "test":
         below += ["select=test:", "optimistic"]
     elif len({r.select for r in table.rows}) > 1:
         below.append(f"select={row.select}")
-    if table.shows_head(row):
-        below.insert(0, f"+ {row.head}")
     parts = [brief(part, LONGEST_PART) for part in [name, *below] if part]
     lines = parts[:1]
     for part in parts[1:]:  # what fits beside the name stands there
@@ -192,11 +206,3 @@ def _say(console: Console, text: str, *, style: str | None = None) -> None:
 def _text(text: str, *, keep: str = "") -> Text:
     """Text as it is: nothing in it is markup, an emoji code, or anything else but text."""
     return Text(visible(text, keep=keep))
-
-
-def _short(count: int) -> str:
-    """``591360`` as ``591k``."""
-    for size, letter in ((10**6, "M"), (10**3, "k")):
-        if count >= size:
-            return f"{count / size:.{0 if count >= 100 * size else 1}f}{letter}"
-    return str(count)

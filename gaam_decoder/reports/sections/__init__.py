@@ -1,1 +1,1 @@
-"""What a report says beyond accuracies and differences; a file in this folder is a section."""
+"""What a report says beyond its table; a file in this folder makes one section or two."""

@@ -1,24 +1,26 @@
-"""Whether the layers that a mechanism reads most are the most accurate alone."""
+"""What mechanisms read of every layer, and whether what is read most is the most accurate alone."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 from gaam_cache.messages import brief
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.axes import Beside
-from gaam_decoder.reports.pictures.picture import Picture, slug
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    Line,
+    Picture,
+    line_panels,
+)
 from gaam_decoder.reports.rows import as_list
+from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.writing.section import Section, Writer
-from gaam_decoder.reports.writing.sheets import Sheet
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-MOST_PICTURES = 4
-"""The first that are listed."""
 LINES = (
     "importance is the mean importance factor of a layer over features and seeds, accuracy that of "
     "the same head and recipe on this layer alone; rho is Spearman's rank correlation",
@@ -28,14 +30,18 @@ LINES = (
 
 
 class OfLayers(Writer):
-    """Rank correlations of importance and accuracy, one per mechanism with attention maps."""
+    """Shares of layers; where layers have rows of their own, rank correlations with accuracy."""
 
     place = 12
 
-    def of(self, table: Table) -> Section | None:
-        """None without four rows of single layers and a mechanism with attention maps over all."""
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing without attention maps."""
+        sheets, pictures = _shares(table)
         if not table.layers:
-            return None
+            if sheets:
+                yield Section(name="importance", heading="What mechanisms read of every layer",
+                              sheets=sheets, pictures=pictures)  # fmt: skip
+            return
         labels = dict(zip(map(id, table.rows), table.labels(), strict=True))
         named = [
             (labels[id(one.row)], brief(one.singles[0].attention), one) for one in table.layers
@@ -44,24 +50,56 @@ class OfLayers(Writer):
         more = f"; {len(named) - 1} more below" if len(named) > 1 else ""
         optimistic = [row for _, _, one in named for row in (one.row, *one.singles)]
         marks = ["some of these numbers are optimistic"] * any(row.optimistic for row in optimistic)
-        return Section(
+        cells = [[n, a, spell_numbers(one.layers), *_cells(one)] for n, a, one in named]
+        header = ["importance", "alone", "layers", "rho", "95% interval"]
+        of_each = Sheet("importance of layers and accuracy of each alone", header, cells,
+                        ("importance", "alone", "layers"))  # fmt: skip
+        yield Section(
             name="importance",
             heading="Does importance predict accuracy",
             lead=f"importance by {name} and accuracy of {alone} on one of {len(first.layers)} "
             f"layers alone: {_in_words(first)}{more}",
+            said=True,
             lines=(*LINES, *marks),
-            sheets=(
-                Sheet(
-                    caption="importance of layers and accuracy of each alone",
-                    header=["importance", "alone", "layers", "rho", "95% interval"],
-                    lines=[[n, a, spell_numbers(one.layers), *_cells(one)] for n, a, one in named],
-                    words=("importance", "alone", "layers"),
-                ),
-            ),
-            pictures=tuple(_picture(*one) for one in named[:MOST_PICTURES]),
-            folded=False,
+            sheets=(of_each, *sheets),
+            pictures=pictures,
             values={"mechanisms": [_values(*one) for one in named]},
         )
+
+
+def _shares(table: Table) -> tuple[tuple[Sheet, ...], tuple[Picture, ...]]:
+    """The share of every layer in the summed attention, as a table and a picture."""
+    ranked = sorted(
+        zip(table.labels(), table.rows, strict=True), key=lambda one: -(one[1].mean or 0.0)
+    )
+    found = [(label, of) for label, row in ranked if (of := row.importance) and len(of.layers) > 1]
+    lines = []
+    for label, of in found:
+        by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
+        told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
+        lines.append([label, ", ".join(told[:3]), told[-1]])
+    if not lines:
+        return (), ()
+    header = ["decoder", "layers read most (share)", "least"]
+    sheet = Sheet(caption="share of layers in the summed attention", header=header, lines=lines,
+                  words=tuple(header))  # fmt: skip
+    drawn = found[:MOST_LINES]
+    curves = []
+    for label, of in drawn:
+        mean_L = np.array(of.contribution)
+        sd_L = np.array(of.contribution_sd or 0 * mean_L)
+        curves.append(Line(label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
+    layers = sorted({layer for one in curves for layer in one.x})
+    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
+    rest = f" The {len(drawn)} most accurate of {len(found)}." if len(found) > len(drawn) else ""
+    picture = Picture(
+        "importance",
+        "Share of layers in the summed attention",
+        f"Mean over seeds; the band is one standard deviation.{rest}",
+        lambda: line_panels([("share of the layer, %", curves)], "encoder layer",
+                                 ticks=layers, beside=equal, bottom=0),
+    )  # fmt: skip
+    return (sheet,), (picture,)
 
 
 def _cells(one: Beside) -> tuple[str, str]:
@@ -91,23 +129,3 @@ def _values(name: str, alone: str, one: Beside) -> dict[str, Any]:
             for layer, importance, accuracy in columns
         ],
     }
-
-
-def _picture(name: str, alone: str, one: Beside) -> Picture:
-    columns = zip(one.layers, one.importance.mean(0), one.accuracy.mean(0), strict=True)
-    spoken = ", ".join(f"layer {n} {factor:.2f} and {100 * a:.1f}%" for n, factor, a in columns)
-    return Picture(
-        kind="importance",
-        name=f"importance-accuracy-{slug(name)}-{slug(alone)}",
-        title=f"{name}: importance against accuracy alone",
-        caption=f"Means over seeds by layer number; bars go from the lowest seed to the highest. "
-        f"Accuracy of {alone} on one layer.",
-        alt=f"Importance of {name} and accuracy of {alone} by layer: {spoken}.",
-        draw=partial(_draw, one),
-    )
-
-
-def _draw(one: Beside) -> Figure:
-    from gaam_decoder.reports.figures.layers import importance_against_accuracy
-
-    return importance_against_accuracy(one.layers, one.importance, 100 * one.accuracy)

@@ -1,92 +1,125 @@
-"""Every score of every row, and the recall of every class."""
+"""Every score of every row, recall and confusion of classes, calibration, published figures."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gaam_cache.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.pictures.pictures import most_accurate
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels, matrix
+from gaam_decoder.reports.notes import how
+from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.writing.numbers import percent
-from gaam_decoder.reports.writing.section import Section, Writer
-from gaam_decoder.reports.writing.sheets import Sheet
-from gaam_decoder.reports.writing.unit import Unit, all_scores
+from gaam_decoder.reports.unit import Unit, all_scores, percent, score_of
+from gaam_decoder.stats.scores.ece import BINS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_CLASSES = 30
 """That are listed; of more, the most frequent."""
 MOST_DECODERS = 8
 """Of which recall is listed; of more, the most accurate. All confusions are in the JSON."""
+FEWEST = 5
+"""Rows of a bin that is drawn: the share of fewer is anything."""
 
 
 class Scores(Writer):
-    """Balanced accuracy, AUROC, log loss and the others beside accuracy."""
+    """Balanced accuracy, AUROC, log loss and the others; calibration; what others published."""
 
     place = 20
 
-    def of(self, table: Table) -> Section | None:
-        """None where no seed finished."""
-        if not any(row.scores.seeds for row in table.rows):
-            return None
-        units = {
-            name: Unit(score)
-            for name, score in all_scores().items()
-            if any(len(row.scores.every.get(name, ())) for row in table.rows)
-        }
-        names = [unit.score.title for unit in units.values()]
-        smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
-        recall = _recall(table)
-        return Section(
-            name="scores",
-            heading="Other scores",
-            lead=f"{', '.join(names[:-1])} and {names[-1]}, and recall by class; --score NAME "
-            "compares by one of them",
-            lines=(
-                "mean over seeds, and standard deviation in brackets; the test rows are taken as "
-                f"given. Of {', '.join(smaller)} smaller is better",
-                "which score is compared has to be chosen before it is seen: of many, one differs "
-                "by chance",
-                *recall[1],
-            ),
-            sheets=(_every(table, units), recall[0]),
-        )
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing where no seed finished."""
+        found = [
+            (label, row)
+            for label, row in zip(table.labels(), table.rows, strict=True)
+            if row.scores.seeds
+        ]
+        if not found:
+            return
+        yield _scores(table)
+        yield _calibration(table, found)
+        lines = [  # notes say what differs
+            [label, str(one.mean) + f" (sd {one.std})" * (one.std is not None), one.encoder]
+            for label, one in zip(table.labels(), table.published, strict=True)
+            if one is not None
+        ]
+        if lines:
+            header = ["decoder", "published %", "of the encoder"]
+            caption = "published accuracies, which no test compares"
+            sheet = Sheet(caption, header, lines, ("decoder", "of the encoder"))
+            yield Section(name="published", heading="Published by others", sheets=(sheet,))
+
+
+def _scores(table: Table) -> Section:
+    units = {
+        name: Unit(score)
+        for name, score in all_scores().items()
+        if any(len(row.scores.every.get(name, ())) for row in table.rows)
+    }
+    names = [unit.score.title for unit in units.values()]
+    smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
+    recall, said = _recall(table)
+    return Section(
+        name="scores",
+        heading="Other scores",
+        lead=f"{', '.join(names[:-1])} and {names[-1]}, and recall by class; --score NAME "
+        "compares by one of them",
+        lines=(
+            "mean over seeds, and standard deviation in brackets; the test rows are taken as "
+            f"given. Of {', '.join(smaller)} smaller is better",
+            "which score is compared has to be chosen before it is seen: of many, one differs "
+            "by chance",
+            *said,
+        ),
+        sheets=(_every(table, units), recall),
+        pictures=(_confusion(table),),
+    )
 
 
 def _every(table: Table, units: dict[str, Unit]) -> Sheet:
-    lines = []
-    for label, row in zip(table.labels(), table.rows, strict=True):
-        cells = [label]
-        for name, unit in units.items():
-            value_S = row.scores.every.get(name)
-            if value_S is None or not len(value_S):
-                cells.append("-")
-                continue
-            std = stats.standard_deviation(value_S)
-            spread = "" if std is None else f" ({unit.std(std)})"
-            cells.append(unit.value(float(value_S.mean())) + spread)
-        lines.append(cells)
+    def cell(value_S: Any, unit: Unit) -> str:
+        if value_S is None or not len(value_S):
+            return "-"
+        std = stats.standard_deviation(value_S)
+        return unit.value(float(value_S.mean())) + ("" if std is None else f" ({unit.std(std)})")
+
     return Sheet(
         caption="test scores",
         header=["decoder", *(unit.column for unit in units.values())],
-        lines=lines,
+        lines=[
+            [label, *(cell(row.scores.every.get(name), unit) for name, unit in units.items())]
+            for label, row in zip(table.labels(), table.rows, strict=True)
+        ],
         words=("decoder",),
     )
+
+
+def _most_frequent(row: Row) -> Any:
+    """Places of the classes that are tested, of many the most frequent."""
+    count_C = row.scores.labels_per_class
+    there = np.flatnonzero(count_C)
+    return np.sort(there[np.argsort(-count_C[there], kind="stable")][:MOST_CLASSES])
 
 
 def _recall(table: Table) -> tuple[Sheet, list[str]]:
     """Share of the rows of every class that are right, and what is left out."""
     names = table.cache["class_names"]
     count_C = table.rows[0].scores.labels_per_class
-    there = np.flatnonzero(count_C)
-    shown = np.sort(there[np.argsort(-count_C[there], kind="stable")][:MOST_CLASSES])
+    there, shown = np.flatnonzero(count_C), _most_frequent(table.rows[0])
     labels, lines = table.labels(), []
     for place in most_accurate(table, MOST_DECODERS):
         scores = table.rows[place].scores
-        for of_class in shown if scores.seeds else ():
-            right = scores.confusion[of_class, of_class]
-            cells = [brief(str(names[of_class]), 40), f"{count_C[of_class]:,}"]
-            share = right / (len(scores.seeds) * count_C[of_class])
-            lines.append([labels[place], *cells, percent(float(share))])
+        for one in shown if scores.seeds else ():
+            share = scores.confusion[one, one] / (len(scores.seeds) * count_C[one])
+            cells = [brief(str(names[one]), 40), f"{count_C[one]:,}", percent(float(share))]
+            lines.append([labels[place], *cells])
     said = []
     if len(there) > len(shown):
         said.append(f"recall of the {len(shown)} most frequent of {len(there)} classes")
@@ -98,9 +131,93 @@ def _recall(table: Table) -> tuple[Sheet, list[str]]:
     if len(table.rows) > MOST_DECODERS:
         said.append(f"recall of the {MOST_DECODERS} most accurate of {len(table.rows)} decoders")
     header = ["decoder", "class", "rows", "recall %"]
-    return Sheet(
-        caption="recall by class, mean over seeds",
-        header=header,
-        lines=lines,
-        words=("decoder", "class"),
-    ), said
+    caption = "recall by class, mean over seeds"
+    return Sheet(caption=caption, header=header, lines=lines, words=("decoder", "class")), said
+
+
+def _confusion(table: Table) -> Picture:
+    (place,) = most_accurate(table, 1)
+    row, label = table.rows[place], table.labels()[place]
+    shown = _most_frequent(row)
+    names = [brief(str(table.cache["class_names"][one]), 60) for one in shown]
+    count_CC = row.scores.confusion[np.ix_(shown, shown)]
+    wrong_CC = count_CC - np.diag(np.diag(count_CC))
+    true, predicted = np.unravel_index(int(wrong_CC.argmax()), wrong_CC.shape)
+    worst = f"Most frequent error: {names[true]} taken for {names[predicted]}."
+    worst = worst if wrong_CC.any() else "No errors."
+    share_CC = count_CC / np.maximum(1, row.scores.confusion[shown].sum(1, keepdims=True))
+    texts = [[f"{100 * share:.1f}" for share in line] for line in share_CC]
+    few = f" The {len(shown)} most frequent classes." if len(shown) == MOST_CLASSES else ""
+    return Picture(
+        "confusion",
+        f"Confusion of {label}, the most accurate",
+        f"Percent of each true class, over {len(row.scores.seeds)} seeds. {worst}{few}",
+        lambda: matrix(share_CC, texts, names, names, ("true class", "predicted")),
+    )
+
+
+def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
+    unit = Unit(score_of("ece"))
+    lines, values = [], list[dict[str, Any]]()
+    for label, row in found:
+        value_S, by = row.scores.every["ece"], row.scores.temperatures
+        count, right, sure = row.scores.bins.sum(1)
+        cells = [label, unit.value(float(value_S.mean()))]
+        cells += [unit.std(stats.standard_deviation(value_S))]
+        cells += [unit.value(sure / count), unit.value(right / count)]
+        values.append({"decoder": label, "ece": float(value_S.mean())})
+        if table.temperature:
+            cells.append(str(by) if by else "-")
+            values[-1]["temperature"] = by.to_dict() if by else None
+        bins = zip(("rows", "right", "sum"), row.scores.bins.tolist(), strict=True)
+        values[-1] |= dict(bins)
+        lines.append(cells)
+    means = [float(row.scores.every["ece"].mean()) for _, row in found]
+    scaled = SCALED if table.temperature else ""
+    header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
+    return Section(
+        name="calibration",
+        heading="Calibration",
+        lead=f"expected calibration error {unit.value(min(means))} to "
+        f"{unit.mean(max(means))} (top label, {BINS} bins{scaled})",
+        lines=(
+            f"ECE: distance between accuracy and mean probability of what is predicted, in "
+            f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each seed; "
+            "it is biased upwards, the more the fewer test rows there are, so that nothing is "
+            "claimed of differences",
+            how(table),
+        ),
+        sheets=(
+            Sheet(caption=f"calibration{scaled}", header=header + ["temperature"] * bool(scaled),
+                  lines=lines, words=("decoder",)),
+        ),
+        pictures=(_reliability(table, found),),
+        values=values,
+    )  # fmt: skip
+
+
+def _reliability(table: Table, found: list[tuple[str, Row]]) -> Picture:
+    ranked = np.argsort([-(row.mean or 0.0) for _, row in found], kind="stable")
+    drawn = [found[place] for place in sorted(ranked[:MOST_LINES])]
+    rest = f" The {MOST_LINES} most accurate of {len(found)}." if len(found) > MOST_LINES else ""
+    if table.temperature:
+        without = [label for label, row in drawn if row.scores.temperatures is None]
+        but = f", but for {', '.join(without)}" if without else ""
+        rest += " Logits were divided by a temperature fitted on the rows that chose the epoch"
+        rest += f"{but}."
+
+    def draw() -> Figure:
+        lines = []
+        for label, row in drawn:
+            count_B, right_B, sure_B = row.scores.bins[:, row.scores.bins[0] >= FEWEST]
+            lines.append(Line(label, 100 * sure_B / count_B, 100 * right_B / count_B))
+        beside, what = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
+        return line_panels([("accuracy, %", lines)], what, beside=beside)
+
+    return Picture(
+        "reliability",
+        "Reliability diagram",
+        f"Test rows of all seeds in {BINS} bins by the probability of what is predicted; below the "
+        f"dashed line probabilities are too large.{rest}",
+        draw,
+    )

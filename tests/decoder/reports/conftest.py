@@ -16,7 +16,6 @@ from gaam_cache import plugins
 from gaam_cache.messages import visible
 from gaam_decoder import RunResult
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.writing import page_parts
 
 FORMATS = plugins.names("gaam_decoder.reports.formats")
 AG_NEWS = ["World", "Sports", "Business", "Sci/Tech"]
@@ -136,4 +135,4 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     def text_of(draw: Any, *, key: str, alt: str) -> str:
         return f'<svg aria-label="{html.escape(visible(alt))}"></svg>'
 
-    monkeypatch.setattr(page_parts, "inline_svg", text_of)
+    monkeypatch.setattr("gaam_decoder.reports.formats.html.inline_svg", text_of)

@@ -12,8 +12,8 @@ import scipy.stats
 import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.axes import LAYER, LAYERS, Beside, along
+from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import build_tables
-from gaam_decoder.reports.writing.section import sections
 from tests.decoder.reports.conftest import answers, build_run
 
 AXES: dict[str, tuple[str, list[Any]]] = {
@@ -55,6 +55,9 @@ def test_every_axis_has_its_curves_with_the_numbers_of_the_rows() -> None:
             np.testing.assert_allclose([p["accuracy"] for p in said["points"]], means)
             np.testing.assert_allclose(line.get_ydata(), 100 * np.array(means))
             np.testing.assert_allclose(line.get_xdata(), [value for (value,) in series.values])
+        shown = [cell for line in section.sheets[0].lines for cell in line[1:]]
+        of_series = [table.rows[place].mean for one in axes.series for place in one.places]
+        assert shown == [f"{100 * (mean or 0):.1f}" for mean in of_series]
 
 
 def test_rows_that_differ_in_more_are_on_no_axis_and_all_have_labels_of_their_own() -> None:
@@ -92,6 +95,7 @@ def test_a_grid_shows_the_mean_of_every_cell() -> None:
     (picture,) = section.pictures
     written = sorted(text.get_text() for text in picture.draw().axes[0].texts)
     assert written == sorted(f"{100 * row.mean:.1f}" for row in table.rows if row.mean is not None)
+    assert written == sorted(cell for line in section.sheets[0].lines for cell in line[1:])
 
 
 def singles(layers: Any = range(1, 7), mechanism: str = "none", **changes: Any) -> list[RunResult]:
@@ -134,8 +138,10 @@ def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
     (section,) = [found for found in sections(table) if found.name == "importance"]
     assert f"rank correlation {expected:+.2f}" in section.lead
     (axes,) = section.pictures[0].draw().axes
-    np.testing.assert_allclose(axes.lines[0].get_xdata(), one.importance.mean(0))
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * one.accuracy.mean(0))
+    (line,) = [drawn for drawn in axes.lines if drawn.get_label() == "gaam"]
+    share_SL = gate().sum(2) / gate().sum((1, 2))[:, None]
+    np.testing.assert_allclose(line.get_ydata(), 100 * share_SL.mean(0), rtol=1e-5)
+    assert section.sheets[1].lines[0][1].startswith("6 (")
 
 
 def test_only_rows_of_the_same_recipe_over_all_of_the_layers_belong_together() -> None:

@@ -80,7 +80,7 @@ def test_every_format_says_what_must_be_said_and_survives_odd_names() -> None:
             continue
         parts = ["optimistic", "no control among these rows"]
         parts += (
-            ["f" * 12, "torch 2.13", "% of the tested rows"] if name != "terminal" else ["more in"]
+            ["f" * 12, "torch 2.13", "% of the tested rows"] if name != "terminal" else ["more by"]
         )
         for part in parts:
             assert part in text, (name, part)

@@ -5,16 +5,13 @@ Every string of every field of every run is hostile, and the output is read by a
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +20,18 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from gaam_cache import plugins
-from gaam_cache.messages import brief
 from gaam_decoder import RunResult
-from gaam_decoder.reports.figures import accuracy, learned, output
-from gaam_decoder.reports.pictures.pictures import save_pictures
+from gaam_decoder.reports import pictures
+from gaam_decoder.reports.drawing import Line, Picture, image_files, inline_svg, line_panels
+from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table import Table, build_tables
+from tests.contract.test_8_mistakes import SHAPES
 from tests.decoder.reports.conftest import answers, build_run
 from tests.decoder.reports.conftest import written as written_by
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
 pytestmark = pytest.mark.usefixtures("undrawn")  # pictures have tests of their own, below
 SAFE = "plain"
-RNG = np.random.default_rng(0)
 LOG = [
     {"seed": seed, "epoch": epoch, "loss": 1.0, "train_accuracy": 0.5, "accuracy": 0.5}
     for seed in range(2)
@@ -48,12 +44,8 @@ def renamed(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         return {key: renamed(entry, name) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [f"{entry}{place}" for place, entry in enumerate(renamed_all(value, name))]
+        return [f"{renamed(entry, name)}{place}" for place, entry in enumerate(value)]
     return name if isinstance(value, str) else value
-
-
-def renamed_all(values: Sequence[Any], name: str) -> list[Any]:
-    return [renamed(value, name) for value in values]
 
 
 def hostile_run(name: str, suffix: str, right: np.ndarray, **changes: Any) -> RunResult:
@@ -70,10 +62,9 @@ def hostile_run(name: str, suffix: str, right: np.ndarray, **changes: Any) -> Ru
     vars(run)["head"] = name  # rows are compared within one head
     run.recipe[name] = name + suffix if suffix in ("-d", "-e") else name
     run.recipe["test_split"] = f"{name}t"
-    run.environment[name] = name
-    run.engine[name] = name
+    run.environment[name] = run.engine[name] = name
     run.cache["rows"] = {name: 9, f"{name}t": right.shape[1]}
-    vars(run)["learned"] = {name: RNG.random((len(right), 2, 3))}
+    vars(run)["learned"] = {name: np.random.default_rng(0).random((len(right), 2, 3))}
     vars(run)["log"] = LOG
     return run
 
@@ -101,34 +92,16 @@ def written(format: str, name: str) -> str:
     return written_by(format, hostile_tables(name))
 
 
-def same_for_all(shape: Callable[[str], Any], format: str) -> None:
-    """What ``shape`` sees in the output is the same for every name."""
-    expected = shape(written(format, SAFE))
+@pytest.mark.parametrize("format", ["csv", "html", "latex", "markdown"])
+def test_a_report_has_no_structure_but_ours(format: str) -> None:
+    expected = SHAPES[format](written(format, SAFE))
     assert expected
     for what, name in HOSTILE.items():
         text = written(format, name)
         assert not harmful(text), what
         assert not flooded(text), what
         text.encode()
-        assert shape(text) == expected, what
-
-
-def test_spreadsheets_see_cells_and_no_formula() -> None:
-    def shape(text: str) -> Any:
-        lines = list(csv.reader(io.StringIO(text), strict=True))
-        assert len({len(line) for line in lines}) == 1
-        assert len(text.splitlines()) == len(lines)
-        for cell in [cell for line in lines for cell in line]:
-            if not re.fullmatch(r"-?[0-9.]+(e-?[0-9]+)?", cell):
-                assert not re.search("(^|;)\\s*[-=+@\t\r\uff1d\uff0b\uff0d\uff20]", cell), cell
-        numbers = [
-            [value for name, value in zip(lines[0], line, strict=True) if name in counted]
-            for line in lines[1:]
-        ]
-        return len(lines[0]), numbers
-
-    counted = {"accuracy_mean", "difference", "seed", "accuracy", "p_holm", "seeds"}
-    same_for_all(shape, "csv")
+        assert SHAPES[format](text) == expected, what
 
 
 def test_programs_read_the_true_name_from_json() -> None:
@@ -143,87 +116,18 @@ def test_programs_read_the_true_name_from_json() -> None:
         assert content["rows"][0]["failed_seeds"] == [{"seed": 1, "reason": name}], what
 
 
-def tokens(text: str) -> Iterator[tuple[str, str]]:
+def test_markdown_shows_names_as_they_are_and_links_none() -> None:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    for token in parser.parse(text):
-        for one in [token, *(token.children or ())]:
-            yield one.type, one.content
 
+    def texts(name: str) -> list[str]:
+        found = parser.parse(written("markdown", name))
+        inner = [one for token in found for one in token.children or ()]
+        return [one.content for one in inner if one.type == "text"]
 
-def test_markdown_has_no_structure_but_ours() -> None:
-    def shape(text: str) -> Any:
-        found = list(tokens(text))
-        for kind, content in found:
-            if kind == "text":  # what a program that makes links of text would look at
-                linked = r"://|\bwww\.|@|mailto:|xmpp:|#[0-9]"
-                assert not re.search(linked, content, re.IGNORECASE), content
-            if kind == "code_inline":  # a signature, which has no names
-                assert re.fullmatch(r"gaam [\w.]+ \| \d+ recipes, \d+ seeds \| \w{12}", content)
-        return [kind for kind, _ in found if kind != "text"]
-
-    same_for_all(shape, "markdown")
-    kinds = {kind for kind, _ in tokens(written("markdown", SAFE))}
-    assert not {"html_inline", "html_block", "link_open", "heading_open"} & kinds
-    assert {"table_open", "strong_open", "bullet_list_open"} <= kinds
-
-
-def test_markdown_shows_names_as_they_are() -> None:
     for name in ("a|b", "*a*", "[x](y)", "a\\b", "<b>", "1. a", "{{a}}", "a_b_c", "&amp;"):
-        assert any(name in content for _, content in tokens(written("markdown", name))), name
-
-
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[Any] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            assert name not in ("href", "src") or re.match("#|data:,$", str(value)), value
-            assert not name.startswith("on")
-        if tag != "wbr":
-            self.seen.append((tag, [name for name, _ in attrs]))
-
-    def handle_endtag(self, tag: str) -> None:
-        self.seen.append(tag)
-
-    def handle_comment(self, data: str) -> None:
-        self.seen.append("comment")
-
-    def handle_decl(self, decl: str) -> None:
-        self.seen.append("declaration")
-
-    def unknown_decl(self, data: str) -> None:
-        self.seen.append("unknown")
-
-
-def test_a_page_has_no_structure_but_ours() -> None:
-    def shape(text: str) -> Any:
-        tags = Tags()
-        tags.feed(text)
-        tags.close()
-        return tags.seen
-
-    same_for_all(shape, "html")
-
-
-CONTROL = re.compile(r"\\([a-zA-Z@]+|.)", re.DOTALL)
-
-
-def test_latex_has_no_commands_but_ours() -> None:
-    def shape(text: str) -> Any:
-        assert set(re.sub("[\u00c0-\u017e]", "", text)) <= {*map(chr, range(32, 127)), "\n"}
-        body = text.split("\\makeatother\n", 1)[1]
-        printing = r"\\text[a-z]+\{\}|\\[&%$#_{}]|''|\{\[\}|\{\*\}|([-,])\{\}"
-        plain = re.sub(printing, "", body)
-        assert plain.count("{") == plain.count("}")
-        assert "%" not in plain.replace("{!}{%\n", "")
-        # dollars stand around numbers alone
-        plain = re.sub(r"\$[+-][0-9.]+\**\$", "", plain)
-        assert not set("$#~^_") & set(plain)
-        return Counter(CONTROL.findall(plain)), plain.count("&"), plain.count("\n")
-
-    same_for_all(shape, "latex")
+        assert any(name in content for content in texts(name)), name
+    linked = re.compile(r"://|\bwww\.|@|mailto:|xmpp:|#[0-9]", re.IGNORECASE)
+    assert not [text for name in HOSTILE.values() for text in texts(name) if linked.search(text)]
 
 
 def block_widths(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -237,15 +141,15 @@ def block_widths(text: str) -> Iterator[tuple[int, list[str]]]:
 
 def test_a_terminal_shows_names_and_keeps_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-
-    def shape(text: str) -> Any:
+    for what, name in [("plain", SAFE), *HOSTILE.items()]:
+        text = written("terminal", name)
+        assert not harmful(text), what
+        assert not flooded(text), what
         blocks = list(block_widths(text))
+        assert len(blocks) == len(hostile_tables(SAFE)), what
         for rule, lines in blocks:
             assert rule <= 80
             assert all(cell_len(line) <= rule for line in lines)
-        return len(blocks)
-
-    same_for_all(shape, "terminal")
     assert "[red]a[/red] [/] [link=http" in written("terminal", HOSTILE["markup"])
     assert ":red_circle: :smile:" in written("terminal", HOSTILE["emoji code"])
 
@@ -258,12 +162,10 @@ def test_a_colour_terminal_gets_no_sequence_from_a_name(monkeypatch: pytest.Monk
     def sequences(name: str) -> set[str]:
         screen = io.StringIO()
         screen.isatty = lambda: True  # type: ignore[method-assign]
-        load = plugins.load("gaam_decoder.reports.formats", "terminal", kind="")
-        load().write(hostile_tables(name), screen)
+        Terminal().write(hostile_tables(name), screen)
         text = screen.getvalue()
-        found = set(re.findall("\x1b[^m]*m", text))
         assert not harmful(re.sub("\x1b\\[[0-9;]*m", "", text)), name
-        return found
+        return set(re.findall("\x1b[^m]*m", text))
 
     expected = sequences(SAFE)
     assert expected
@@ -280,60 +182,26 @@ def test_a_long_name_is_cut_and_does_not_flood() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_pictures_draw_every_name_and_obey_none() -> None:
-    names = list(HOSTILE.values())
-    value = [np.array([80.0, 81.0])] * len(names)
-    nothing = [None] * len(names)
-    svg = output.inline_svg(
-        lambda: accuracy.strip(names, value, nothing, nothing), key="k", alt="".join(names)
-    )
+    names = [name[:80] for name in HOSTILE.values()]
+    panels = [("y", [Line(name, [1, 2], [3, 4])]) for name in names]
+    svg = inline_svg(lambda: line_panels(panels, "x"), key="k", alt="".join(names))
     assert not harmful(svg)
-    root = ET.fromstring(svg)
-    kinds = {element.tag.split("}")[-1] for element in root.iter()}
+    kinds = {element.tag.split("}")[-1] for element in ET.fromstring(svg).iter()}
     assert not {"script", "a", "foreignObject", "image"} & kinds
-    shown = [element.text or "" for element in root.iter() if element.tag.endswith("}text")]
-    assert HOSTILE["script"] in shown
-    assert HOSTILE["mathematics"] in shown
-    assert HOSTILE["Chinese"] in shown
-    parameters = {name: RNG.random((2, 3)) for name in names[:3]}
-    ET.fromstring(output.inline_svg(lambda: learned.histograms(parameters), key="k", alt=""))
-
-
-@pytest.mark.filterwarnings("error")
-def test_pictures_for_a_paper_need_no_font_but_ours() -> None:
-    names = list(HOSTILE.values())
-    value, nothing = [np.array([80.0])] * len(names), [None] * len(names)
-    files = output.image_files(lambda: accuracy.strip(names, value, nothing, nothing))
-    assert files["pdf"].startswith(b"%PDF")
-    assert files["png"].startswith(b"\x89PNG")
+    shown = "".join(ET.fromstring(svg).itertext())
+    for what in ("mathematics", "Chinese"):
+        assert HOSTILE[what] in shown
+    picture = Picture("p", "".join(names), "", lambda: line_panels(panels[:9], "x"))
+    assert image_files(picture)["pdf"].startswith(b"%PDF")  # whatever our font lacks
 
 
 def test_pictures_have_names_of_files_that_are_fit_and_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "image_files", lambda draw: {"pdf": b"pdf"})
+    monkeypatch.setattr(pictures, "image_files", lambda picture: {"pdf": b"pdf"})
     for place, what in enumerate(("carriage return", "10 kB", "bare addresses", "Chinese")):
-        name = HOSTILE[what]
-        paths = save_pictures(hostile_tables(name), tmp_path / str(place))
-        assert len({path.name.lower() for path in paths}) == len(paths) > 3
+        tables = hostile_tables(HOSTILE[what])
+        paths = pictures.save_pictures(tables, tmp_path / str(place))
+        assert len({path.name.lower() for path in paths}) == len(paths) >= len(tables)
         assert all(re.fullmatch(r"[\w.=-]{1,150}", path.name, re.ASCII) for path in paths)
         assert all(path.parent == tmp_path / str(place) for path in paths)
-
-
-def test_every_field_of_a_run_was_hostile() -> None:
-    name = HOSTILE["colour"]
-
-    def strings(value: Any) -> Iterator[str]:
-        if isinstance(value, dict):
-            for entry in value.values():
-                yield from strings(entry)
-        elif isinstance(value, (list, tuple)):
-            for entry in value:
-                yield from strings(entry)
-        elif isinstance(value, (str, Path)):
-            yield str(value)
-
-    run = hostile_run(name, "-b", answers(2, 0.8, 1), failed={1: "why"})
-    found = [text for field in fields(run) for text in strings(vars(run)[field.name])]
-    assert len(found) > 15
-    assert all(text.startswith(name) for text in found)
-    assert brief(name) not in name

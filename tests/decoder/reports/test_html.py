@@ -9,9 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gaam_decoder.reports.pictures.pictures import DETAILED
+from gaam_decoder.reports.drawing import DARK, LIGHT
 from gaam_decoder.reports.table import Table, build_tables
-from gaam_decoder.reports.writing.page import DARK, LIGHT
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run, written
 
 VOID = {"meta", "link", "br", "wbr", "img"}
@@ -119,10 +118,16 @@ def test_contrast_is_that_of_wcag_aa_in_light_and_dark() -> None:
             assert contrast(colours[f"c{number}"], colours["paper"]) >= 3
 
 
-def test_with_many_decoders_the_page_says_whose_pictures_it_shows() -> None:
-    runs = [build_run(f"gaam:heads={n}", answers(2, 0.6 + n / 100, n)) for n in range(1, 15)]
-    text = written("html", build_tables(runs))
-    assert f"{DETAILED} most accurate of 14 decoders" in text
-    assert text.count(": confusion</h4>") == DETAILED
-    assert "gaam:heads=14: confusion" in text
-    assert "gaam:heads=2: confusion" not in text
+def test_the_answer_comes_first_the_verdict_second_and_the_rest_is_folded() -> None:
+    tables = rich_tables()
+    page = written("html", tables)
+    for table, text in zip(tables, page.split("<section ")[1:], strict=True):
+        before, _, folded = text.partition("<details>")
+        assert before.index('class="lead"') < before.index("<table>")
+        first, second = re.findall(r'<th scope="col"[^>]*>([^<]*)<', before)[:2]
+        assert (first, second == "verdict") == ("decoder", any(table.comparisons))
+        assert before.count("<table>") == 1
+        assert before.count("<figure>") == 1 + any(table.comparisons)
+        assert folded.count("<table>") > 3
+        assert text.count("this table scrolls") > 3
+    assert "prefers-color-scheme:dark" in page

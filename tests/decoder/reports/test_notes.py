@@ -13,9 +13,10 @@ import pytest
 import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.answer import claims, conclusion
-from gaam_decoder.reports.figures.output import inline_svg
+from gaam_decoder.reports.drawing import inline_svg
 from gaam_decoder.reports.notes import caused, notes, warnings
-from gaam_decoder.reports.pictures.pictures import pictures
+from gaam_decoder.reports.pictures import overviews
+from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen, written
 
@@ -251,10 +252,10 @@ def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_numbe
                 if format not in ("csv", "json"):
                     assert float(low) <= float(high), (what, format, low, high)
         for table in tables:
-            for picture in pictures(table):
-                if picture.kind in ("accuracy", "differences"):
-                    svg = inline_svg(picture.draw, key="k", alt=picture.alt)
-                    assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg)
+            of_sections = [one for found in sections(table) for one in found.pictures]
+            for picture in [*overviews(table), *of_sections]:
+                svg = inline_svg(picture.draw, key="k", alt=picture.alt)
+                assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg)
 
 
 def test_nothing_is_said_of_what_is_in_order() -> None:

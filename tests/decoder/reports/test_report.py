@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 import gaam_decoder
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder import TrainConfig
+from gaam_decoder.reports import columns
 from tests.conftest import Outcome
 from tests.decoder.reports.conftest import FORMATS
 
@@ -61,3 +64,54 @@ def test_figures_are_written(runs: Path, tmp_path: Path) -> None:
     saved = gaam_decoder.report(runs).save_figures(tmp_path / "figures")
     assert saved
     assert all(Path(path).exists() for path in saved)
+
+
+def test_how_columns_are_made_is_said_once_and_stands_in_the_guide(
+    gaam: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where no runs are
+    shown = gaam("report", "--explain")
+    assert shown.code == 0
+    guide = Path(gaam_decoder.__file__).with_name("GUIDE.md").read_text("utf-8")
+    assert shown.out in guide
+    for column in (*columns.SCORES, *columns.DIFFERENCES):
+        assert column.note in " ".join(shown.out.split())
+
+
+def test_a_new_column_is_one_object(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = columns.Column(
+        "number of folds", "folds", lambda cell: str(cell.row.folds), "the last one",
+        field=("folds", lambda cell: cell.row.folds),
+    )  # fmt: skip
+    for name in ("SCORES", "SCREEN", "PAGE"):
+        monkeypatch.setattr(columns, name, (*getattr(columns, name), new))
+    for module, name in (("csv", "SCORES"), ("terminal", "SCREEN"), ("html", "PAGE")):
+        monkeypatch.setattr(f"gaam_decoder.reports.formats.{module}.{name}", getattr(columns, name))
+    report = gaam_decoder.report(runs)
+    for format in set(FORMATS) - {"json", "csv"}:
+        assert "folds" in report.text(format), format
+    assert "folds" in report.text("csv").partition("\n")[0].split(",")
+    assert "number of folds: the last one" in columns.explain()
+
+
+def test_one_section_is_printed(runs: Path, gaam: Callable[..., Outcome]) -> None:
+    shown = gaam("report", runs, "--section", "scores")
+    assert shown.code == 0
+    assert "Other scores:" in shown.out
+    assert "signature:" not in shown.out
+    missing = gaam("report", runs, "--section", "scorse")
+    assert missing.code == 2
+    assert "did you mean 'scores'" in missing.err
+
+
+def test_a_notebook_prints_text_once(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    display = MagicMock()
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    report = gaam_decoder.report(runs)
+    assert "signature:" in str(report)
+    report.show()
+    assert capsys.readouterr().out.count("signature:") == 1
+    assert not display.display.called

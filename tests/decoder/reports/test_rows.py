@@ -16,7 +16,7 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs, report
 from gaam_decoder.reports.table import build_tables
-from gaam_decoder.reports.writing.unit import all_scores
+from gaam_decoder.reports.unit import all_scores
 from gaam_decoder.runs.result import VALIDATION_FILE
 from tests.decoder.reports.conftest import FORMATS, answers, build_run
 

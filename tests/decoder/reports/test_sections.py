@@ -1,85 +1,149 @@
-"""Sections: what one says stands in every format that has room for it, and where it belongs."""
+"""Sections: what each says, and that every format shows it."""
 
 from __future__ import annotations
 
 import json
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gaam_cache import plugins
-from gaam_decoder.reports.figures.accuracy import strip
-from gaam_decoder.reports.pictures.picture import Picture
-from gaam_decoder.reports.pictures.pictures import save_pictures
+from gaam_cache.errors import ConfigError
+from gaam_decoder import RunResult
+from gaam_decoder.analysis.gates import (
+    RESIDUALS,
+    distance,
+    learned_cells,
+    learned_curves,
+    planted_curve,
+)
+from gaam_decoder.plant_config import GATES
+from gaam_decoder.reports.report import Report
+from gaam_decoder.reports.sections._base import Section, sections, signature
 from gaam_decoder.reports.table import Table, build_tables
-from gaam_decoder.reports.writing import section
-from gaam_decoder.reports.writing.section import Section, Writer
-from gaam_decoder.reports.writing.sheets import Sheet
-from tests.decoder.reports.conftest import FORMATS, answers, build_run, written
+from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen
 
 
-def made(name: str, *, folded: bool) -> type[Writer]:
-    class Made(Writer):
-        place = 2 if folded else 1
-
-        def of(self, table: Table) -> Section | None:
-            return Section(
-                name=name,
-                heading=f"Heading {name}",
-                lead=f"lead {name}",
-                lines=(f"line {name}",),
-                sheets=(Sheet(caption=f"caption {name}", header=["who", "much"],
-                              lines=[[f"cell {name}", "1.5"]], words=("who",)),),
-                pictures=(
-                    Picture(kind=name, name=f"picture-{name}", title=f"title {name}",
-                            caption="below", alt="instead",
-                            draw=lambda: strip(["a"], [np.array([1.0, 2.0])], [None], [None])),
-                ),
-                folded=folded,
-                values={"number": 1.5},
-            )  # fmt: skip
-
-    return Made
+def by_name(table: Table) -> dict[str, Section]:
+    return {section.name: section for section in sections(table)}
 
 
-@pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> Table:
-    classes = {"later": made("later", folded=True), "first": made("first", folded=False)}
-
-    def load(package: str, name: str, **details: Any) -> Any:
-        return classes[name] if package == section.PACKAGE else real(package, name, **details)
-
-    real = plugins.load
-    monkeypatch.setattr(section.plugins, "load", load)
-    names = plugins.names
-    monkeypatch.setattr(
-        section.plugins, "names", lambda p: list(classes) if p == section.PACKAGE else names(p)
-    )
-    return build_tables([build_run("none", answers(8, 0.8, 2))])[0]
+D = 8
+PLANTED: dict[str, Any] = {"gate": "laplace", "teacher_accuracy": "0.8"}
+STORED = {"laplace": ("b",), "gaam": ("xi",), "student-t": ("nu", "xi"), "chi2": ("k", "xi")}
+CURVES = {
+    "laplace": lambda r, b: np.exp(-np.abs(r) / b),
+    "gaam": lambda r, xi: np.exp(-(r**2) / (2 * xi)),
+    "student-t": lambda r, nu, xi: (1 + r**2 / (nu * xi)) ** (-(nu + 1) / 2),
+    "chi2": lambda r, k, xi: (
+        (r**2 / xi / (k - 2)) ** ((k - 2) / 2) * np.exp(-(r**2 / xi - (k - 2)) / 2)
+    ),
+}
 
 
-def test_every_format_shows_what_a_section_says(table: Table) -> None:
-    """A terminal names it, and says the first line of one that is not folded."""
-    for format in set(FORMATS) - {"csv"}:
-        text = written(format, [table])
-        first, later = (
-            [f"lead {name}", f"line {name}", *([f"cell {name}"] if format != "json" else [])]
-            for name in ("first", "later")
+def dense(mechanism: str, planted: Any = None) -> RunResult:
+    """A density, whose parameters are drawn, of 6 seeds and 2 heads."""
+    draw, name = np.random.default_rng(0), mechanism.partition(":")[0]
+    values = {key: draw.uniform(0.3, 3, (6, 2, D)) + 2.5 * (key == "k") for key in STORED[name]}
+    learned = {"offset": draw.standard_normal((6, 2, D)), **values}
+    about = {} if planted is None else {"cache": {"planted": planted}}
+    return build_run(mechanism, answers(6, 0.8, 0), learned=learned, **about)
+
+
+def test_a_curve_is_the_mean_of_the_densities_of_all_cells() -> None:
+    for mechanism, names in STORED.items():
+        run = dense(mechanism)
+        cells = learned_cells([run])
+        assert cells is not None
+        found_SP = learned_curves(f"{mechanism}:heads=2", cells)
+        every = [run.learned[name].reshape(6, -1, 1) for name in names]
+        np.testing.assert_allclose(
+            found_SP, CURVES[mechanism](RESIDUALS, *every).mean(1), atol=1e-5
         )
-        if format == "terminal":
-            first, later = ["Heading first: lead first"], ["json: first, later"]
-            assert "line first" not in text
-        for part in first + later:
-            assert part in text.replace("Lead ", "lead "), (format, part)
-        if format == "html":
-            before, _, folded = text.partition("<details>")
-            assert "title first" in before
-            assert "title later" in folded.partition("</details>")[0]
-        if format == "json":
-            assert json.loads(text)["sections"]["later"]["values"] == {"number": 1.5}
 
 
-def test_pictures_of_sections_are_saved(table: Table, tmp_path: Any) -> None:
-    names = {path.name for path in save_pictures([table], tmp_path)}
-    assert {"picture-first.pdf", "picture-later.png"} <= names
+def test_a_gate_is_nearest_to_itself_whatever_its_factor() -> None:
+    curves = {gate: planted_curve(gate) for gate in GATES}
+    for (gate, curve), (other, theirs) in product(curves.items(), curves.items()):
+        far = distance(0.3 * theirs, curve)
+        assert far < 1e-9 if other == gate else far > 0.02, (gate, other)
+        assert far == pytest.approx(distance(curve, theirs))
+
+
+def test_gates_are_drawn_beside_what_is_known_to_be_planted() -> None:
+    names = [f"{name}:heads={n}" for name in ("laplace", "gaam", "chi2") for n in (1, 2, 3)]
+    for planted, known in ((None, False), (PLANTED, True), ({"gate": "no-such"}, False)):
+        about = {} if planted is None else {"cache": {"planted": planted}}
+        none = build_run("none", answers(6, 0.5, 1), **about)
+        (table,) = build_tables([*(dense(name, planted) for name in names), none])
+        found = by_name(table)["gates"]
+        text = "\n".join(found.lines)
+        assert "the 8 most accurate of 9 rows are drawn" in text
+        assert "no density: none" in text
+        assert ("planted" in found.lead) == known == bool(found.sheets)
+        for axes in found.pictures[0].draw().axes:
+            assert len(axes.lines) == 4 + known
+            if known:
+                np.testing.assert_allclose(axes.lines[0].get_ydata(), planted_curve("laplace"))
+
+
+def everything() -> Table:
+    gate = np.random.default_rng(1).random((8, 6, D))
+    entry = {"loss": 1.0, "accuracy": 0.7}
+    log = [entry | {"seed": seed, "epoch": epoch} for seed in range(8) for epoch in (1, 2)]
+    runs = [
+        build_run("gaam", answers(8, 0.9, 1), attention_map=gate, learned={"xi": gate}, log=log),
+        *(build_run(name, answers(8, 0.8, n)) for n, name in enumerate(("none", "mha"))),
+    ]
+    (table,) = build_tables(runs)
+    return table
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_every_format_shows_every_section_and_a_terminal_one_that_is_asked_for() -> None:
+    table = everything()
+    found = by_name(table)
+    assert {"curves", "scores", "calibration", "pairs", "learned", "importance"} <= found.keys()
+    texts = {to: seen(to, [table]) for to in set(FORMATS) - {"csv"}}
+    for name, section in found.items():
+        alone = Report((table,)).text("terminal", name)
+        captions = [sheet.caption for sheet in section.sheets]
+        for part in (section.heading, section.lead, *section.lines, *captions):
+            assert part in alone
+            assert part.lower() in texts["markdown"].replace("\\", "").lower()
+            assert part.lower() in texts["html"].lower()
+        for cell in {cell for sheet in section.sheets for line in sheet.lines for cell in line}:
+            assert " ".join(cell.split()) in " ".join(alone.split()) or len(cell) > 20, (name, cell)
+        assert section.verbatim or name in texts["terminal"].rpartition("--section NAME: ")[2]
+    assert set(json.loads(Report((table,)).text("json"))["sections"]) == {
+        name for name, section in found.items() if section.lead
+    }
+    with pytest.raises(ConfigError, match="no section 'pears'") as caught:
+        Report((table,)).text("terminal", "pears")
+    assert "did you mean 'pairs'" in str(caught.value)
+    with pytest.raises(ConfigError, match="--section"):
+        Report((table,)).text("html", "pairs")
+
+
+def line(*names: str, seeds: tuple[int, ...] = (0, 1, 2), **details: Any) -> str:
+    runs = [
+        build_run(name, answers(len(seeds), 0.8, 0), seeds=seeds, **({"path": name} | details))
+        for name in names or ("none", "gaam")
+    ]
+    return signature(build_tables(runs)[0])
+
+
+def test_other_runs_have_another_signature_and_the_same_have_the_same(tmp_path: Path) -> None:
+    others = [
+        line("none", "mha"), line("none"), line(seeds=(0, 1, 3)), line(lr=0.5),
+        line(cache={"fingerprint": "0" * 64}),
+    ]  # fmt: skip
+    assert len({line(), *others}) == 6
+    assert line() == line("gaam", "none") == line(path=str(tmp_path / "secret"))
+    parts = [
+        build_run("none", answers(len(seeds), 0.8, 0), seeds=seeds, path=str(seeds))
+        for seeds in ((0, 2), (1,))
+    ]
+    assert signature(build_tables(parts)[0]) == line("none")  # in one run or in two

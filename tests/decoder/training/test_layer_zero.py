@@ -18,7 +18,7 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import parse_layers
-from gaam_decoder.reports.pictures.pictures import row_pictures
+from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.listing import verify
 from gaam_decoder.training.data import prepare_data
@@ -86,11 +86,9 @@ def test_runs_reports_and_ablations_number_layers_alike(
     [table] = build_tables([run])
     assert ("5 layers (0 to 4) x 32" in table.title()) == (first == 0)
     assert ("4 layers x 32" in table.title()) == (first == 1)
-    pictures = row_pictures(table.rows[0], "gaam", ["a", "b"])
-    drawn = [one.draw().axes[0] for one in pictures if one.kind == "attention"]
-    heatmap, shares = drawn
-    assert [label.get_text() for label in heatmap.get_yticklabels()] == [*map(str, numbers)]
-    assert [label.get_text() for label in shares.get_xticklabels()] == [*map(str, numbers)]
+    (found,) = [section for section in sections(table) if section.name == "importance"]
+    (axes,) = found.pictures[0].draw().axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == [*map(str, numbers)]
     ablation = gaam_decoder.ablate(run.path, num_layers=2)
     groups = {group.name: group.layers for group in ablation.groups}
     assert groups["all"] == numbers

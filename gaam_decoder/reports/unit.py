@@ -1,4 +1,4 @@
-"""Values of a score as people read them: in percent and points, or as they are."""
+"""Numbers as people read them; those of a score in percent and points, or as they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_decoder.reports.writing.numbers import percent, points, span
 from gaam_decoder.stats.scores._base import Score
 
 PACKAGE = "gaam_decoder.stats.scores"
@@ -27,6 +26,34 @@ def score_of(name: str) -> Score:
 def all_scores() -> dict[str, Score]:
     """Every score by its name."""
     return {name: score_of(name) for name in [DEFAULT, *plugins.names(PACKAGE)]}
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def points(value: float, digits: int = 2) -> str:
+    """A difference in percentage points, with its sign."""
+    return f"{round(100 * value, digits) + 0.0:+.{digits}f}"  # + 0.0: never '-0.00'
+
+
+def span(interval: tuple[float, float] | None, *, signed: bool = False) -> str:
+    """An interval in percent, or in points with signs, to two digits of its half width."""
+    if interval is None:
+        return "-"
+    half = 50 * (interval[1] - interval[0])
+    digits = 0 if half >= 10 else 1 if half >= 1 else 2
+    if signed:
+        return " to ".join(points(bound, digits) for bound in interval)
+    return " to ".join(f"{100 * bound:.{min(digits, 1)}f}" for bound in interval)
+
+
+def p_value(p: float | None) -> str:
+    """A p-value."""
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 @dataclass(frozen=True, slots=True)

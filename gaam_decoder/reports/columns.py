@@ -1,0 +1,256 @@
+"""The columns of a report's tables, and how each is made.
+
+A column is one object in a list here: terminal, HTML, Markdown and LaTeX show it, CSV has it where
+it has a ``field``, and ``gaam report --explain`` and GUIDE.md say its note.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gaam_cache.messages import brief
+from gaam_decoder import stats
+from gaam_decoder.reports.axes import SHUFFLED
+from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports.unit import Unit, p_value, percent, score_of
+
+
+class Cell(NamedTuple):
+    """What a column reads: one row of a table."""
+
+    table: Table
+    row: Row
+    settings: str
+    compared: Any
+    """Its comparison with the baseline; None where there is none."""
+
+    @property
+    def unit(self) -> Unit:
+        """Of the score that is compared."""
+        return self.table.unit
+
+    @property
+    def claim(self) -> Any:
+        """What may be said of the difference; only where it is compared."""
+        return self.compared.claim
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; one that is empty in all rows is not shown."""
+
+    name: str
+    """Its header; ``{score}`` is the score that is compared, ``{other}`` the one beside it."""
+    short: str
+    """Its header in a terminal; may have two lines."""
+    value: Callable[[Cell], str]
+    """What stands in the row, as a person reads it."""
+    note: str
+    """How it is made."""
+    words: bool = False
+    """Whether it stands at the left."""
+    narrow: Callable[[Cell], str] | None = None
+    """The same for a terminal, where it is to be shorter there."""
+    field: tuple[str, Callable[[Cell], Any]] | None = None
+    """Its name and value in CSV, beside those that CSV has of the JSON."""
+
+    def header(self, table: Table) -> str:
+        """Its name in a table of one score."""
+        return self.name.format(score=table.unit.column, other=_other(table).column)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table as text for people: a caption, a header, and one list of cells for each line."""
+
+    caption: str
+    header: list[str]
+    lines: list[list[str]]
+    words: tuple[str, ...] = ()
+    """Columns that stand at the left."""
+
+    def dicts(self) -> list[dict[str, str]]:
+        """Lines as column -> cell."""
+        return [dict(zip(self.header, line, strict=True)) for line in self.lines]
+
+
+def _other(table: Table) -> Unit:
+    return Unit(score_of(_other_name(table)))
+
+
+def _other_name(table: Table) -> str:
+    return "accuracy" if table.score == "macro-f1" else "macro-f1"
+
+
+def _name(cell: Cell) -> str:
+    """A mechanism; what makes a number no test accuracy stands beside its name."""
+    mark = f" ({ON_TRAINING_ROWS})" if cell.row.on_training_rows else ""
+    return brief(cell.row.attention) + mark + (f" ({SHUFFLED})" if cell.row.shuffled else "")
+
+
+def _other_value(cell: Cell) -> str:
+    value_S = cell.row.scores.every[_other_name(cell.table)]
+    return percent(float(value_S.mean()) if len(value_S) else None)
+
+
+def _seconds(cell: Cell) -> str:
+    taken = [cell.row.seconds[seed] for seed in cell.row.scores.seeds]
+    return f"{np.mean(taken):.2f}" if taken else "-"
+
+
+def _some_seeds(cell: Cell) -> str:
+    done, every = len(cell.row.scores.seeds), len(cell.row.seeds)
+    return f"{done}/{every}" if cell.row.failed else str(every)
+
+
+def _verdict(cell: Cell) -> str:
+    small = " (within margin)" if cell.claim.significant and cell.claim.negligible else ""
+    return f"{cell.claim.verdict}{small}"
+
+
+def _other_training(cell: Cell) -> str:
+    if not any(c and c.other_training for c in cell.table.comparisons):
+        return ""
+    other = cell.compared.other_training
+    return p_value(other.p if other else None)
+
+
+def _short(count: int) -> str:
+    """``591360`` as ``591k``."""
+    for size, letter in ((10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.{0 if count >= 100 * size else 1}f}{letter}"
+    return str(count)
+
+
+# fmt: off
+ATTENTION = Column("attention", "", _name, "the mechanism", words=True)
+HEAD = Column("head", "", lambda c: brief(c.row.head, 60), "what classifies what it read", words=True)
+SETTINGS = Column("settings", "", lambda c: c.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
+SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.row.chosen_mean), "mean over the seeds that finished, on the test rows")
+SD = Column("sd", "sd", lambda c: c.unit.std(c.row.chosen_std), "standard deviation over seeds")
+SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.row.chosen_interval), "Student's t over seeds, the test rows taken as given")
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.row.chosen_two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
+OTHER = Column("{other}", "", _other_value, "the same mean of the score that is not compared")
+SEEDS = Column("seeds", "seeds", lambda c: str(len(c.row.seeds)) + (f" ({len(c.row.failed)} failed)" if c.row.failed else ""), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=_some_seeds)
+SELECT = Column("select", "", lambda c: "test (optimistic)" if c.row.select == "test" else brief(c.row.select, 40), "what chose the epoch", words=True)
+PARAMETERS = Column("parameters (attn / total)", "params\nattn/all", lambda c: f"{c.row.parameters['attention']:,} / {c.row.parameters['total']:,}", "of the mechanism, and with its head", narrow=lambda c: f"{_short(c.row.parameters['attention'])}/{_short(c.row.parameters['total'])}")
+SECONDS = Column("s/seed", "s per\nseed", _seconds, "seconds of training, mean over seeds")
+DIFFERENCE = Column("difference", "diff", lambda c: c.unit.difference(c.claim.difference) + "*" * c.claim.significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05")
+DIFFERENCE_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.claim.interval_corrected, signed=True), "of the difference, over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference")
+P = Column("p", "", lambda c: p_value(c.claim.p), "t test of crossed seeds and test rows; of few rows that differ, a sign-flip test over rows has to agree")
+P_HOLM = Column("p Holm", "p\nHolm", lambda c: p_value(c.claim.p_holm), "corrected for every comparison of the report, also for those that filters left out")
+VERDICT = Column("verdict", "verdict", _verdict, "see below; (within margin): they differ, by less than --margin", words=True)
+HERE_CI = Column("95% CI on these rows", "", lambda c: c.unit.span(c.claim.on_these_rows.interval, signed=True), "Student's t over seeds, the test rows taken as given; it decides nothing")
+HERE_P = Column("p on these rows", "", lambda c: p_value(c.claim.on_these_rows.sign_flip.p if c.claim.on_these_rows.sign_flip else None), "sign-flip test over seeds, not corrected; it decides nothing")
+MDD = Column("MDD", "", lambda c: c.unit.std(c.claim.on_these_rows.detectable), "smallest true difference that a paired t test over seeds finds with a power of 80% on these rows")
+PAIRS = Column("pairs", "", lambda c: str(len(c.compared.seeds)), "seeds that finished of both")
+P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give")
+VARIED = Column("select", "", lambda c: brief(c.row.select, 40) if len({r.select for r in c.table.rows}) > 1 else "", "what chose the epoch", words=True)
+# fmt: on
+SCORES = (
+    *(ATTENTION, HEAD, SCORE, SD, SEEDS_CI, ROWS_CI, OTHER, SEEDS, SELECT, SETTINGS),
+    *(PARAMETERS, SECONDS),
+)
+"""Of every row that is shown."""
+DIFFERENCES = (
+    *(ATTENTION, HEAD, DIFFERENCE, DIFFERENCE_CI, P, P_HOLM, VERDICT, HERE_CI, HERE_P, MDD, PAIRS),
+    *(P_TRAINING, VARIED, SETTINGS),
+)
+"""Of every row that is compared."""
+SCREEN = (
+    *(SCORE, SD, ROWS_CI, SEEDS, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT, PARAMETERS, SECONDS),
+)
+"""Of a terminal, behind the decoder."""
+DISPENSABLE = (SECONDS, PARAMETERS, P_HOLM, SEEDS, SD)
+"""What goes first where the screen is too narrow."""
+PAGE = (
+    *(VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, SD, SEEDS, VARIED, PARAMETERS),
+    SECONDS,
+)
+"""Of an HTML page, behind the decoder."""
+VERDICTS = {
+    "better, worse": "p Holm is below 0.05, over seeds and test rows: other seeds on other rows of "
+    "the kind would show it too. Without any difference it is said in at most 5 of 100 reports",
+    "equivalent": "two one-sided tests of the same kind show that the difference is smaller than "
+    "--margin, corrected by Holm in a family of their own",
+    "undecided": "neither; a sentence says how many seeds or test rows would decide",
+    "no claim": f"fewer than {stats.LEAST_SEEDS} paired seeds, or a score of which none is made; "
+    "a sentence says why",
+}
+
+
+def cells_of(table: Table) -> list[Cell]:
+    """A cell for every row that is shown."""
+    every = list(zip(table.rows, table.settings(), table.comparisons, strict=True))
+    return [Cell(table, *every[place]) for place in table.places]
+
+
+def shown(columns: Sequence[Column], cells: Sequence[Cell], *, narrow: bool = False) -> Any:
+    """The columns that are not empty, and of every row its texts in these, by column.
+
+    Columns of differences are empty in rows that are not compared.
+    """
+    of_pairs = set(DIFFERENCES) - set(SCORES) - {VARIED}
+    lines = [
+        {
+            column: ""
+            if column in of_pairs and cell.compared is None
+            else ((column.narrow if narrow else None) or column.value)(cell)
+            for column in columns
+        }
+        for cell in cells
+    ]
+    always = set(SCORES) - {SETTINGS}  # also where all names are empty
+    return [one for one in columns if one in always or any(line[one] for line in lines)], lines
+
+
+def sheet(caption: str, columns: Sequence[Column], cells: Sequence[Cell]) -> Sheet:
+    """Cells as a table."""
+    kept, lines = shown(columns, cells)
+    table = cells[0].table
+    return Sheet(
+        caption=caption,
+        header=[column.header(table) for column in kept],
+        lines=[[line[column] for column in kept] for line in lines],
+        words=tuple(column.name for column in kept if column.words),
+    )
+
+
+def accuracies(table: Table) -> Sheet:
+    """The score of every row that is shown, in percent where it is a share."""
+    return sheet(of_score(table), SCORES, cells_of(table))
+
+
+def of_score(table: Table) -> str:
+    """What the values of a table are."""
+    score = table.unit.score
+    return f"test {score.title}{SCALED if table.temperature and score.of_sizes else ''}"
+
+
+def differences(table: Table) -> Sheet | None:
+    """Difference of every row to its baseline; None where nothing is compared."""
+    cells = cells_of(table)
+    if all(cell.compared is None for cell in cells):
+        return None
+    baseline = brief(str(table.baseline))
+    every = sheet(f"difference to '{baseline}' in {table.unit.of_differences}", DIFFERENCES, cells)
+    both = zip(every.lines, cells, strict=True)
+    return replace(every, lines=[line for line, cell in both if cell.compared is not None])
+
+
+def explain() -> str:
+    """How each column and verdict is made: what ``gaam report --explain`` prints."""
+    names = {"score": "accuracy %, or another --score", "other": "macro-f1 %"}
+    notes: dict[str, str] = {}
+    for one in dict.fromkeys((*SCORES, *DIFFERENCES[:-2])):
+        name = one.name.format(**names)
+        notes[name] = f"{notes[name]}; {one.note}" if name in notes else one.note
+    lines = [f"- {name}: {note}." for name, note in [*notes.items(), *VERDICTS.items()]]
+    return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)

@@ -1,0 +1,310 @@
+"""How pictures are drawn: style, labels, lines, cells, and what becomes of a figure.
+
+Pictures are drawn in the colours of ``PALETTE``; in HTML those become CSS variables, so that a
+picture follows the page into dark mode. matplotlib is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gaam_cache.messages import visible
+from gaam_decoder.reports.axes import numbered
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 4.2
+"""Inches: a column of a paper, and legible when a phone scales it to its width."""
+LINE = 0.15
+"""Inches of a line of text."""
+MOST_LINES = 4
+"""Lines of a panel."""
+MOST_TICKS = 12
+"""Ticks of an axis, and columns of a matrix up to which a number fits into every cell."""
+PALETTE = {
+    "ink": "#1f2328", "muted": "#57606a", "rule": "#d1d8df", "accent": "#0a58a8", "c0": "#0b6cb5",
+    "c1": "#c2410b", "c2": "#047857", "c3": "#8a3f97", "c4": "#8a6a00", "c5": "#be185e",
+    "c6": "#4b5563", "c7": "#0e7490",
+}  # fmt: skip
+"""Name of a CSS variable -> its colour on white paper; no two alike."""
+LIGHT = PALETTE | {
+    "paper": "#ffffff", "panel": "#f6f8fa", "warn": "#8a3b00", "warn-paper": "#fff4e5",
+}  # fmt: skip
+DARK = {
+    "ink": "#e6edf3", "muted": "#a5b0bb", "rule": "#38414b", "accent": "#79b8ff", "c0": "#6cb2f5",
+    "c1": "#ff9f6b", "c2": "#56d0a0", "c3": "#d9a0e6", "c4": "#e0c050", "c5": "#ff8fbf",
+    "c6": "#b6c0cc", "c7": "#5fd0e0", "paper": "#0f1419", "panel": "#171e26", "warn": "#ffc27a",
+    "warn-paper": "#2f2312",
+}  # fmt: skip
+"""The same names in the dark; a test checks the contrast of both."""
+DASHES = ["-", "--", "-.", ":"]
+"""Line styles beside colours, for who does not see or print these."""
+_STYLE = Path(__file__).with_name("templates") / "gaam.mplstyle"
+_NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+
+
+Values = Sequence[float] | np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture: what is said above and below it, and how it is drawn."""
+
+    name: str
+    """Fit for a file name."""
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+    @property
+    def alt(self) -> str:
+        """What is said instead of it; all numbers stand in tables."""
+        return f"{self.title}. {self.caption}"
+
+
+class Line(NamedTuple):
+    """One line of a panel, in a band from the lows to the highs where these are given."""
+
+    label: str
+    x: Values
+    y: Values
+    band: tuple[Values, Values] | None = None
+
+
+def slug(label: str) -> str:
+    """A label as part of a file name, in ASCII; others may have the same."""
+    return re.sub(r"[^\w.=-]+", "_", label, flags=re.ASCII)[:100]
+
+
+def new_figure(height: float) -> Figure:
+    """An empty figure, its height in inches, that arranges itself when it is saved."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
+    """Labels on lines of bounded length, no two alike; the middle of very long ones is marked.
+
+    A line ends behind a space, a colon or a comma, or in a word that is longer than a line.
+    """
+    found = []
+    for label in labels:
+        lines = [""]
+        for part in re.findall(f"[^ ,:]{{1,{width - 1}}}[ ,:]?|[ ,:]", visible(label)):
+            if lines[-1] and len((lines[-1] + part).rstrip()) > width:
+                lines.append("")
+            lines[-1] += part
+        if len(lines) > 5:
+            lines[2:-2] = ["\N{HORIZONTAL ELLIPSIS}"]
+        found.append("\n".join(line.strip() for line in lines))
+    return numbered(found)
+
+
+def round_ticks(*axes: Any) -> None:
+    """Few ticks at round values, on the axes ``axes.xaxis`` or ``axes.yaxis``."""
+    from matplotlib.ticker import MaxNLocator
+
+    for one in axes:
+        one.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+
+
+def name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
+    """A figure with rows 0, 1, ... downwards, their labels beside them."""
+    names = names_of(labels)
+    most = max(name.count("\n") + 1 for name in names)
+    figure = new_figure(1.2 + max(0.36, LINE * most + 0.04) * len(names))
+    axes = figure.add_subplot()
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    round_ticks(axes.xaxis)
+    return figure, axes
+
+
+def legend_below(figure: Figure) -> Figure:
+    """The figure with a legend of everything in it that has a label, once."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    by_label = dict(zip(labels, handles, strict=True))
+    figure.legend(list(by_label.values()), list(by_label), loc="outside lower left", ncols=2)
+    return figure
+
+
+def line_panels(
+    panels: Sequence[tuple[str, Sequence[Line]]], x: str, *, ticks: Sequence[float] = (),
+    log: bool = False, alike: bool = True, beside: Line | None = None, bottom: float | None = None,
+) -> Figure:  # fmt: skip
+    """Panels one below the other; labels that the panel above has too are not written again.
+
+    Args:
+        panels: label of the y axis and lines of each; ``in_fours`` makes them of many lines.
+        x: label of the x axis.
+        ticks: of the x axis; default: few round ones.
+        log: whether equal ratios of x are equal steps.
+        alike: whether panels share the x axis.
+        beside: a dashed line in every panel.
+        bottom: where the y axis starts.
+    """
+    labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
+    name_of = dict(zip(labels, names_of(labels, 52), strict=True))
+    rows = sum(name.count("\n") + 1 for name in name_of.values()) + len(panels) * bool(beside)
+    figure = new_figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * rows)
+    every = figure.subplots(len(panels), 1, squeeze=False, sharex=alike)[:, 0]
+    before: list[str] = []
+    for axes, (what, lines) in zip(every, panels, strict=True):
+        round_ticks(axes.xaxis, axes.yaxis)
+        if beside:
+            axes.plot(beside.x, beside.y, "--", color=PALETTE["ink"], label=beside.label, zorder=3)
+        for line in lines:
+            place = labels.index(line.label)
+            color, dash = PALETTE[f"c{place % 8}"], DASHES[place % len(DASHES)]
+            mark = "o" if len(line.x) <= MOST_TICKS else None
+            if line.band:
+                axes.fill_between(line.x, *line.band, color=color, alpha=0.15, lw=0)
+            axes.plot(line.x, line.y, color=color, ls=dash, lw=1.5, marker=mark, ms=3,
+                      label=name_of[line.label])  # fmt: skip
+        if before != (before := [line.label for line in lines]):
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, handlelength=2.6)
+        axes.set_ylabel(what)
+        axes.set_ylim(bottom=bottom)
+        axes.grid(axis="y")
+    last = every[-1]
+    last.set_xlabel(f"{x} (log scale)" if log else x)
+    if log:
+        last.set_xscale("log")
+    if ticks:
+        some = ticks[:: -(-len(ticks) // MOST_TICKS)]
+        last.set_xticks(some, [f"{value:g}" for value in some])
+        last.minorticks_off()
+    return figure
+
+
+def in_fours(what: str, lines: Sequence[Line]) -> list[tuple[str, Sequence[Line]]]:
+    """Panels of at most four lines each."""
+    return [(what, lines[i : i + MOST_LINES]) for i in range(0, len(lines), MOST_LINES)]
+
+
+def matrix(
+    shade_RC: Any, texts: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str],
+    names: tuple[str, str],
+) -> Figure:  # fmt: skip
+    """Cells that are stronger coloured the larger their shade is.
+
+    Args:
+        shade_RC: from 0 to 1; NaN is left empty.
+        texts: of the cells; not written where there are many columns.
+        rows: their labels.
+        columns: theirs.
+        names: of both axes.
+    """
+    from matplotlib.patches import Rectangle
+
+    figure = new_figure(min(1.6 * WIDTH, 1.2 + 0.36 * len(rows)))
+    axes = figure.add_subplot()
+    for row, column in np.argwhere(np.isfinite(shade_RC)):
+        # nearly clear to opaque enough, so that one colour of text is legible on all of them
+        corner, alpha = (column - 0.5, row - 0.5), 0.03 + 0.42 * shade_RC[row, column]
+        axes.add_patch(Rectangle(corner, 1, 1, lw=0, color=PALETTE["accent"], alpha=alpha))
+        if len(columns) <= MOST_TICKS:
+            axes.text(column, row, texts[row][column], ha="center", va="center",
+                      fontsize=8.5 if len(columns) <= 6 else 7)  # fmt: skip
+    for axis, labels in ((axes.yaxis, names_of(rows, 20)), (axes.xaxis, names_of(columns, 14))):
+        step = 1 if axis is axes.yaxis else -(-len(labels) // MOST_TICKS)
+        axis.set_ticks(range(0, len(labels), step), labels[::step])
+    if max(len(line) for name in names_of(columns, 14) for line in name.split("\n")) > 6:
+        for tick in axes.get_xticklabels():
+            tick.set(rotation=30, ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(length=0)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.set_ylabel(names[0])
+    axes.set_xlabel(names[1])
+    return figure
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Within it, pictures are drawn and saved in this style, whatever the user's matplotlibrc."""
+    import matplotlib as mpl
+    import matplotlib.style
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        mpl.rcdefaults()
+        mpl.style.use(_STYLE)
+        yield
+
+
+def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
+    """An ``<svg>`` element to stand in a page: no fixed size, its colours CSS variables.
+
+    Args:
+        draw: makes the figure.
+        key: unique in the page; ids inside the picture begin with it.
+        alt: what somebody who does not see it is told.
+    """
+    stream = io.StringIO()
+    with styled():
+        draw().savefig(stream, format="svg", metadata=_NO_DATE["svg"])
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    for gone in (r"<metadata>.*?</metadata>\s*", r"<defs>\s*<style.*?</style>\s*</defs>"):
+        text = re.sub(gone, "", text, count=1, flags=re.DOTALL)
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', "".join(re.findall("<[^>]+>", text))))
+
+    def of_page(found: re.Match[str]) -> str:
+        """A tag whose ids are unique in the page, and whose colours are those of the page."""
+        tag = re.sub(
+            r' id="([^"]+)"', lambda i: f' id="{key}-{i[1]}"' if i[1] in used else "", found[0]
+        )
+        tag = tag.replace("url(#", f"url(#{key}-").replace('href="#', f'href="#{key}-')
+        for name, colour in PALETTE.items():
+            tag = tag.replace(colour, f"var(--{name})")
+        return tag
+
+    head, rest = re.sub("<[^>]+>", of_page, text).split(">", 1)  # between tags are names
+    box = re.findall(r'viewBox="[^"]+"', head)[0]
+    return (
+        f'<svg role="img" aria-label="{escape(visible(alt))}" {box} '
+        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">' + rest
+    )
+
+
+def svg_file(draw: Callable[[], Figure], colours: Mapping[str, str], *, alt: str) -> bytes:
+    """An SVG file for a page whose colours are known: ``LIGHT`` or ``DARK``."""
+    text = inline_svg(draw, key="p", alt=alt)
+    for name in PALETTE:
+        text = text.replace(f"var(--{name})", colours[name])
+    head, rest = text.split(">", 1)
+    font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
+    style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
+    paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
+    return f"{head}>{style}{paper}{rest}\n".encode()
+
+
+def image_files(picture: Picture) -> dict[str, bytes]:
+    """A picture with its title, as PDF and as PNG (300 dots per inch, on white), by suffix."""
+    files = {}
+    with styled():
+        figure = picture.draw()
+        figure.suptitle(names_of([picture.title], 50)[0], x=0.01, ha="left", fontsize=9.5)
+        for suffix in ("pdf", "png"):
+            content, about = io.BytesIO(), _NO_DATE[suffix]
+            figure.savefig(content, format=suffix, dpi=300, facecolor="white", metadata=about)
+            files[suffix] = content.getvalue()
+    return files

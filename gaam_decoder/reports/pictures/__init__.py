@@ -1,1 +1,0 @@
-"""Which pictures a report has, and the words that go with them."""

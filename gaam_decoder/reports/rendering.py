@@ -1,0 +1,69 @@
+"""Templates of the formats that are read by people; all that they write is made harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+import gaam_cache
+from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.columns import accuracies, differences
+from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.table import SEPARATE, Table
+
+
+def rendered(
+    name: str,
+    tables: Sequence[Table],
+    harmless: Callable[[str], str],
+    more: Callable[[Table], dict[str, Any]] = lambda table: {},
+    **filters: Callable[..., str],
+) -> str:
+    """What a template makes of tables.
+
+    Args:
+        name: of the template.
+        tables: what it is given as ``tables``, each as values by name.
+        harmless: what becomes of every text that the template writes, but for what a filter made.
+        more: what the template is given of a table beyond what all are.
+        filters: of the template, whose result is written as it is.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        finalize=lambda text: harmless(text) if type(text) is str else text,
+    )
+    environment.filters |= {name: _marked(make) for name, make in filters.items()}
+    environment.filters |= {"raw": Markup, "harmless": harmless}
+    about = [_about(table) | more(table) for table in tables]
+    words = {"separate": SEPARATE, "version": gaam_cache.__version__}
+    return environment.get_template(f"{name}.jinja").render(tables=about, **words)
+
+
+def _marked(make: Callable[..., str]) -> Callable[..., Markup]:
+    return lambda *values: Markup(make(*values))
+
+
+def _about(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title(),
+        "answer": conclusion(table),
+        "accuracies": accuracies(table) if table.rows else None,
+        "beside": [
+            *filter(None, [table.left_out()]),
+            *(final.in_words() for final in table.finals),
+        ],
+        "differences": differences(table),
+        "baseline": table.baseline,
+        "claims": claims(table),
+        "notes": notes(table),
+        "sections": sections(table),
+    }

@@ -1,0 +1,84 @@
+"""A part of a report beyond accuracies and differences, which every format shows in its way.
+
+A module in this folder defines one class derived from ``Writer``, and is listed nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gaam_cache
+from gaam_cache import plugins
+from gaam_cache.store.digest import digest_of, short_digest
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.drawing import Picture
+from gaam_decoder.reports.table import Table
+
+PACKAGE = "gaam_decoder.reports.sections"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """What one section has to say of a table."""
+
+    name: str
+    """What ``gaam report --section`` takes; a key of the JSON."""
+    heading: str
+    lead: str = ""
+    """One sentence, without its full stop. What has none is in no JSON, which has it elsewhere."""
+    said: bool = False
+    """Whether a terminal says the lead: what a sweep was for."""
+    verbatim: str | None = None
+    """A line to be copied as it is."""
+    lines: tuple[str, ...] = ()
+    """What has to be read with it."""
+    sheets: tuple[Sheet, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    values: Any = None
+    """The same for programs, as JSON values; fractions, not percent."""
+
+
+class Writer(ABC):
+    """Makes sections of a table."""
+
+    place: ClassVar[int]
+    """Sections stand in this order."""
+
+    @abstractmethod
+    def of(self, table: Table) -> Iterator[Section]:
+        """Those of which there is something to say."""
+
+
+def sections(table: Table) -> list[Section]:
+    """All sections of a table, in their order, the signature last; none without rows."""
+    if not table.rows:
+        return []
+    writers: list[Writer] = [
+        plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)
+    ]
+    last = Section(
+        name="signature",
+        heading="Signature",
+        lead="who trains the same runs, by the config.toml of each, gets the same line",
+        verbatim=signature(table),
+    )
+    writers.sort(key=lambda writer: writer.place)
+    return [*(section for writer in writers for section in writer.of(table)), last]
+
+
+def signature(table: Table) -> str:
+    """Version, and a digest of recipes, cache and seeds, in however many runs they lie."""
+    seeds = sorted({(run.key, seed) for run in table.all_runs() for seed in run.seeds})
+    digest = short_digest(digest_of(json.dumps(seeds).encode()))
+    recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache
+    return f"gaam {gaam_cache.__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"
+
+
+def most_accurate(table: Table, count: int) -> list[int]:
+    """Places of the ``count`` rows with the highest mean, in the order of the table."""
+    ranked = sorted(range(len(table.rows)), key=lambda i: -(table.rows[i].mean or 0.0))
+    return sorted(ranked[:count])

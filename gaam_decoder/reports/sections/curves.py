@@ -1,0 +1,82 @@
+"""What was learned by epoch: training loss and accuracy, and last that of what was held out.
+
+S seeds, E epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
+from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.tuning import first_runs
+
+HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
+
+
+class Curves(Writer):
+    """Means over seeds; the picture is of the most accurate rows."""
+
+    place = 13
+
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing over several folds, or of fits alone."""
+        labels, panels = table.labels(), list[tuple[str, list[Line]]]()
+        if table.rows[0].folds > 1:
+            return
+        held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
+        for key, factor, what in (
+            ("loss", 1, "training loss"),
+            ("train_accuracy", 100, "training accuracy, %"),
+            ("accuracy", 100, held_out),
+        ):
+            logs = [(label, logged(r, key)) for label, r in zip(labels, table.rows, strict=True)]
+            if lines := [_line(label, factor * log) for label, log in logs if log is not None]:
+                panels.append((what, lines))
+        if not panels:
+            return
+        ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for _, lines in panels]
+        cells = [[label, *(of.get(label, "-") for of in ends)] for label in labels]
+        header = ["decoder", *(what for what, _ in panels)]
+        sheet = Sheet("first to last epoch, mean over seeds", header, cells, ("decoder",))
+        best = {labels[place] for place in most_accurate(table, MOST_LINES)}
+        drawn = [(what, [one for one in of if one.label in best] or of[:1]) for what, of in panels]
+        picture = Picture(
+            "curves",
+            "Learning curves",
+            "Mean over seeds, of the most accurate decoders; the band is one standard deviation.",
+            lambda: line_panels(drawn, "epoch"),
+        )
+        yield Section(
+            name="curves", heading="Learning curves", sheets=(sheet,), pictures=(picture,)
+        )
+
+
+def _line(label: str, value_SE: NDArray[np.float64]) -> Line:
+    seen_E = np.flatnonzero(np.isfinite(value_SE).any(0))
+    mean_E, sd_E = (of(value_SE[:, seen_E], 0) for of in (np.nanmean, np.nanstd))
+    return Line(label, seen_E + 1, mean_E, (mean_E - sd_E, mean_E + sd_E))
+
+
+def logged(row: Row, key: str) -> NDArray[np.float64] | None:
+    """A quantity of the log, (S, E), NaN where a seed has none; None where no entry has it."""
+    decides = first_runs(row.runs)
+    entries = [
+        entry
+        for run in row.runs
+        for entry in run.log
+        if entry.get(key) is not None and decides.get(entry["seed"]) is run
+    ]
+    if row.fitted or not entries:
+        return None
+    seeds = sorted({entry["seed"] for entry in entries})
+    value_SE = np.full((len(seeds), max(entry["epoch"] for entry in entries)), np.nan)
+    for entry in entries:
+        value_SE[seeds.index(entry["seed"]), entry["epoch"] - 1] = entry[key]
+    return value_SE

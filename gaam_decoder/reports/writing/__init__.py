@@ -1,1 +1,0 @@
-"""How tables become text, pages and files, whatever the format."""

@@ -1,0 +1,113 @@
+"""What pictures show, that they are well formed, and that their labels are whole."""
+
+from __future__ import annotations
+
+import random
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from gaam_decoder.reports.drawing import MOST_LINES, PALETTE, Picture, inline_svg, names_of
+from gaam_decoder.reports.pictures import overviews, save_pictures
+from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.table import Table, build_tables
+from tests.decoder.reports.conftest import answers, build_run
+from tests.decoder.reports.test_html import rich_tables
+
+
+def pictures_of(table: Table) -> dict[str, Picture]:
+    every = [picture for section in sections(table) for picture in section.pictures]
+    return {picture.name: picture for picture in [*overviews(table), *every]}
+
+
+def test_pictures_are_well_formed_and_take_their_colours_from_the_page() -> None:
+    names = set()
+    for table in rich_tables():
+        for name, picture in pictures_of(table).items():
+            names.add(name)
+            svg = inline_svg(picture.draw, key="k1", alt='of "xi" & <others>')
+            root = ET.fromstring(svg)
+            assert root.get("aria-label") == 'of "xi" & <others>'
+            assert not re.search(r"#[0-9a-f]{6}\b", svg), f"a fixed colour in {name}"
+            variables = set(re.findall(r"var\(--(\w+)\)", svg))
+            assert "ink" in variables
+            assert variables <= set(PALETTE)
+            assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]+"', "", svg)
+            ids = re.findall(r' id="([^"]+)"', svg)
+            assert len(ids) == len(set(ids))
+            for reference in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', svg):
+                assert "".join(reference) in ids
+            figure = picture.draw()
+            for axes in figure.axes:
+                assert len(axes.lines) <= MOST_LINES + 1 or name in ("accuracy", "differences")
+    assert {"accuracy", "differences", "curves", "importance", "confusion", "learned"} <= names
+
+
+def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
+    gate = np.arange(4.0)[:, None, None] + np.ones((4, 6, 5))
+    gate[2] = np.nan
+    runs = [
+        build_run("gaam", answers(4, 0.8, 1), path="a", failed={2: "nan"}, attention_map=gate),
+        build_run("gaam", answers(4, 0.8, 2), path="b", seeds=(3, 4, 5, 6), attention_map=gate),
+    ]
+    runs[1].failed[5] = "nan"  # and seed 3 is there twice
+    vars(runs[1])["logits"][2] = np.nan
+    (table,) = build_tables(runs)
+    found, row = pictures_of(table), table.rows[0]
+    assert "over 5 seeds" in found["confusion"].caption
+    cells = [text.get_text() for text in found["confusion"].draw().axes[0].texts]
+    count_CC = row.scores.confusion
+    assert cells == [f"{100 * v:.1f}" for v in (count_CC / count_CC.sum(1, keepdims=True)).flat]
+    (share,) = [n for n in found["importance"].draw().axes[0].lines if n.get_label() == "gaam"]
+    np.testing.assert_allclose(share.get_ydata(), 100 / 6)
+    assert found["importance"].draw().axes[0].get_ylim()[0] == 0
+    dots, mean, both, seeds = found["accuracy"].draw().axes[0].lines
+    np.testing.assert_allclose(sorted(dots.get_xdata()), sorted(100 * row.scores.accuracy))
+    np.testing.assert_allclose(mean.get_xdata(), 100 * (row.mean or 0))
+    np.testing.assert_allclose(both.get_xdata(), 100 * np.array(row.two_level))
+    np.testing.assert_allclose(seeds.get_xdata(), 100 * np.array(row.interval))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_dozen_files_at_most_are_written_each_with_its_title(tmp_path: Path) -> None:
+    for number, tables in enumerate((rich_tables(), rich_tables()[:1])):
+        paths = save_pictures(tables, tmp_path / str(number))
+        assert 4 <= len(paths) == len(set(paths)) <= 12
+        for path in paths:
+            start = b"%PDF" if path.suffix == ".pdf" else b"\x89PNG"
+            assert path.read_bytes().startswith(start)
+
+
+def test_names_stay_different_and_their_lines_short_whatever_they_are() -> None:
+    generator = random.Random(0)
+    for _ in range(300):
+        width = generator.choice([14, 26, 52])
+        base = "".join(generator.choice("ab, =:") for _ in range(generator.randint(1, 200)))
+        given: dict[str, None] = {}
+        while len(given) < 5:
+            at = generator.randint(0, len(base))
+            given[base[:at] + generator.choice("xyzpqr") * generator.randint(1, 3) + base[at:]] = (
+                None
+            )
+        lines = names_of(list(given), width)
+        assert len(set(lines)) == len(given)
+        assert all(len(part) <= width + 4 for line in lines for part in line.split("\n"))
+    assert names_of(["gaam", "mha:heads=4"]) == ["gaam", "mha:heads=4"]
+    long = "generalized-gaussian:heads=1,location=median lr=0.001"
+    assert names_of([long])[0].replace("\n", "").replace(" ", "") == long.replace(" ", "")
+
+
+def test_labels_of_rows_are_drawn_whole() -> None:
+    names = [f"generalized-gaussian:heads={n},location=median" for n in (1, 2)]
+    (table,) = build_tables([build_run(name, answers(2, 0.8, 1)) for name in names])
+    figure = pictures_of(table)["accuracy"].draw()
+    figure.savefig("/dev/null", format="svg")
+    width = figure.bbox.width
+    for text in figure.axes[0].get_yticklabels():
+        assert isinstance(text, Text)
+        assert text.get_text().replace("\n", "") in names
+        assert 0 <= text.get_window_extent().x0 < text.get_window_extent().x1 <= width
