@@ -429,11 +429,7 @@ def study(
     if dry_run:
         _show(studies.estimate(recipe), as_json)
         return
-
-    def say(command: str) -> None:
-        if not quiet:
-            tell(command, to=sys.stderr)
-
+    say = (lambda command: None) if quiet else partial(tell, to=sys.stderr)
     with show_progress("study", "steps", quiet=quiet) as progress:
         options: dict[str, Any] = {"check": check, "record": record, "progress": progress}
         outcome = studies.carry_out(recipe, say=say, **options)
