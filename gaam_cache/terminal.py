@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib.util
 import os
@@ -227,7 +228,9 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
         names = {name for one in error.ctx.command.params for name in one.opts}
         options = {name[2:] for name in names if name.startswith("--")}
         said_for = {word: name for word, name in SAID.items() if name in options}
-        if meant := nearest(error.option_name.lstrip("-"), [*options, *known], said_for):
+        asked = error.option_name.lstrip("-")
+        near = difflib.get_close_matches(asked, options, 1, 0.7)  # --attm
+        if meant := nearest(asked, [*options, *known], said_for) or next(iter(near), None):
             hint = f"did you mean '--{meant if meant in options else f'set {meant}=VALUE'}'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 

@@ -54,8 +54,8 @@ LAYERS, WIDTH = 16, 8
 """Of Gaussian states where nobody says: enough layers for 1, 2, 4 and 8 heads."""
 LEAST_LAYERS = 3
 """Of a gate: over two layers every standardised value is 1 or -1, and every gate the same."""
-MOST_NUMBERS = 2**33
-"""Of Gaussian states in all: 34 GB in float32."""
+MOST_NUMBERS = 2**30
+"""Of Gaussian states in all: 4 GB in float32."""
 STRONGEST = 100.0
 """A softmax of such logits is sure of nearly every row."""
 

@@ -6,6 +6,7 @@ Rows are the same where their essences are: of texts, all but white space and ca
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -145,7 +146,7 @@ def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:
     pairs = []
     for name in class_names:
         plain: str | float = " ".join(name.replace('"', " ").casefold().split())
-        if name.isascii() and name.strip().replace(".", "", 1).isdigit():
+        if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
             plain = float(name)
         if (other := seen.setdefault(plain, name)) is not name:
             pairs.append(f"{excerpt(other)} and {excerpt(name)}")

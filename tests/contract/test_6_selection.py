@@ -77,10 +77,14 @@ def chosen(of: RunResult) -> dict[str, Any]:
 
 
 def reported(folder: Path, tuned: bool) -> list[Any]:
-    """Which rates and decays a report shows, and why; all seeds choose them where none is named."""
+    """Which rates and decays a report shows, and why; all seeds choose them where none is named.
+
+    The rows stand in the order of their scores, which are of tested rows.
+    """
     rows = json.loads(run("report", folder / "runs", "--format", "json").out)["rows"]
     assert any(row["tuning"] for row in rows) == tuned
-    return [(row["attention"], row["head"], row["recipe"], row["tuning"]) for row in rows]
+    told = [(row["attention"], row["head"], row["recipe"], row["tuning"]) for row in rows]
+    return sorted(told, key=str)
 
 
 def with_other_rows(learned: Any, tested: np.ndarray) -> Any:
