@@ -142,7 +142,7 @@ def test_a_planted_cache_goes_through_every_command(gaam: Any, tmp_path: Path) -
     run("train", "--attn", "none", "--attn", "chi2:heads=1", *train)
     (loaded,) = {str(r.cache["planted"]["gate"]) for r in gaam_decoder.load_runs(runs)}
     assert loaded == "two-peaks"
-    assert "planted gate two-peaks" in gaam("report", runs, "--format", "html").out
+    assert "planted one (two-peaks)" in gaam("report", runs, "--format", "html").out
 
 
 @pytest.mark.parametrize("gate", GATES)
