@@ -10,7 +10,6 @@ from __future__ import annotations
 from gaam_decoder.stats.accuracy import (
     accuracy,
     confusion,
-    f1_of_confusion,
     macro_f1,
     majority_accuracy,
     majority_votes,
@@ -18,7 +17,7 @@ from gaam_decoder.stats.accuracy import (
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.limits import ALPHA
-from gaam_decoder.stats.paired import McNemar, SignFlip, holm, mcnemar, sign_flip
+from gaam_decoder.stats.paired import McNemar, holm, mcnemar, sign_flip
 from gaam_decoder.stats.resampled import CorrectedT, corrected_resampled_t
 from gaam_decoder.stats.seeds import (
     later_than_chance,
@@ -28,7 +27,7 @@ from gaam_decoder.stats.seeds import (
     t_interval,
     within,
 )
-from gaam_decoder.stats.seeds_alone import LEAST_SEEDS, OnTheseRows
+from gaam_decoder.stats.seeds_alone import LEAST_SEEDS
 
 __all__ = [
     "ALPHA",
@@ -37,13 +36,10 @@ __all__ = [
     "Claim",
     "CorrectedT",
     "McNemar",
-    "OnTheseRows",
-    "SignFlip",
     "accuracy",
     "claim",
     "confusion",
     "corrected_resampled_t",
-    "f1_of_confusion",
     "holm",
     "holm_corrected",
     "later_than_chance",

@@ -41,22 +41,17 @@ def confusion(predicted_N: Labels, label_N: Labels, num_classes: int) -> NDArray
     return counts.reshape(num_classes, num_classes).astype(np.int64)
 
 
-def f1_of_confusion(count_CC: NDArray[np.int64]) -> float:
-    """Macro F1 of a confusion matrix; see ``macro_f1``.
+def macro_f1(predicted_N: Labels, label_N: Labels, num_classes: int) -> float:
+    """Unweighted mean of F1 over the classes that occur in labels or predictions.
 
     Raises:
-        ValueError: no rows.
+        ValueError: no rows, or not as many predictions.
     """
+    _check_rows(predicted_N, label_N)
+    count_CC = confusion(predicted_N, label_N, num_classes)
     either_C = count_CC.sum(0) + count_CC.sum(1)
     seen_C = either_C > 0
-    if not seen_C.any():
-        raise ValueError("there are no rows")
     return float(np.mean(2 * np.diagonal(count_CC)[seen_C] / either_C[seen_C]))
-
-
-def macro_f1(predicted_N: Labels, label_N: Labels, num_classes: int) -> float:
-    """Unweighted mean of F1 over the classes that occur in labels or predictions."""
-    return f1_of_confusion(confusion(predicted_N, label_N, num_classes))
 
 
 def majority_accuracy(train_label_N: Labels, test_label_N: Labels) -> float:

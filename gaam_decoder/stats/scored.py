@@ -50,13 +50,8 @@ class Scored:
 
     def chosen(self, places: list[int]) -> Scored:
         """Of some of the seeds, by their places."""
-        by_row_SN = self.by_row
-        return Scored(
-            values=self.values[places],
-            by_row=None if by_row_SN is None else by_row_SN[places],
-            unseen=self.unseen,
-            no_claim=self.no_claim,
-        )
+        by_row = None if self.by_row is None else self.by_row[places]
+        return replace(self, values=self.values[places], by_row=by_row)
 
 
 def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float) -> Claim:
