@@ -188,6 +188,10 @@ class EmbeddingCache(Mapping[str, Split]):
 def open_cache(path: str | Path) -> EmbeddingCache:
     """Open a complete cache for reading.
 
+    >>> cache = gaam_cache.open_cache("cache")
+    >>> cache["train"].embeddings[:2].shape
+    (2, 4, 8)
+
     Raises:
         NotFoundError: no cache there.
         CacheError: shards are missing or damaged. Of the files only size and kind are looked at;

@@ -34,6 +34,10 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     is one of several that somebody else started (see ``find_rank``), it is one of the workers, and
     returns when others are at work on all that is left.
 
+    >>> config = gaam_cache.ExtractConfig(encoder="tfidf", out="words")
+    >>> gaam_cache.extract(config).num_layers
+    1
+
     Args:
         config: what to encode, with what, and where to.
         progress: called with (rows done, rows in all, what is going on).

@@ -110,6 +110,8 @@ def export_cache(
     Shards and receipts are those of the cache, by hard links where the file system has them. The
     plan is one of the same fingerprint: the folder is a cache like any other.
 
+    >>> made = gaam_cache.export_cache("cache", "for-the-hub")
+
     Args:
         path: a complete cache.
         out: a folder that is not there yet, or is empty.

@@ -176,6 +176,10 @@ def ablate(
     Recipe and seeds are those of the run. The new runs lie beside it; what is there already is
     not trained again.
 
+    >>> found = gaam_decoder.ablate(run.path, num_layers=2)
+    >>> [group.name for group in found.groups]
+    ['all', 'high', 'low', 'random']
+
     Args:
         path: folder of the run.
         num_layers: layers of each group.

@@ -106,6 +106,10 @@ def plant(
     cache stores them. Of a given cache some hundred rows of states are in memory, but for the rows
     to which a linear decoder is fitted (1 GB at most).
 
+    >>> config = gaam_decoder.PlantConfig(out="planted", rows=90)
+    >>> gaam_decoder.plant(config).mechanism
+    'laplace'
+
     Args:
         config: what to plant, in what, and where to.
         progress: called with (rows done, rows in all, what is going on).

@@ -193,6 +193,9 @@ def report(
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
+    >>> report = gaam_decoder.report("runs", baseline="none")
+    >>> report.save("table.tex", "latex")
+
     Args:
         runs: folders of runs and single runs, or some of what ``train`` or ``load_runs`` returned.
         attn: mechanisms that are meant, as ``load_runs`` has them; the report says what filters

@@ -137,6 +137,10 @@ def load_runs(
     What was tested is hashed at once: a table without one of its runs would be another table, so
     all damaged ones are named together. A run that is named twice, by a link too, is there once.
 
+    >>> (run,) = gaam_decoder.load_runs("runs", attn="gaam")
+    >>> run.accuracy.shape  # of every seed that finished
+    (3,)
+
     Args:
         path: folders of runs, and runs.
         attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one,

@@ -222,6 +222,10 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
     are not, and p is too small then. A few seeds cannot know of what happens to one in many: where
     one seed in ten collapses and none of six did, p is too small as well.
 
+    >>> hits = np.ones((6, 100), bool)
+    >>> gaam_decoder.stats.claim(hits, ~hits).verdict
+    'better'
+
     Args:
         hits: (S, N), whether each seed is right on each row; or the share of several tests of the
             row in which it is.

@@ -98,6 +98,10 @@ class TrainEstimate(NamedTuple):
 def estimate(config: TrainConfig) -> TrainEstimate:
     """List what ``train`` would do and time a few steps of every decoder.
 
+    >>> config = gaam_decoder.TrainConfig(attn=("laplace",), cache="cache", seeds=(0, 1))
+    >>> print(gaam_decoder.estimate(config).in_words())  # doctest: +ELLIPSIS
+    roughly...
+
     Raises:
         ConfigError: an argument does not fit the cache, or no folder of runs can be there.
         NotFoundError: no cache.

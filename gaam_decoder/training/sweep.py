@@ -75,6 +75,11 @@ def train(
     is one of several that somebody else started (see ``find_rank``), it is one of the workers, and
     returns when others are at work on all that is left.
 
+    >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=(0, 1, 2))
+    >>> runs = gaam_decoder.train(config)
+    >>> [run.attention for run in runs if run.head == "linear"]
+    ['gaam:heads=1', 'none']
+
     Args:
         config: mechanisms, seeds, recipe, protocol, folders, workers.
         progress: called with (seed-epochs done, seed-epochs in all, what is going on).
@@ -294,6 +299,8 @@ def _left_behind(runs: Path, item: Item) -> bool:
 
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     """Say which of the seeds asked for failed, and why.
+
+    >>> gaam_decoder.check_failures(runs, (0, 1, 2))
 
     Args:
         runs: what a training returned; of runs that share a seed the first counts.

@@ -118,6 +118,8 @@ def export_run(
 ) -> DecoderExport:
     """Make a folder of a run that holds no path and no name of this machine.
 
+    >>> made = gaam_decoder.export_run(runs[0].path, "news-decoder")
+
     Args:
         path: folder of the run.
         out: a folder that is not there yet, or is empty.

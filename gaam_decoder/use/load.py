@@ -36,6 +36,10 @@ def load(
 ) -> Predictor:
     """Open a finished run, or what was exported of one, to predict with it.
 
+    >>> predictor = gaam_decoder.load(runs[0].path)
+    >>> predictor.predict_states(others).probabilities_NC.shape
+    (30, 3)
+
     Args:
         path: folder of the run, or an exported folder.
         seed: whose decoder alone is used; default: all that finished, averaged.

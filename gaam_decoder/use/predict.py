@@ -185,6 +185,9 @@ def predict(
     A file keeps its columns and gains predicted, probability and agreement; all of it is read once
     before any row is predicted, and the results appear when they are complete.
 
+    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, cache="cache", out="predicted.csv")
+    >>> found = gaam_decoder.predict(config)
+
     Args:
         config: what is to be predicted, and how.
         stdin: what ``-`` means.
