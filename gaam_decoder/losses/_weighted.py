@@ -13,8 +13,6 @@ from gaam_decoder.losses._base import Loss
 
 TRIED = ((2, 2, 1.0), (7, 3, 5.0), (64, 5, 0.1))
 """Rows, classes and size of the logits of the batches that a loss is tried on."""
-TOLERANCE = 1e-4
-"""Of a mean in float32, relative; what is no mean over rows is off by far more."""
 
 
 def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
@@ -23,10 +21,7 @@ def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
     Formula: ``w_c = n / (k n_c)``, n_c the rows of class c among all n, k the classes that have a
     row; a class without one weighs 0. The mean over the rows is 1.
 
-    Args:
-        label_SN: classes of the rows that learn, as every seed is told them.
-        num_classes: C.
-        dtype: of the weights.
+    ``label_SN`` are the classes of the rows that learn, as every seed is told them.
     """
     count_SC = torch.stack([torch.bincount(of, minlength=num_classes) for of in label_SN.cpu()])
     present_SC = count_SC > 0
@@ -45,11 +40,7 @@ def weighted_mean(
     the batch's weights: there a batch without rare rows counts as much as one with them, and small
     batches would balance nothing.
 
-    Args:
-        loss_of: a mean over rows, see ``is_mean_over_rows``.
-        logits_BC: logits.
-        label_B: classes.
-        weight_B: of every row; None where all count alike.
+    ``loss_of`` is a mean over rows, see ``is_mean_over_rows``; no weights: all count alike.
     """
     if weight_B is None:
         return loss_of(logits_BC, label_B)
@@ -58,11 +49,9 @@ def weighted_mean(
 
 def row_losses(loss_of: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
     """The loss of every row as a batch of its own, (B,)."""
-
-    def of_one(logits_C: Tensor, label: Tensor) -> Tensor:
-        return loss_of(logits_C[None], label[None])
-
-    loss_B: Tensor = vmap(of_one)(logits_BC, label_B)
+    loss_B: Tensor = vmap(lambda logits_C, label: loss_of(logits_C[None], label[None]))(
+        logits_BC, label_B
+    )
     return loss_B
 
 
@@ -76,9 +65,10 @@ def is_mean_over_rows(loss_of: Loss) -> bool:
         logits_BC = scale * torch.randn(rows, classes, generator=generator)
         label_B = torch.randint(classes, (rows,), generator=generator)
         try:
-            loss_B = row_losses(loss_of, logits_BC, label_B)
+            mean = row_losses(loss_of, logits_BC, label_B).mean()
         except RuntimeError:  # of vmap, such as for a condition on numbers
             return False
-        if not torch.allclose(loss_of(logits_BC, label_B), loss_B.mean(), rtol=TOLERANCE):
+        # in float32; what is no mean over rows is off by far more
+        if not torch.allclose(loss_of(logits_BC, label_B), mean, rtol=1e-4):
             return False
     return True

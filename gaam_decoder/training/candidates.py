@@ -10,20 +10,27 @@ from dataclasses import replace
 from gaam_cache.errors import GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import Choice, mean_validation
-from gaam_decoder.training.grid import Item, families_of
+from gaam_decoder.runs.tuning import Choice, family, mean_validation
+from gaam_decoder.training.grid import Item
+
+
+def families_of(items: Sequence[Item]) -> list[list[Item]]:
+    """Candidates of one row each, which may be one."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        recipe = item.recipe
+        name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
+        found.setdefault(name, []).append(item)
+    return list(found.values())
 
 
 def apart(items: Sequence[Item], config: TrainConfig) -> tuple[list[Item], list[Item]]:
     """What is trained by itself, and the final models that ``--final`` adds to it."""
-    added = [item for item in items if config.final and item.recipe.final]
-    keys = {item.key for item in added}
-    return [item for item in items if item.key not in keys], added
-
-
-def tried_items(items: Sequence[Item], config: TrainConfig) -> list[Item]:
-    """Candidates, which seeds of their own choose between."""
-    return [item for family in families_of(apart(items, config)[0]) for item in family]
+    final = [config.final and item.recipe.final for item in items]
+    return (
+        [item for item, added in zip(items, final, strict=True) if not added],
+        [item for item, added in zip(items, final, strict=True) if added],
+    )
 
 
 def reporting_items(
@@ -41,19 +48,18 @@ def reporting_items(
             left out.
     """
     evaluated, finals = apart(items, config)
-    tried = {item.key for item in tried_items(items, config)}
-    left = [item for item in evaluated if item.key in chosen.tunings or item.key not in tried]
+    alone = {grid[0].key for grid in families_of(evaluated) if len(grid) == 1}
+    left = [item for item in evaluated if item.key in alone | chosen.tunings.keys()]
     dropped: set[str] = set()
-    for family in families_of(finals):
-        scores = {item.key: _score(item, evaluated, tuned, config) for item in family}
-        able = {key: score for key, score in scores.items() if score is not None}
-        if not able:
-            warnings.warn(
-                f"left out: {family[0]}: no rate was finished by all of --tune-seeds",
-                GaamWarning,
-                stacklevel=2,
-            )
-        dropped |= scores.keys() - ({max(able, key=lambda key: able[key])} if able else set())
+    for grid in families_of(finals):
+        if len(grid) == 1:
+            continue
+        scores = {item.key: _score(item, evaluated, tuned, config) for item in grid}
+        best = max(scores, key=lambda key: scores[key] or ())
+        if scores[best] is None:
+            text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
+            warnings.warn(text, GaamWarning, stacklevel=2)
+        dropped |= scores.keys() - ({best} if scores[best] else set())
     return left + [item for item in finals if item.key not in dropped]
 
 
@@ -64,14 +70,13 @@ def _score(
     assert config.tune_seeds is not None
     # the final model of the first repeat of a cross-validation is that of all
     split_seed = final.recipe.split_seed
-    parts = [
-        item.key
+    found = [
+        mean_validation([run for run in runs if run.key == item.key], config.tune_seeds)
         for item in evaluated
         if replace(item.recipe, split_seed=split_seed).without_test() == final.recipe
     ]
-    found = [mean_validation([r for r in runs if r.key == key], config.tune_seeds) for key in parts]
     accuracies = [accuracy for accuracy, _ in found if accuracy is not None]
-    if len(accuracies) < len(parts):
+    if len(accuracies) < len(found):
         return None
-    mean, loss = math.fsum(accuracies) / len(parts), math.fsum(loss for _, loss in found)
+    mean, loss = math.fsum(accuracies) / len(found), math.fsum(loss for _, loss in found)
     return mean, -loss, -final.recipe.lr, -final.recipe.weight_decay

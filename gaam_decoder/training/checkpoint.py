@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +34,20 @@ if TYPE_CHECKING:
 
     from gaam_decoder.runs.writing import SeedResult
 
-VERSION = 1
+VERSION = 2
 """Of the files."""
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05
 """Of the training that writing checkpoints may take."""
 OF_A_SEED = ("seed", "failed", "epoch", "seconds", "log")
-Groups = list[list[int]]
+TENSORS = ("test_logits", "attention_map", "validation_logits")
 
 
 class Checkpoint:
-    """The state of one group of seeds after its last epoch.
+    """The file of one group of seeds; what ``begun`` says of the work stands in it, too.
 
-    It is written so seldom that it takes a small share of the time: what a kill costs is the
-    epochs since then, never the result.
+    The last epoch is written so seldom that it takes a small share of the time: what a kill costs
+    is the epochs since then, never the result.
     """
 
     def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
@@ -58,15 +57,32 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to write one."""
+        """Whether it is time to write the last epoch."""
         return time.monotonic() >= self._next
 
+    @property
+    def done(self) -> bool:
+        """Whether the seeds are finished."""
+        return bool((_about(self.path) or {}).get("done"))
+
     def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        """Replace what was there."""
+        """Replace what was there by the state after an epoch."""
         start = time.monotonic()
-        _publish(self.path, tensors, {**self._begun, **about, "done": False})
+        self._publish(tensors, {**about, "done": False})
         end = time.monotonic()
         self._next = end + max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
+
+    def finish(self, results: Sequence[SeedResult]) -> None:
+        """Replace what was there by what the seeds leave behind."""
+        tensors: dict[str, Tensor] = {}
+        for result in results:
+            own = {name: getattr(result, name) for name in TENSORS}
+            own |= {f"weights.{name}": value for name, value in result.weights.items()}
+            own |= {f"learned.{name}": value for name, value in result.learned.items()}
+            tensors |= {f"{result.seed}.{k}": v for k, v in own.items() if v is not None}
+        ends = [{name: getattr(result, name) for name in OF_A_SEED} for result in results]
+        seeds = [result.seed for result in results]
+        self._publish(tensors, {"seeds": seeds, "done": True, "results": ends})
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Tensors and the rest; None where there is none."""
@@ -75,89 +91,44 @@ class Checkpoint:
         except (OSError, ValueError):
             return None
 
+    def _publish(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        from safetensors.numpy import save
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Left:
-    """What a training that was stopped left behind."""
-
-    results: dict[int, SeedResult] = field(default_factory=dict)
-    at_work: Groups = field(default_factory=list)
-    """Seeds of every group that left a checkpoint."""
-    planned: Groups = field(default_factory=list)
-    """Seeds that were to be trained together, of every group."""
-    engines: list[dict[str, Any]] = field(default_factory=list)
-    """How it was begun; several where that has changed since."""
-
-    def groups(self, seeds: Sequence[int], most: int | None) -> tuple[Groups, list[int]]:
-        """Seeds in groups as they were when the work was begun, and those that were in none.
-
-        First those at work, then those that were planned together and of which nothing is there.
-        """
-        left = set(seeds)
-        groups: Groups = []
-        for group in [*self.at_work, *self.planned]:
-            meant = left & set(group) if group in self.at_work else left >= set(group)
-            if meant and len(group) <= (most or len(group)):
-                groups.append(group)
-                left -= set(group)
-        return groups, sorted(left)
+        arrays = {k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()}
+        about = {**self._begun, **about}
+        sealed = {"sha256": _digest(self.path.name, arrays, about), **about}
+        write_file(self.path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
 
 
 class Unfinished:
     """The folder, with a dot before its name, of one decoder under one recipe."""
 
-    def __init__(
-        self, runs: Path, name: str, key: str, about: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, runs: Path, name: str, key: str, about: Mapping[str, Any]) -> None:
         self.folder = runs / unfinished_name(name)
-        self._begun: dict[str, Any] = {"version": VERSION, "key": key, **(about or {})}
+        self._begun: dict[str, Any] = {"version": VERSION, "key": key, **about}
 
-    def _path(self, seeds: Sequence[int]) -> Path:
+    def group(self, seeds: Sequence[int]) -> Checkpoint:
+        """The file of seeds that are trained together."""
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
-        return self.folder / f"group-{digest}.safetensors"
+        return Checkpoint(self.folder / f"group-{digest}.safetensors", self._begun)
 
-    def _files(self) -> list[Path]:
-        """By name; none where another trainer has removed the folder at this moment."""
-        return sorted(self.folder.glob("group-*"))
-
-    def begin(self, engine: dict[str, Any], groups: Groups) -> None:
+    def begin(self, engine: dict[str, Any], groups: Sequence[Sequence[int]]) -> None:
         """Say how seeds are run and which are trained together, for other trainers too."""
         self._begun["engine"] = engine
-        for group in groups:
-            if not (path := self._path(group)).exists():
-                about = {"seeds": group, "epochs_done": 0, "seconds": 0.0, "done": False}
-                _publish(path, {}, {**self._begun, **about})
+        for seeds in groups:
+            if not (file := self.group(seeds)).path.exists():
+                file.save({}, {"seeds": list(seeds), "epochs_done": 0, "seconds": 0.0})
 
-    def has(self, group: Sequence[int]) -> bool:
-        """Whether the seeds of a group are finished."""
-        return bool((_about(self._path(group)) or {}).get("done"))
+    def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
+        """Seeds that are finished, and what every file says of itself, those at work first.
 
-    def checkpoint(self, seeds: Sequence[int]) -> Checkpoint:
-        """Where the group of these seeds keeps its last epoch."""
-        return Checkpoint(self._path(seeds), self._begun)
-
-    def save(self, results: Sequence[SeedResult]) -> None:
-        """Write the seeds of one group, in the place of their checkpoint."""
-        tensors: dict[str, Tensor] = {}
-        for result in results:
-            own = {f"weights.{name}": value for name, value in result.weights.items()}
-            own |= {f"learned.{name}": value for name, value in result.learned.items()}
-            own["test_logits"] = result.test_logits
-            for name in ("attention_map", "validation_logits"):
-                if (value := getattr(result, name)) is not None:
-                    own[name] = value
-            tensors |= {f"{result.seed}.{name}": value for name, value in own.items()}
-        seeds = [result.seed for result in results]
-        ends = [{name: getattr(result, name) for name in OF_A_SEED} for result in results]
-        about = {"seeds": seeds, "done": True, "results": ends}
-        _publish(self._path(seeds), tensors, {**self._begun, **about})
-
-    def load(self) -> Left:
-        """What is whole; what is not is removed, with one warning that names it."""
-        left = Left()
+        What is damaged is removed, with one warning that names it.
+        """
+        results: dict[int, SeedResult] = {}
+        files: list[dict[str, Any]] = []
         damaged: list[str] = []
         with storage_errors(self.folder, option="--runs"):
-            for path in self._files():
+            for path in _files(self.folder):
                 try:
                     tensors, about = _read(path)
                     if any(about.get(name) != self._begun[name] for name in ("version", "key")):
@@ -167,29 +138,25 @@ class Unfinished:
                         damaged.append(str(error))
                         path.unlink(missing_ok=True)
                     continue
-                if about["done"]:
-                    found = {e["seed"]: _result(e, tensors) for e in about["results"]}
-                    left.results.update(found)
-                elif about["epochs_done"]:
-                    left.at_work.append(about["seeds"])
-                left.planned.append(about["seeds"])
-                left.engines.append(about["engine"])
+                ends = about.get("results", ())
+                results |= {end["seed"]: _result(end, tensors) for end in ends}
+                files.append(about)
         if damaged:
-            warnings.warn(
-                visible(
-                    f"unfinished work in '{self.folder.absolute()}' is damaged and was removed, "
-                    f"the seeds or epochs in it are trained again ({'; '.join(damaged)})"
-                ),
-                GaamWarning,
-                stacklevel=2,
+            text = (
+                f"unfinished work in '{self.folder.absolute()}' is damaged and was removed, "
+                f"the seeds or epochs in it are trained again ({'; '.join(damaged)})"
             )
-        return left
+            warnings.warn(visible(text), GaamWarning, stacklevel=2)
+        return results, sorted(files, key=lambda about: not about.get("epochs_done"))
 
     def remove(self, published: Set[int], *, others: bool) -> None:
-        """Drop what was published; groups of other seeds, finished or at work, stay."""
+        """Drop what was published; groups of other seeds, finished or at work, stay.
+
+        Where nobody else is at work, the folder goes with the last of them.
+        """
         with storage_errors(self.folder, option="--runs"):
             left = False
-            for path in self._files():
+            for path in _files(self.folder):
                 about = _about(path) or {"seeds": []}
                 begun = about.get("done") or about.get("epochs_done")
                 if set(about["seeds"]) <= published or not (begun or others):
@@ -200,17 +167,13 @@ class Unfinished:
                 shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
 
 
-def _publish(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write tensors and JSON values in one file that carries a digest of its name and content."""
-    from safetensors.numpy import save
-
-    arrays = {name: value.detach().contiguous().cpu().numpy() for name, value in tensors.items()}
-    sealed = {"sha256": _digest(path.name, arrays, about), **about}
-    write_file(path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
+def _files(folder: Path) -> list[Path]:
+    """By name; none where another trainer has removed the folder at this moment."""
+    return sorted(folder.glob("group-*"))
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What ``_publish`` wrote; ValueError where it is something else, OSError of the system."""
+    """Tensors and the rest; ValueError where it is something else, OSError of the system."""
     import torch
 
     try:
@@ -244,19 +207,13 @@ def _about(path: Path) -> dict[str, Any] | None:
 def _result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
     from gaam_decoder.runs.writing import SeedResult
 
-    def below(name: str) -> dict[str, Tensor]:
-        start = f"{entry['seed']}.{name}"
+    def below(start: str) -> dict[str, Tensor]:
+        start = f"{entry['seed']}.{start}"
         return {key.removeprefix(start): v for key, v in tensors.items() if key.startswith(start)}
 
     own = below("")
-    return SeedResult(
-        weights=below("weights."),
-        learned=below("learned."),
-        test_logits=own["test_logits"],
-        attention_map=own.get("attention_map"),
-        validation_logits=own.get("validation_logits"),
-        **entry,
-    )
+    found: dict[str, Any] = {name: own.get(name) for name in TENSORS}
+    return SeedResult(weights=below("weights."), learned=below("learned."), **found, **entry)
 
 
 def claim_of(work: str, group: Sequence[int]) -> str:
@@ -273,29 +230,28 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
     """
     for folder in unfinished_folders(runs):
         name = work_of(folder.name)
-        files = [about for path in sorted(folder.glob("group-*")) if (about := _about(path))]
+        files = [about for path in _files(folder) if (about := _about(path))]
         if not files:
             continue
         epochs = max(about.get("epochs", 0) for about in files)
         done = [entry for about in files for entry in about.get("results", ())]
-        finished = {entry["seed"] for entry in done}
-        left = [a for a in files if not set(a["seeds"]) <= finished]
+        left = [about for about in files if not about.get("done")]
         # per seed and epoch, of what is finished and of what is at work
-        seconds = sum(entry["seconds"] for entry in done) + sum(a["seconds"] for a in left)
+        seconds = sum(one["seconds"] for one in [*done, *left])
         timed = len(done) * epochs + sum(len(a["seeds"]) * a["epochs_done"] for a in left)
         to_do = sum(len(a["seeds"]) * (epochs - a["epochs_done"]) for a in left)
         yield {
             "title": files[0].get("title", name),
             "epochs": epochs,
             "planned": sorted({seed for about in files for seed in about["seeds"]}),
-            "done": sorted(finished),
+            "done": sorted({entry["seed"] for entry in done}),
             "groups": [
                 {
-                    "seeds": a["seeds"],
-                    "epoch": a["epochs_done"],
-                    "claim": claim_of(name, a["seeds"]),
+                    "seeds": about["seeds"],
+                    "epoch": about["epochs_done"],
+                    "claim": claim_of(name, about["seeds"]),
                 }
-                for a in left
+                for about in left
             ],
             "seconds_left": to_do * seconds / timed if timed else None,
         }

@@ -27,7 +27,7 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import GaamWarning
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.features import Features, Loaded, Wanted, taken
+from gaam_decoder.training.features import Features, Loaded, Wanted, check_blocks, taken
 from gaam_decoder.training.protocol import Rows, parts_of
 
 EVERY_SEED = 0
@@ -80,8 +80,8 @@ def prepare_data(
     """Load the splits that a recipe names and say which rows learn, select and test.
 
     Raises:
-        ConfigError: the cache has no such split or pooling, or too few rows or groups to hold any
-            out.
+        ConfigError: there are too few rows or groups to hold any out, or the blocks of a window are
+            too large for the memory.
     """
     train_split = cache[recipe.train_split]
     rows = parts_of(train_split.labels, recipe)
@@ -95,9 +95,11 @@ def prepare_data(
     elif not recipe.final:
         test_split = cache[recipe.test_split]
         wanted["test"] = Wanted(test_split), np.arange(len(test_split))
-    block_rows = None if recipe.window is None else largest_block(rows.learn_N, recipe)
-    splits = [one for one, _ in wanted.values()]
-    found = (loaded or Loaded()).get(splits, recipe, device, block_rows)
+    found = (loaded or Loaded()).get([one for one, _ in wanted.values()], recipe, device)
+    if recipe.window is not None and not found[0].on_device:
+        # no block of any epoch is larger
+        largest = max(recipe.window, *map(len, _by_shard(rows.learn_N, recipe)))
+        check_blocks(found[0], min(len(rows.learn_N), largest), recipe)
     parts = {
         name: Subset(
             features=features,
@@ -129,19 +131,15 @@ def told_labels(
     held_SN = None if selection is None else selection.label_N.expand(len(seeds), -1)
     if not shuffle:
         return told_SN, held_SN
-    held = [] if selection is None or selection is data.test else [selection]
-    true_N = torch.cat([part.label_N for part in (train, *held)])
-    order_N = torch.from_numpy(np.argsort(np.concatenate([part.rows for part in (train, *held)])))
-    told = []
-    for seed in seeds:
-        generator = np.random.default_rng(stream_seed(seed, "labels"))
-        # in the order of the data set: what is held out has no say in which row is told what
-        drawn_N = order_N[torch.from_numpy(generator.permutation(len(order_N)))]
-        label_N = torch.empty_like(true_N)
-        label_N[order_N.to(true_N.device)] = true_N[drawn_N.to(true_N.device)]
-        told.append(label_N)
-    told_SN = torch.stack(told)
-    return told_SN[:, : len(train)], told_SN[:, len(train) :] if held else held_SN
+    parts = [train] if selection is None or selection is data.test else [train, selection]
+    true_N = torch.cat([part.label_N for part in parts])
+    # in the order of the data set: what is held out has no say in which row is told what
+    order_N = np.argsort(np.concatenate([part.rows for part in parts]))
+    told_SN = torch.empty_like(true_N).repeat(len(seeds), 1)
+    for told_N, seed in zip(told_SN, seeds, strict=True):
+        drawn_N = np.random.default_rng(stream_seed(seed, "labels")).permutation(len(order_N))
+        told_N[order_N] = true_N[order_N[drawn_N]]
+    return told_SN[:, : len(train)], told_SN[:, len(train) :] if len(parts) > 1 else held_SN
 
 
 def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
@@ -163,36 +161,11 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     return [np.sort(np.concatenate(block)) for block in blocks]
 
 
-def largest_block(row_N: Rows, recipe: Recipe) -> int:
-    """Rows that no block of any epoch exceeds."""
-    if recipe.window is None:
-        return len(row_N)
-    largest = max(map(len, _by_shard(row_N, recipe)), default=0)
-    return min(len(row_N), max(recipe.window, largest))
-
-
 def _by_shard(row_N: Rows, recipe: Recipe) -> list[Rows]:
     """Places of the rows of every shard that has any."""
     assert recipe.shard_rows is not None
     shard_N = row_N // recipe.shard_rows
     return np.split(np.arange(len(row_N)), np.flatnonzero(np.diff(shard_N)) + 1)
-
-
-class Section(NamedTuple):
-    """A block in the order of every seed."""
-
-    block_M: Rows  # noqa: N815 a shape suffix
-    """Places among the training rows, ascending."""
-    order_SM: Rows  # noqa: N815
-    """Places in the block."""
-
-
-def in_order(blocks: Sequence[Rows], seeds: Sequence[int], epoch: int) -> Iterator[Section]:
-    """The blocks of an epoch, each permuted by every seed with a generator of its own."""
-    generators = [np.random.default_rng(stream_seed(seed, "order", epoch)) for seed in seeds]
-    for block_M in blocks:
-        drawn = [generator.permutation(len(block_M)) for generator in generators]
-        yield Section(block_M, np.stack(drawn))
 
 
 class Drawn(NamedTuple):
@@ -210,51 +183,36 @@ def epoch_batches(
     Which rows are in which depends on nothing but rows, recipe, seed and epoch: whether they are on
     the device, in memory or on disk, and in which group a seed is, changes no bit.
     """
+    features, size = train.features, recipe.batch_size
     blocks = blocks_of_epoch(train.rows, recipe, epoch)
-    sections, size = in_order(blocks, seeds, epoch), recipe.batch_size
-    if recipe.window is None and not train.features.on_device:
-        # all rows are one block, which is too large: every seed reads its own
-        for section in sections:
-            label_parts = _labels(told_SN, section).split(size, dim=1)
-            x_parts = train.features.batches(train.rows[section.order_SM], size)
-            for x_SBLD, label_SB in zip(x_parts, label_parts, strict=True):
-                yield Drawn(x_SBLD, label_SB)
+    generators = [np.random.default_rng(stream_seed(seed, "order", epoch)) for seed in seeds]
+    orders = (np.stack([g.permutation(len(block_M)) for g in generators]) for block_M in blocks)
+
+    def told(place_SM: Rows) -> Tensor:
+        return told_SN.gather(1, torch.from_numpy(place_SM).to(told_SN.device))
+
+    if recipe.window is None or features.on_device:
+        found = [block_M[order_SM] for block_M, order_SM in zip(blocks, orders, strict=True)]
+        place_SN = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+        x_parts = features.batches(train.rows[place_SN], size)
+        yield from map(Drawn, x_parts, told(place_SN).split(size, dim=1))
         return
     begun: list[Drawn] = []
     """Of a batch that the next block completes."""
-    for source, place_SM, label_SM in _blocks(train, told_SN, blocks, sections):
+    read = features.blocks([train.rows[block_M] for block_M in blocks])
+    for block_MLD, block_M, order_SM in zip(read, blocks, orders, strict=True):
+        place_SM = torch.from_numpy(order_SM).to(features.device)
+        label_SM = told(block_M[order_SM])
         start, stop = 0, size - sum(part.label_SB.shape[1] for part in begun)
-        while start < place_SM.shape[1]:
-            x_SBLD = taken(source, place_SM[:, start:stop])
+        while start < len(block_M):
+            x_SBLD = taken(block_MLD, place_SM[:, start:stop])
             begun.append(Drawn(x_SBLD, label_SM[:, start:stop]))
-            if stop <= place_SM.shape[1]:
+            if stop <= len(block_M):
                 yield _joined(begun)
                 begun = []
             start, stop = stop, stop + size
     if begun:
         yield _joined(begun)
-
-
-def _blocks(
-    train: Subset, told_SN: Tensor, blocks: Sequence[Rows], sections: Iterator[Section]
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """For every block: states, places in them in the order of every seed, and labels."""
-    features = train.features
-    if features.resident is not None and features.on_device:
-        for section in sections:
-            row_SM = features.places(train.rows[section.block_M[section.order_SM]])
-            place_SM = torch.from_numpy(row_SM).to(features.device)
-            yield features.resident, place_SM, _labels(told_SN, section)
-        return
-    read = features.blocks([train.rows[block_M] for block_M in blocks])
-    for block_MLD, section in zip(read, sections, strict=True):
-        place_SM = torch.from_numpy(section.order_SM).to(features.device)
-        yield block_MLD, place_SM, _labels(told_SN, section)
-
-
-def _labels(told_SN: Tensor, section: Section) -> Tensor:
-    place_SM = torch.from_numpy(section.block_M[section.order_SM])
-    return told_SN.gather(1, place_SM.to(told_SN.device))
 
 
 def _joined(parts: Sequence[Drawn]) -> Drawn:
@@ -271,26 +229,24 @@ def warn_of_order(data: TrainData, recipe: Recipe, title: str, told: set[str]) -
         GaamWarning: every seed reads rows of its own from disk, or blocks hold other classes than
             the split.
     """
-    train = data.train
-    size = len(train) * train.features.row_bytes / 1e9
-    found = {}
-    if train.features.place == "disk" and recipe.window is None:
-        found["disk"] = (
-            f"{size:,.1f} GB of training rows stay on disk, where every seed reads them row by row "
-            f"in every epoch; --set shuffle=window:{max(1, len(train) // 8)} reads them once for a "
-            "group of seeds, memory-share lets them take more memory"
-        )
+    train, line = data.train, None
     if recipe.window is not None and (apart := _apart(train, recipe)) > MOST_APART:
-        found[recipe.shuffle] = (
+        line = (
             f"--set shuffle={recipe.shuffle} does not mix the classes, as of sorted rows: those of "
             f"a block are off by {100 * apart:.0f}% of its rows on average; decoders forget what "
             "the last blocks lack, most with --select last: a larger window, rows shuffled before "
             "gaam extract, or smaller shards (shard-rows)"
         )
-    for about, line in found.items():
-        if about not in told:
-            told.add(about)
-            warnings.warn(f"{title}: {line}", GaamWarning, stacklevel=2)
+    elif recipe.window is None and train.features.place == "disk":
+        line = (
+            f"{len(train) * train.features.row_bytes / 1e9:,.1f} GB of training rows stay on disk, "
+            "where every seed reads them row by row in every epoch; "
+            f"--set shuffle=window:{max(1, len(train) // 8)} reads them once for a group of seeds, "
+            "memory-share lets them take more memory"
+        )
+    if line is not None and recipe.shuffle not in told:
+        told.add(recipe.shuffle)
+        warnings.warn(f"{title}: {line}", GaamWarning, stacklevel=2)
 
 
 def _apart(train: Subset, recipe: Recipe) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,54 +13,34 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
 from gaam_decoder.specs import build
-from gaam_decoder.training.arithmetic.engine import (
-    COMPILER_SECONDS,
-    choose_engine,
-    groups_of,
-)
-from gaam_decoder.training.candidates import apart
+from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, choose_engine, groups_of
+from gaam_decoder.training.candidates import apart, families_of
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import Item, families_of, lacking_seeds, plan_items, seeds_of
+from gaam_decoder.training.grid import lacking_seeds, plan_items, seeds_of
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
 
 TIMED_STEPS = 3
-LONGEST_SECONDS = 60.0
-"""Of all timing; what is left then has no time."""
 COMPILED_SPEED = 4.0
-"""Of a compiled step, where the one that is timed has the speed 1. Measured on two cores: 1 for
-mechanisms of matrix products, 7 for gates."""
+"""Times that of an eager step; on two cores 1 for matrix products, 7 for gates."""
 
 
 class EstimatedRun(NamedTuple):
-    """One run to be; where one of several rates will be chosen, with one of them."""
+    """One run to be; where one of so many candidates will be chosen, with one of them.
+
+    ``seeds`` are still to be trained, ``done`` are there; a head that is fitted has no epochs.
+    """
 
     title: str
     recipe: dict[str, Any]
     candidates: int
-    """How many rates those are; 1 where nothing is chosen."""
     epochs: int | None
-    """None where the head is fitted at once."""
     seeds: tuple[int, ...]
-    """Still to be trained."""
     done: int
-    """Seeds that are there."""
-    seconds: float | None
-    """None where there was no time to time it."""
+    seconds: float
     how: str
-    """Seeds together, compiled or not."""
-
-    def in_words(self) -> str:
-        """One line."""
-        line = self.title + f" or what else is best of {self.candidates}" * (self.candidates > 1)
-        if not self.seeds:
-            return f"{line}: all seeds are there"
-        line += f": seeds {spell_numbers(self.seeds)}"
-        line += f", {self.epochs} epochs" if self.epochs else ""
-        line += f", {self.done} are there" if self.done else ""
-        return line + (f", {duration(self.seconds)}" if self.seconds is not None else "")
 
 
 class TrainEstimate(NamedTuple):
@@ -76,22 +55,30 @@ class TrainEstimate(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of one worker, for what was timed."""
-        return sum(run.seconds or 0.0 for run in self.runs)
+        """Of one worker."""
+        return sum(run.seconds for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        runs = [run._asdict() for run in self.runs]
-        return {"trainings": self.trainings, "seconds": self.seconds, "runs": runs}
+        about = {"trainings": self.trainings, "seconds": self.seconds}
+        return about | {"runs": [run._asdict() for run in self.runs]}
 
     def in_words(self) -> str:
         """Lines for people."""
-        untimed = sum(run.seconds is None for run in self.runs)
-        line = f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings"
-        line += f" in {sum(bool(run.seeds) for run in self.runs):,} of {len(self.runs):,} runs"
-        line += f"; {untimed} of these were not timed" if untimed else ""
-        line = line if self.trainings else f"all {len(self.runs)} runs are there"
-        lines = [f"{line}; nothing was written", *(run.in_words() for run in self.runs)]
+        lines = [f"all {len(self.runs)} runs are there; nothing was written"]
+        if self.trainings:
+            lines = [
+                f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
+                f"{sum(bool(run.seeds) for run in self.runs):,} of {len(self.runs):,} runs; "
+                "nothing was written"
+            ]
+        for run in self.runs:
+            line = run.title + f" or what else is best of {run.candidates}" * (run.candidates > 1)
+            if run.seeds:
+                line += f": seeds {spell_numbers(run.seeds)}"
+                line += f", {run.epochs} epochs" * bool(run.epochs)
+                line += f", {run.done} are there" * bool(run.done)
+            lines.append(f"{line}, {duration(run.seconds)}" if run.seeds else f"{line}: all there")
         return "\n  ".join(lines)
 
 
@@ -114,64 +101,44 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     asked = [([item], config.seeds) for item in items]
     if config.tune_seeds is not None:  # of several candidates one will be trained with --seeds
         evaluated, finals = apart(items, config)
-        grids = [*families_of(evaluated), *families_of(finals)]
-        of_grids = {item.key for grid in grids for item in grid}
-        grids += [[item] for item in finals if item.key not in of_grids]
+        grids = [grid for grid in families_of(evaluated) if len(grid) > 1] + families_of(finals)
         asked = [([item], config.tune_seeds) for item in evaluated]
         asked += [(grid, config.seeds) for grid in grids]
-    loaded, started = Loaded(0.0), time.perf_counter()  # a few rows are read from disk
+    loaded = Loaded(0.0)  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}
-
-    def timed(item: Item, num_seeds: int) -> tuple[float | None, str]:
-        """Seconds of so many seeds, and how they will be run; each decoder is timed once."""
-        if not num_seeds:
-            return 0.0, ""
-        if item.recipe.fitted:
-            seconds, _ = fit_cost(item.spec, num_rows(item.recipe, cache), device)
-            return seconds, f"fitted at once, {device}"
-        data = prepare_data(cache, item.recipe, device, loaded)
-        engine = choose_engine(
-            item.spec,
-            item.recipe,
-            device,
-            num_seeds=num_seeds,
-            num_rows=len(data.train),
-            seed_batch=config.seed_batch,
-            compile=config.compile,
-        )
-        [group, *others] = groups_of(range(num_seeds), engine.seed_batch)
-        few = min(len(data.train), item.recipe.batch_size * TIMED_STEPS)
-        kind = item.spec, len(group), few
-        if kind not in per_row:
-            if time.perf_counter() - started > LONGEST_SECONDS:
-                return None, engine.in_words()
-            part = replace(data.train, rows=data.train.rows[:few], label_N=data.train.label_N[:few])
-            training = Group(
-                item.spec,
-                replace(data, train=part, selection=None),
-                item.recipe,
-                group,
-                loss_of=build(item.recipe.loss, "loss"),
-                engine=replace(engine, compiled=False),
-            )
-            training.train_epoch()
-            warm = training.seconds
-            training.train_epoch()
-            per_row[kind] = (training.seconds - warm) / few
-        seconds = per_row[kind] * len(data.train) * item.epochs * (1 + len(others))
-        if engine.compiled:
-            seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
-        return seconds, engine.in_words()
-
     runs = []
     for several, seeds in asked:
-        lacking = {
-            item.key: lacking_seeds(item, seeds, runs_of_key(config.runs, item.key))
-            for item in several
-        }
-        item = min(several, key=lambda item: len(lacking[item.key]))  # if it is that one
-        left, all_seeds = tuple(lacking[item.key]), seeds_of(item, seeds)
-        epochs, done = None if item.recipe.fitted else item.epochs, len(all_seeds) - len(left)
-        about = str(item), item.recipe.to_dict(), len(several), epochs, left, done
-        runs.append(EstimatedRun(*about, *timed(item, len(left))))
+        lacking = [lacking_seeds(one, seeds, runs_of_key(config.runs, one.key)) for one in several]
+        # if it is that one
+        item, left = min(zip(several, lacking, strict=True), key=lambda pair: len(pair[1]))
+        recipe, seconds, how = item.recipe, 0.0, ""
+        if left and recipe.fitted:
+            seconds, _ = fit_cost(item.spec, num_rows(recipe, cache), device)
+            how = f"fitted at once, {device}"
+        elif left:
+            data = prepare_data(cache, recipe, device, loaded)
+            sizes: dict[str, Any] = {"num_seeds": len(left), "num_rows": len(data.train)}
+            sizes |= {"seed_batch": config.seed_batch, "compile": config.compile}
+            engine = choose_engine(item.spec, recipe, device, **sizes)
+            [group, *others] = groups_of(left, engine.seed_batch)
+            few = min(len(data.train), recipe.batch_size * TIMED_STEPS)
+            kind = item.spec, len(group), few
+            if kind not in per_row:  # each decoder is timed once
+                rows, label_N = data.train.rows[:few], data.train.label_N[:few]
+                part = replace(data.train, rows=rows, label_N=label_N)
+                about = item.spec, replace(data, train=part, selection=None), recipe, group
+                loss_of, eager = build(recipe.loss, "loss"), replace(engine, compiled=False)
+                training = Group(*about, loss_of=loss_of, engine=eager)
+                training.train_epoch()
+                warm = training.seconds
+                training.train_epoch()
+                per_row[kind] = (training.seconds - warm) / few
+            seconds = per_row[kind] * len(data.train) * item.epochs * (1 + len(others))
+            if engine.compiled:
+                seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
+            how = engine.in_words()
+        done = len(seeds_of(item, seeds)) - len(left)
+        epochs = None if recipe.fitted else item.epochs
+        found = str(item), recipe.to_dict(), len(several), epochs, tuple(left), done, seconds, how
+        runs.append(EstimatedRun(*found))
     return TrainEstimate(tuple(runs))

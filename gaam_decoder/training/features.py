@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -58,30 +59,20 @@ class Features:
         self.place = place
         self.shape = array.shape
         self.dtype = TYPES[array.stored]
+        self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
         self.resident: Tensor | None = None
         self._array = array
         self._held_N = held_N
         if place != "disk":
             row_N = np.arange(len(array)) if held_N is None else held_N
             where = torch.device("cpu") if place == "memory" else device
-            shape = len(row_N), *self.shape[1:]
-            resident = torch.empty(shape, dtype=self.dtype, device=where)
-            self._read(row_N, resident)
-            self.resident = resident
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return math.prod(self.shape[1:]) * self.dtype.itemsize
+            resident = torch.empty(len(row_N), *self.shape[1:], dtype=self.dtype, device=where)
+            self.resident = self._read(row_N, resident)
 
     @property
     def on_device(self) -> bool:
         """Whether the rows are where they are computed with."""
         return self.resident is not None and self.resident.device.type == self.device.type
-
-    def places(self, rows: Rows) -> Rows:
-        """Where rows lie among those that are held; their numbers where these are all."""
-        return rows if self._held_N is None else np.searchsorted(self._held_N, rows)
 
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
         """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
@@ -93,21 +84,16 @@ class Features:
         Shape:
             rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
         """
-        rows = self.places(rows)
+        rows = self._places(rows)
         starts = range(0, rows.shape[-1], size)
         if self.resident is not None and self.on_device:
             place = torch.from_numpy(rows).to(self.device)
             for start in starts:
                 yield taken(self.resident, place[..., start : start + size])
             return
-        with ThreadPoolExecutor(1) as gatherer:
-            ahead: deque[Future[Tensor]] = deque()
-            for start in starts:
-                ahead.append(gatherer.submit(self._gather, rows[..., start : start + size]))
-                if len(ahead) > PREFETCH:
-                    yield ahead.popleft().result().to(self.device, non_blocking=True)
-            while ahead:
-                yield ahead.popleft().result().to(self.device, non_blocking=True)
+        parts = (partial(self._gather, rows[..., start : start + size]) for start in starts)
+        for batch in _ahead(parts, PREFETCH):
+            yield batch.to(self.device, non_blocking=True)
 
     def blocks(self, rows: Sequence[Rows]) -> Iterator[Tensor]:
         """The rows of every block (each ascending) on the device, (M, L, D), until the next.
@@ -118,15 +104,17 @@ class Features:
         shape = max(map(len, rows), default=0), *self.shape[1:]
         # written over in turn: new memory would come page by page, all zeroed
         buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:BLOCKS]]
-        with ThreadPoolExecutor(1, "block") as reader:
-            ahead: Future[Tensor] | None = None
-            for number in range(len(rows) + 1):
-                ready = ahead.result() if ahead is not None else None
-                if number < len(rows):
-                    into = buffers[number % BLOCKS][: len(rows[number])]
-                    ahead = reader.submit(self._read, self.places(rows[number]), into)
-                if ready is not None:
-                    yield ready
+        return _ahead(
+            (
+                partial(self._read, self._places(row_M), buffers[number % BLOCKS][: len(row_M)])
+                for number, row_M in enumerate(rows)
+            ),
+            BLOCKS - 1,
+        )
+
+    def _places(self, rows: Rows) -> Rows:
+        """Where rows lie among those that are held; their numbers where these are all."""
+        return rows if self._held_N is None else np.searchsorted(self._held_N, rows)
 
     def _gather(self, wanted: Rows) -> Tensor:
         if self.resident is not None:
@@ -166,6 +154,18 @@ def taken(source: Tensor, place: Tensor) -> Tensor:
     return rows.view(*place.shape, *source.shape[1:])
 
 
+def _ahead(parts: Iterator[Callable[[], Tensor]], most: int) -> Iterator[Tensor]:
+    """What each of these makes, in order; a thread is at most so many of them ahead."""
+    with ThreadPoolExecutor(1) as thread:
+        begun: deque[Future[Tensor]] = deque()
+        for part in parts:
+            begun.append(thread.submit(part))
+            if len(begun) > most:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+
+
 class Wanted(NamedTuple):
     """A split that a training needs."""
 
@@ -187,84 +187,60 @@ class Loaded:
     """
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
-        self.share = share
         self.told: set[str] = set()
         """What was said of the order of rows, to be said once."""
+        self._share = share
         self._held: dict[Hashable, Features] = {}
 
-    def get(
-        self,
-        wanted: Sequence[Wanted],
-        recipe: Recipe,
-        device: torch.device,
-        block_rows: int | None = None,
-    ) -> list[Features]:
+    def get(self, wanted: Sequence[Wanted], recipe: Recipe, device: torch.device) -> list[Features]:
         """Features of all that is wanted: on the device where they fit, else in memory, or on disk.
 
-        Args:
-            wanted: what the training rows are of, then the others.
-            recipe: pooling and layers.
-            device: what computes.
-            block_rows: of the largest block of a window, if there is one.
-
         Raises:
-            ConfigError: the blocks of a window are too large for the memory.
             CacheError: a shard is damaged.
         """
         found: list[Features] = []
         keep = {one.key(recipe) for one in wanted}
-        reserved = 0
         for one in wanted:
             array, key = one.split.pooled(recipe.pool), one.key(recipe)
             if recipe.layers is not None:
                 array = array.keeping([layer - one.split.first_layer for layer in recipe.layers])
-            if key not in self._held and (place := self._place(one, array, device, keep, reserved)):
-                self._held[key] = Features(array, device, place, one.held_N)
-            features = self._held.get(key) or Features(array, device, "disk")
-            if not found and block_rows is not None and not features.on_device:
-                reserved = _bytes_of_blocks(features, block_rows, recipe)
+            features = self._held.get(key)
+            if features is None:
+                count = len(array) if one.held_N is None else len(one.held_N)
+                size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
+                place = self._place(size, device, keep)
+                features = Features(array, device, place, one.held_N if place != "disk" else None)
+                if place != "disk":
+                    self._held[key] = features
             found.append(features)
         return found
 
-    def _place(
-        self,
-        one: Wanted,
-        array: ShardedArray,
-        device: torch.device,
-        keep: set[Hashable],
-        reserved: int,
-    ) -> Place | None:
-        """Where rows fit, if need be in the place of those of other items; None: nowhere."""
-        count = len(array) if one.held_N is None else len(one.held_N)
-        size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
+    def _place(self, size: int, device: torch.device, keep: set[Hashable]) -> Place:
+        """Where so many bytes fit, if need be in the place of rows of other items."""
         kinds: list[tuple[torch.device, Place]] = [(torch.device("cpu"), "memory")]
         if device.type == "cuda":
             kinds.insert(0, (device, "cuda"))
         for where, place in kinds:
-            of_blocks = reserved if where == device else 0
-            if size > self._room(where) - of_blocks:
+            if size > self._room(where):
                 self._held = {key: held for key, held in self._held.items() if key in keep}
                 if device.type == "cuda":
                     torch.cuda.empty_cache()  # torch would keep for itself what was let go
-            if size <= self._room(where) - of_blocks:
+            if size <= self._room(where):
                 return place
-        return None
+        return "disk"
 
     def _room(self, where: torch.device) -> float:
         """Bytes that may still be taken."""
-        held = sum(
-            one.resident.nbytes
-            for one in self._held.values()
-            if one.resident is not None and one.resident.device.type == where.type
-        )
-        return self.share * (free_on(where) + held) - held
+        residents = (one.resident for one in self._held.values() if one.resident is not None)
+        held = sum(one.nbytes for one in residents if one.device.type == where.type)
+        return self._share * (free_on(where) + held) - held
 
 
-def _bytes_of_blocks(features: Features, rows: int, recipe: Recipe) -> int:
-    """Of the blocks that are in memory at once.
+def check_blocks(features: Features, rows: int, recipe: Recipe) -> None:
+    """The blocks of a window, the largest of so many rows, fit into the memory that is left.
 
     Raises:
-        ConfigError: they take too much of it.
+        ConfigError: they do not.
     """
     size, free = BLOCKS * rows * features.row_bytes, free_on(features.device)
     if size > BLOCKS_SHARE * free:
@@ -275,4 +251,3 @@ def _bytes_of_blocks(features: Features, rows: int, recipe: Recipe) -> int:
             found=f"{BLOCKS} of {rows:,} rows, {size / 1e9:,.2f} GB",
             hint="a smaller window; a block is at least a shard: extract with smaller shard-rows",
         )
-    return size

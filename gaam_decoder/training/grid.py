@@ -12,14 +12,13 @@ import torch
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_cache.messages import nearest, shortened
+from gaam_cache.messages import did_you_mean, shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.config_checks import loss_scaling, train_as_test
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest, spelled_out
 from gaam_decoder.number_lists import budget_of, spell_layers, spell_numbers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import family
 from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
@@ -87,13 +86,12 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         first = {item.spec: item.recipe for item in reversed(probes)}
         fits = {s: probe_fits(s, r, cache, device) for s, r in first.items()}
         probes = [item for item in probes if fits[item.spec]]
-    finals: list[Item] = []
+    finals: dict[Recipe, Item] = {}
     if config.final:  # one of all folds and repeats
-        evaluated = (replace(item.recipe, split_seed=config.split_seed) for item in items)
-        finals = [
-            _item(recipe, cache) for recipe in dict.fromkeys(r.without_test() for r in evaluated)
-        ]
-    return items + probes + finals
+        for item in items:
+            recipe = replace(item.recipe, split_seed=config.split_seed).without_test()
+            finals.setdefault(recipe, _item(recipe, cache))
+    return [*items, *probes, *finals.values()]
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
@@ -165,14 +163,12 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
 def _refuse_or_warn(
     items: Sequence[Item], impossible: dict[DecoderSpec, ConfigError], *, skip: bool
 ) -> None:
-    possible = sum(item.spec not in impossible for item in items)
     whats = {
-        row_title(
-            item.spec.attention, item.spec.head, layers=spell_layers(item.recipe.layers)
-        ): impossible[item.spec]
+        row_title(spec.attention, spec.head, layers=spell_layers(item.recipe.layers)): error
         for item in items
-        if item.spec in impossible
+        if (error := impossible.get(spec := item.spec))
     }
+    possible = sum(item.spec not in impossible for item in items)
     if skip and possible:
         for what, why in whats.items():
             warnings.warn(f"left out: {what}: {why.message}", GaamWarning, stacklevel=3)
@@ -202,29 +198,18 @@ def lacking_seeds(item: Item, asked: Sequence[int], runs: Sequence[RunResult]) -
     return sorted(set(seeds_of(item, asked)) - {seed for run in runs for seed in run.seeds})
 
 
-def families_of(items: Sequence[Item]) -> list[list[Item]]:
-    """Candidates of one row each; not what is alone."""
-    found: dict[str, list[Item]] = {}
-    for item in items:
-        recipe = item.recipe
-        name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
-        found.setdefault(name, []).append(item)
-    return [candidates for candidates in found.values() if len(candidates) > 1]
-
-
 def check_session() -> None:
     """Nothing that a program set in torch may change the numbers.
 
     Raises:
         ConfigError: something would.
     """
-    kinds = ("cpu", "cuda", "mps")
-    found = {
-        "a default type of torch.float32": torch.get_default_dtype() == torch.float32,
-        "no torch.autocast around it": not any(map(torch.is_autocast_enabled, kinds)),
-        "no torch.device around it": torch.get_default_device().type == "cpu",
-    }
-    for expected, holds in found.items():
+    autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps")))
+    for expected, holds in (
+        ("a default type of torch.float32", torch.get_default_dtype() == torch.float32),
+        ("no torch.autocast around it", not autocast),
+        ("no torch.device around it", torch.get_default_device().type == "cpu"),
+    ):
         if not holds:
             raise ConfigError("this session would change the numbers", expected=expected)
 
@@ -235,87 +220,66 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     Raises:
         ConfigError: the cache does not have it, or rows to test on are those to learn from.
     """
-    tests_a_split = config.folds is None and config.test_split != NO_TEST
-    if NO_TEST in cache and (config.test_split == NO_TEST or config.final):
+    where, pools = str(cache.root.absolute()), cache.plan.pooling
+    train, test = config.train_split, config.test_split
+    tests_a_split = config.folds is None and test != NO_TEST
+    if NO_TEST in cache and (test == NO_TEST or config.final):
         raise ConfigError(
             f"the cache has a split '{NO_TEST}', which means no split: a final model would be "
             "taken for one that was tested on it",
             expected=f"a cache without a split '{NO_TEST}'",
-            where=str(cache.root.absolute()),
+            where=where,
             hint="gaam extract it under another name",
         )
-    _check_split("train-split", config.train_split, cache)
-    if tests_a_split:
-        _check_split("test-split", config.test_split, cache)
+
+    def check(kind: str, option: str, name: str, there: Sequence[str], hint: str | None) -> None:
+        if name not in there:
+            raise ConfigError(
+                f"the cache has no {kind} '{shortened(name)}'",
+                expected=f"one of: {', '.join(there)}",
+                found=f"{option} {shortened(name)}",
+                where=where,
+                hint=did_you_mean(name, there) or hint,
+            )
+
+    only = f"--set train-split={next(iter(cache))} " if len(cache) == 1 else ""
+    folds = f"{only}--folds 5 tests on parts of {'it' if only else 'train-split'}"
+    for option, split, hint, why in (
+        ("train-split", train, None, "learned from it"),
+        ("test-split", test if tests_a_split else train, folds, "reported on it"),
+    ):
+        check("split", option, split, tuple(cache), hint)
+        if split in cache.unlabelled:
+            labelled = [name for name in cache if name not in cache.unlabelled]
+            raise ConfigError(
+                f"the split '{shortened(split)}' has no labels: nothing can be {why}",
+                expected=f"a split with labels: {', '.join(labelled) or 'the cache has none'}",
+                found=f"{option} {shortened(split)}",
+                where=where,
+                hint=hint,
+            )
     content = cache.plan.fingerprint_fields["content"]
-    same = tests_a_split and content[config.train_split] == content[config.test_split]
+    same = tests_a_split and content[train] == content[test]
     if same and not config.allow_train_as_test:
-        raise train_as_test(
-            f"the splits '{config.train_split}' and '{config.test_split}' hold the same rows"
-        )
-    there = cache.plan.pooling
+        raise train_as_test(f"the splits '{train}' and '{test}' hold the same rows")
     for pool in config.pool:
-        if pool is not None and pool not in there:
-            raise _not_there("pooling", "--pool", pool, there, cache)
+        check("pooling", "--pool", pool or pools[0], pools, None)
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
-    beyond = {layer for one in config.layers for layer in one or ()} - set(layers)
-    if beyond:
+    if beyond := {layer for one in config.layers for layer in one or ()} - set(layers):
+        zero = "gaam extract --set layer-zero=true keeps layer 0, what the first one reads"
         raise ConfigError(
             "the encoder of the cache has no such layer",
             expected=f"--layers from {layers[0]} to {layers[-1]}",
             found=spell_numbers(sorted(beyond)),
-            where=str(config.cache.absolute()),
-            hint="gaam extract --set layer-zero=true keeps layer 0, what the first one reads"
-            if beyond == {0}
-            else None,
+            where=where,
+            hint=zero if beyond == {0} else None,
         )
     # folds have fewer rows than all
-    rows = len(cache[config.train_split]) if config.folds is None else None
+    rows = len(cache[train]) if config.folds is None else None
     return replace(
         config,
         allow_train_as_test=same,
-        pool=tuple(pool or there[0] for pool in config.pool),
+        pool=tuple(pool or pools[0] for pool in config.pool),
         layers=tuple(None if len(one or ()) == len(layers) else one for one in config.layers),
         train_rows=tuple(None if size == rows else size for size in config.train_rows),
-    )
-
-
-def _check_split(option: str, split: str, cache: EmbeddingCache) -> None:
-    """There is such a split, with labels.
-
-    Raises:
-        ConfigError: there is not.
-    """
-    folds = "--folds 5 tests on parts of train-split" if option == "test-split" else None
-    if split not in cache:
-        if folds and len(cache) == 1:
-            folds = f"--set train-split={next(iter(cache))} --folds 5 tests on parts of it"
-        raise _not_there("split", option, split, tuple(cache), cache, folds)
-    if split in cache.unlabelled:
-        others = [name for name in cache if name not in cache.unlabelled]
-        raise ConfigError(
-            f"the split '{shortened(split)}' has no labels: nothing can be "
-            + ("reported on it" if folds else "learned from it"),
-            expected=f"a split with labels: {', '.join(others) or 'the cache has none'}",
-            found=f"{option} {shortened(split)}",
-            where=str(cache.root.absolute()),
-            hint=folds,
-        )
-
-
-def _not_there(
-    kind: str,
-    option: str,
-    name: str,
-    there: Sequence[str],
-    cache: EmbeddingCache,
-    hint: str | None = None,
-) -> ConfigError:
-    meant = nearest(name, there)
-    return ConfigError(
-        f"the cache has no {kind} '{shortened(name)}'",
-        expected=f"one of: {', '.join(there)}",
-        found=f"{option} {shortened(name)}",
-        where=str(cache.root.absolute()),
-        hint=f"did you mean '{meant}'?" if meant else hint,
     )

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,18 +34,117 @@ from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weight
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, choosing, epoch_batches, told_labels
+from gaam_decoder.training.evaluation import (
+    EVAL_BATCH_SIZE,
+    add_attention_maps,
+    result_of,
+    rows_at_once,
+)
 from gaam_decoder.training.memory import enough_memory
-from gaam_decoder.training.selection import Member, Scaled, Score
 
-EVAL_BATCH_SIZE = 512
-EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
-"""Of one batch in evaluation as float32; on a GPU of all seeds together, each of which makes states
-of its own from it."""
+FACTOR = 0.1
+PATIENCE = 10
+THRESHOLD = 1e-4
+SMALLEST_CHANGE = 1e-8
+SMALLEST_SCALE = 1.0
+"""Of a loss, at the end of an epoch: below it gradients overflow as they are."""
+Score = tuple[float, float]
+"""Accuracy and loss of an epoch on the rows that select it."""
 
 
-def rows_at_once(device_type: str, numbers: int) -> int:
-    """Rows of a batch in evaluation, at least one, of which each takes so many float32 numbers."""
-    return max(1, EVAL_BYTES[device_type] // (4 * numbers))
+@dataclass(kw_only=True, slots=True)
+class Plateau:
+    """Divides the rate by 10 when what is watched has not risen for more than 10 epochs.
+
+    The same numbers as ``torch.optim.lr_scheduler.ReduceLROnPlateau(mode='max', factor=0.1,
+    patience=10)``, without an optimiser: the seeds of a group share one and have a rate each.
+    """
+
+    rate: float
+    best: float = float("-inf")
+    waited: int = 0
+
+    def watch(self, value: float) -> None:
+        """Take notice of an epoch's value, such as an accuracy."""
+        if value > self.best * (1 + THRESHOLD):
+            self.best, self.waited = value, 0
+        else:
+            self.waited += 1
+        if self.waited > PATIENCE:
+            self.waited = 0
+            lower = self.rate * FACTOR
+            if self.rate - lower > SMALLEST_CHANGE:
+                self.rate = lower
+
+
+@dataclass(kw_only=True, slots=True)
+class Member:
+    """What is known of one seed of a group beside its tensors: rate, best epoch, log."""
+
+    seed: int
+    schedule: Plateau
+    best: Score | None = None
+    best_epoch: int
+    failed: str | None = None
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    def note(
+        self,
+        recipe: Recipe,
+        epoch: int,
+        loss: float,
+        accuracy: float,
+        score: Score | None,
+        scaled: tuple[float, int, int] | None = None,
+    ) -> bool:
+        """Take notice of an epoch: whether the weights as they are now are to be kept.
+
+        Of the epochs that score, that of the highest accuracy is kept, of equals that of the lowest
+        loss, or the first; else the last.
+
+        A seed fails, and is trained no more, where its loss is not finite. Where losses are scaled,
+        steps whose gradients are not finite are skipped and rows without a finite loss are in no
+        mean, as in torch; then a seed fails where no row had one, where its scale fell below 1, and
+        where no step was taken to the end.
+
+        Args:
+            recipe: what is trained.
+            epoch: from 1.
+            loss: mean over the training rows as they were seen.
+            accuracy: the same.
+            score: of the rows that select the epoch, if there are any.
+            scaled: where losses are scaled, the scale, steps of the epoch that were not taken, and
+                steps that were taken since the beginning.
+        """
+        entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
+        entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
+        self.log.append(entry)
+        scale, skipped, steps = scaled or (SMALLEST_SCALE, 0, 1)
+        if scaled is not None:
+            entry |= {"loss_scale": scale, "skipped": skipped}
+        if not np.isfinite(loss):
+            entry["loss"] = None
+            self.failed = f"the loss became {loss} in epoch {epoch}"
+        elif scale < SMALLEST_SCALE:
+            self.failed = f"gradients overflow in epoch {epoch} even at a loss scale of {scale:g}"
+        elif epoch == recipe.epochs and not steps:
+            self.failed = f"no step was taken in {epoch} epochs: gradients overflowed in all"
+        if self.failed is not None:
+            return True
+        keeps = score is None and epoch == recipe.epochs
+        if score is not None:
+            entry |= {"accuracy": score[0], "selection_loss": score[1]}
+            if self.best is None or _rank(score, recipe) > _rank(self.best, recipe):
+                self.best, self.best_epoch, keeps = score, epoch, True
+        if recipe.schedule == "plateau":
+            self.schedule.watch(accuracy if score is None else score[0])
+        return keeps
+
+
+def _rank(score: Score, recipe: Recipe) -> tuple[float, ...]:
+    """What is largest for the epoch that is kept."""
+    accuracy, loss = score
+    return (accuracy,) if recipe.ties == "first" else (accuracy, -loss)
 
 
 class Group:
@@ -72,7 +173,10 @@ class Group:
         self.loss_of = loss_of
         self.epochs_done = 0
         self.seconds = 0.0
-        self.members = [Member.of(seed, recipe) for seed in seeds]
+        self.members = [
+            Member(seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs)
+            for seed in seeds
+        ]
         device = data.train.label_N.device
         self._told_SN, self._chosen_by_SN = told_labels(data, seeds, shuffle=recipe.shuffle_labels)
         self._weight_SC = None
@@ -102,10 +206,10 @@ class Group:
         counted = count if scaling is None else count - scaling.lost_S
         losses = (self.state.loss_S / counted).tolist()
         accuracies = (self.state.hit_S / count).tolist()
-        scaled: list[Scaled | None] = [None] * len(losses)
+        scaled: list[Any] = [None] * len(losses)
         if scaling is not None:
             columns = (scaling.scale_S, scaling.skipped_S, scaling.steps_S)
-            scaled = [Scaled(*of) for of in zip(*(c.tolist() for c in columns), strict=True)]
+            scaled = list(zip(*(column.tolist() for column in columns), strict=True))
         finite = [loss for loss in losses if np.isfinite(loss)]
         scores: list[Score | None] = [None] * len(losses)
         if self.data.selection is not None and finite:
@@ -149,12 +253,11 @@ class Group:
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction, weight_SB))
 
     def _scores(self, subset: Subset) -> list[Score]:
-        logits_SNC = self.logits(subset, self.state.weights)
-        assert self._chosen_by_SN is not None
-        told_SN = self._chosen_by_SN
+        logits_SNC, told_SN = self.logits(subset, self.state.weights), self._chosen_by_SN
+        assert told_SN is not None
         hit_S = float64(logits_SNC.argmax(-1) == told_SN).mean(1)
         losses = [float(self.loss_of(*each)) for each in zip(logits_SNC, told_SN, strict=True)]
-        return [Score(hit, loss) for hit, loss in zip(hit_S.tolist(), losses, strict=True)]
+        return list(zip(hit_S.tolist(), losses, strict=True))
 
     def logits(self, subset: Subset, weights: Weights) -> Tensor:
         """(S, N, C) of all rows."""
@@ -190,9 +293,9 @@ class Group:
             "seeds": self.seeds,
             "epochs_done": self.epochs_done,
             "seconds": self.seconds,
-            "members": [member.to_dict() for member in self.members],
+            "members": [asdict(member) for member in self.members],
         }
-        checkpoint.save({name: value.cpu() for name, value in self._tensors().items()}, about)
+        checkpoint.save(self._tensors(), about)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Take up where ``save`` was called last, if there is such a file and it fits."""
@@ -205,58 +308,44 @@ class Group:
         for name, value in target.items():
             value.copy_(tensors[name])
         self.epochs_done, self.seconds = about["epochs_done"], about["seconds"]
-        self.members = [Member.from_dict(member) for member in about["members"]]
+        self.members = [
+            Member(**(one | {"schedule": Plateau(**one["schedule"])})) for one in about["members"]
+        ]
+        for member in self.members:
+            member.best = None if member.best is None else (member.best[0], member.best[1])
 
     def results(self) -> list[SeedResult]:
-        """What every seed leaves, of the epoch that the protocol keeps.
-
-        Logits of test rows that are not finite make a seed a failed one, or weights where no rows
-        are tested.
-        """
-        start, data = time.perf_counter(), self.data
+        """What every seed leaves, of the epoch that the protocol keeps."""
+        start, test, held = time.perf_counter(), self.data.test, choosing(self.data, self.recipe)
         logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
-        if data.test is not None:
-            logits_SNC = self.logits(data.test, self.kept).float().cpu()
-        held = choosing(data, self.recipe)
+        if test is not None:
+            logits_SNC = self.logits(test, self.kept).float().cpu()
         held_SVC = None if held is None else self.logits(held, self.kept).float().cpu()
-        results = []
+        kept = self.kept.parameters | self.kept.buffers
+        results: list[SeedResult] = []
         finished: list[tuple[SeedResult, Attention]] = []
-        for place in range(len(self.seeds)):
-            result = self._result(place, logits_SNC[place])
-            if held_SVC is not None:
-                result.validation_logits = kept_logits(held_SVC[place], result.failed)
+        for place, member in enumerate(self.members):
+            # without buffers that are not part of it
+            weights = {name: kept[name][place].cpu() for name in self.decoder.state_dict()}
+            self.decoder.load_state_dict(weights)
+            result = result_of(
+                self.decoder,
+                weights,
+                logits_SNC[place],
+                None if held_SVC is None else held_SVC[place],
+                seed=member.seed,
+                epoch=member.best_epoch,
+                failed=member.failed,
+                log=member.log,
+            )
             results.append(result)
             if result.failed is None:
                 finished.append((result, copy.deepcopy(self.decoder.attention)))
-        if data.test is not None:
-            attentions = [attention for _, attention in finished]
-            maps = mean_attention_maps(attentions, data.test, self.eval_batch_size(data.test))
-            for (result, _), found in zip(finished, maps, strict=True):
-                result.attention_map = found
+        if test is not None:
+            add_attention_maps(finished, test, self.eval_batch_size(test))
         for result in results:
             result.seconds = (self.seconds + time.perf_counter() - start) / len(self.seeds)
         return results
-
-    def _result(self, place: int, logits_NC: Tensor) -> SeedResult:
-        """Of one seed, but for the map; its weights are left in ``decoder``."""
-        member = self.members[place]
-        kept = self.kept.parameters | self.kept.buffers
-        # without buffers that are not part of it
-        weights = {name: kept[name][place].cpu() for name in self.decoder.state_dict()}
-        self.decoder.load_state_dict(weights)
-        failed = member.failed or why_unusable(weights, logits_NC)
-        learned = self.decoder.attention.learned()
-        return SeedResult(
-            seed=member.seed,
-            failed=failed,
-            epoch=0 if failed else member.best_epoch,
-            seconds=0.0,
-            weights=weights,
-            test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
-            attention_map=None,
-            learned={n: v.detach().cpu().clone().contiguous() for n, v in learned.items()},
-            log=member.log,
-        )
 
 
 def train_group(
@@ -289,43 +378,3 @@ def train_group(
                 group.save(checkpoint)
             on_epoch(group.epochs_done, loss)
         return group.results(), group.compiler.works
-
-
-def kept_logits(logits_VC: Tensor, failed: str | None) -> Tensor:
-    """Of the rows that choose; NaN of a seed that failed, and where they are not finite."""
-    usable = failed is None and bool(torch.isfinite(logits_VC).all())
-    return logits_VC if usable else torch.full_like(logits_VC, torch.nan)
-
-
-def why_unusable(weights: Mapping[str, Tensor], logits_NC: Tensor) -> str | None:
-    """Why a seed whose losses were finite has failed all the same; None where it has not.
-
-    A final model has no logits of test rows: only its weights can give it away.
-    """
-    if not bool(torch.isfinite(logits_NC).all()):
-        return "the logits of the test rows are not finite"
-    if not len(logits_NC) and not all(bool(torch.isfinite(w).all()) for w in weights.values()):
-        return "the weights are not finite"
-    return None
-
-
-@torch.inference_mode()
-def mean_attention_maps(
-    attentions: Sequence[Attention], subset: Subset, batch_size: int
-) -> list[Tensor | None]:
-    """Maps of one mechanism's seeds averaged over rows, which are read once for all; on the CPU.
-
-    None of a mechanism that has none.
-    """
-    totals: list[Tensor | None] = [None] * len(attentions)
-    if not attentions:
-        return totals
-    for x_BLD in subset.features.batches(subset.rows, batch_size):
-        x_BLD = x_BLD.float()
-        for place, attention in enumerate(attentions):
-            weights = attention.eval().attention_map(x_BLD)
-            if weights is None:
-                return totals
-            part, total = float64(weights).sum(0), totals[place]
-            totals[place] = part if total is None else total + part
-    return [None if t is None else (t / len(subset)).float().cpu() for t in totals]

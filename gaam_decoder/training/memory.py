@@ -6,14 +6,13 @@ import contextlib
 import ctypes
 import functools
 import os
-import resource
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
 from gaam_cache import devices
-from gaam_cache.errors import ConfigError, ShortOfMemoryError
+from gaam_cache.errors import ShortOfMemoryError
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.recipe import Recipe
 
@@ -30,13 +29,13 @@ def free_on(device: torch.device) -> int:
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still take: of the machine, its cgroup, its limits."""
+    """Bytes of memory that this process may still take: of the machine and of its cgroup."""
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
         free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(0, int(min(free, free_of_cgroup(), _free_of_limits())))
+    return max(0, int(min(free, free_of_cgroup())))
 
 
 def free_of_cgroup(root: Path = Path("/sys/fs/cgroup")) -> float:
@@ -52,19 +51,6 @@ def free_of_cgroup(root: Path = Path("/sys/fs/cgroup")) -> float:
         return float("inf")
     stat = dict(line.split() for line in lines)
     return limit - used + sum(int(stat.get(name, 0)) for name in ("file", "slab_reclaimable"))
-
-
-def _free_of_limits() -> float:
-    """Of ``ulimit -v`` and ``-d``."""
-    free = float("inf")
-    with contextlib.suppress(OSError, KeyError, ValueError):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        status = dict(line.split(":", 1) for line in lines)
-        for limit, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-            most = resource.getrlimit(limit)[0]
-            if most != resource.RLIM_INFINITY:
-                free = min(free, most - int(status[field].split()[0]) * 1024)
-    return free
 
 
 @functools.cache
@@ -88,27 +74,18 @@ def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator
 
     Raises:
         ShortOfMemoryError: memory ran out, for seeds together or, without any, for a fit at once.
-        ConfigError: there is no code for the device.
     """
     try:
         yield
-    except NotImplementedError as error:
-        if device == "cpu":
-            raise
-        found = str(error).splitlines()[0]
-        raise ConfigError(
-            f"{device} cannot compute {recipe}", found=found, hint="--device cpu"
-        ) from error
     except Exception as error:
         if not devices.out_of_memory(error) or isinstance(error, ShortOfMemoryError):
             raise
-        if not seeds:
-            hint = "fewer --layers, or --device cpu where the machine has more memory"
-        elif len(seeds) > 1:
-            hint = f"--set seed-batch={len(seeds) // 2}, which changes results by rounding alone"
-        else:
-            hint = f"--batch-size {max(1, recipe.batch_size // 2)} (another recipe), or --device"
         together = f", seeds {spell_numbers(seeds)} together" if seeds else ""
+        hint = "fewer --layers, or --device cpu where the machine has more memory"
+        if len(seeds) > 1:
+            hint = f"--set seed-batch={len(seeds) // 2}, which changes results by rounding alone"
+        elif seeds:
+            hint = f"--batch-size {max(1, recipe.batch_size // 2)} (another recipe), or --device"
         raise ShortOfMemoryError(
             f"the memory of {device} is too small",
             expected=f"memory for {recipe}{together}, rows of a batch: {recipe.batch_size}",

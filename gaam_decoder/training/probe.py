@@ -24,12 +24,7 @@ from gaam_decoder.runs.writing import SeedResult
 from gaam_decoder.specs import Spec, head_class
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import Subset, TrainData, choosing, told_labels
-from gaam_decoder.training.group import (
-    EVAL_BATCH_SIZE,
-    kept_logits,
-    mean_attention_maps,
-    why_unusable,
-)
+from gaam_decoder.training.evaluation import EVAL_BATCH_SIZE, add_attention_maps, result_of
 from gaam_decoder.training.memory import enough_memory, free_memory, free_on
 from gaam_decoder.training.protocol import num_rows
 
@@ -55,12 +50,11 @@ def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
         return
     head, learned = spec.head.name, decoder.num_parameters()["attention"]
     if learned or decoder.attention.depends_on_batch:
+        why = f"learns {learned:,} numbers" if learned else "looks at the other rows of a batch"
         raise ConfigError(
             f"--head {head} is fitted at once to what a mechanism leaves",
             expected="a mechanism that learns nothing, such as --attn none",
-            found=f"--attn {spec.attention} learns {learned:,} numbers"
-            if learned
-            else f"--attn {spec.attention} looks at the other rows of a batch",
+            found=f"--attn {spec.attention} {why}",
             hint=f"another --head, or --attn none --head {head}",
         )
     if select == "last":
@@ -105,15 +99,13 @@ def probe_fits(
         GaamWarning: it is too expensive.
     """
     seconds, memory = fit_cost(spec, num_rows(recipe, cache), device)
-    if seconds > MOST_SECONDS:
-        _warn(f"it would take about {seconds / 60:,.0f} minutes ({recipe})")
-        return False
     place = with_float64(device)
     free = free_memory() if place.type == "cpu" else free_on(place)
-    if memory > MEMORY_SHARE * free:
+    if seconds > MOST_SECONDS:
+        _warn(f"it would take about {seconds / 60:,.0f} minutes ({recipe})")
+    elif memory > MEMORY_SHARE * free:
         _warn(f"it would take {memory / 1e9:,.1f} GB of memory ({recipe})")
-        return False
-    return True
+    return seconds <= MOST_SECONDS and memory <= MEMORY_SHARE * free
 
 
 def _warn(why: str) -> None:
@@ -125,19 +117,9 @@ def _warn(why: str) -> None:
     )
 
 
-def fitted_engine(device: torch.device) -> Engine:
-    """How a head is fitted."""
-    how = "fitted at once in float64"
-    return Engine(device=str(device), dtype="float32", seed_batch=1, compiled=False, why=how)
-
-
 def fit_item(
-    spec: DecoderSpec,
-    data: TrainData,
-    recipe: Recipe,
-    *,
-    tell: Callable[[int, str], None] = lambda done, text: None,
-) -> tuple[SeedResult, Fit]:
+    spec: DecoderSpec, data: TrainData, recipe: Recipe, *, tell: Callable[[int, str], None]
+) -> tuple[SeedResult, Fit, Engine]:
     """Fit the head of a decoder whose mechanism has no parameters, and evaluate it.
 
     It fails as any seed does, by logits of test rows, or weights, that are not finite. ``tell`` is
@@ -162,46 +144,37 @@ def fit_item(
         fit = head.fit(learn, _examples(decoder, data.selection, held_SN[0]), tell)
     if fit.unconverged:
         values = ", ".join(f"{value:.3g}" for value in fit.unconverged[:5])
+        values += ", ..." if len(fit.unconverged) > 5 else ""
         warnings.warn(
             f"{recipe}: the fit did not converge for {len(fit.unconverged)} of {fit.tried} values "
-            f"of {fit.setting} ({values}{', ...' if len(fit.unconverged) > 5 else ''})",
+            f"of {fit.setting} ({values})",
             GaamWarning,
             stacklevel=4,
         )
-    logits_NC = torch.empty(0, spec.num_classes)
-    if data.test is not None:
-        logits_NC = _logits(decoder, data.test)
-    weights = {name: value.cpu() for name, value in decoder.state_dict().items()}
-    failed = why_unusable(weights, logits_NC)
-    result = SeedResult(
+    held = choosing(data, recipe)
+    result = result_of(
+        decoder,
+        {name: value.cpu() for name, value in decoder.state_dict().items()},
+        torch.empty(0, spec.num_classes) if data.test is None else _logits(decoder, data.test),
+        None if held is None else _logits(decoder, held),
         seed=SEED,
-        failed=failed,
-        epoch=0 if failed else fit.kept,
-        seconds=0.0,
-        weights=weights,
-        test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
-        attention_map=None,
-        learned={},
+        epoch=fit.kept,
         log=[{"seed": SEED, **entry} for entry in fit.log],
     )
-    if (held := choosing(data, recipe)) is not None:
-        result.validation_logits = kept_logits(_logits(decoder, held), failed)
-    if not failed and data.test is not None:
-        [result.attention_map] = mean_attention_maps(
-            [decoder.attention], data.test, _batch_size(data.test)
-        )
+    if data.test is not None and result.failed is None:
+        add_attention_maps([(result, decoder.attention)], data.test, _batch_size(data.test))
     result.seconds = time.perf_counter() - start
-    return result, fit
+    how = "fitted at once in float64"
+    engine = Engine(device=str(device), dtype="float32", seed_batch=1, compiled=False, why=how)
+    return result, fit, engine
 
 
 @torch.inference_mode()
 def _examples(decoder: Decoder, subset: Subset, label_N: Tensor) -> Examples:
     """What the mechanism leaves of all rows, (N, F), where it can be computed with in float64."""
     place = with_float64(label_N.device)
-    parts = [
-        decoder.attention(x_BLD.float()).flatten(1).to(place)
-        for x_BLD in subset.features.batches(subset.rows, _batch_size(subset))
-    ]
+    batches = subset.features.batches(subset.rows, _batch_size(subset))
+    parts = [decoder.attention(x_BLD.float()).flatten(1).to(place) for x_BLD in batches]
     return Examples(torch.cat(parts), label_N.to(place))
 
 

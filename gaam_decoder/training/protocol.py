@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.messages import brief, nearest, shortened
+from gaam_cache.messages import brief, did_you_mean, shortened
 from gaam_cache.store.files import read_bytes
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Groups, Recipe
@@ -53,33 +53,46 @@ def parts_of(labels: Rows, recipe: Recipe) -> Parts:
         ConfigError: there are too few rows or groups.
     """
     row_N, test_N = np.arange(len(labels)), None
+    names = None if recipe.groups is None else recipe.groups.names
+    what = "rows" if names is None else "groups"
     if recipe.fold is not None:
-        test_N = fold_rows(labels, recipe)
+        number, count = recipe.fold
+        most = len(labels) if names is None else len(set(names))
+        if count > most:
+            raise ConfigError(
+                f"more folds than {what}",
+                expected=f"--folds of at most {most}, the {what} of '{recipe.train_split}'",
+                found=f"--folds {count}",
+            )
+        seed = recipe.split_seed
+        folds = (
+            stratified_folds(labels, count, seed)
+            if names is None
+            else grouped_folds(names, count, seed)
+        )
+        test_N = folds[number - 1]
         row_N = np.setdiff1d(row_N, test_N)
     first, second = np.arange(len(row_N)), np.arange(0)
     if recipe.drawn:
         first, second = draw(labels[row_N], recipe)
-    elif recipe.select == "val" and recipe.groups is not None:
-        names = [recipe.groups.names[row] for row in row_N]
-        share, seed = recipe.val_fraction, recipe.split_seed
-        first, second = grouped_holdout(labels[row_N], names, share, seed)
     elif recipe.select == "val":
-        first, second = holdout(labels[row_N], recipe.val_fraction, recipe.split_seed)
+        how = recipe.val_fraction, recipe.split_seed
+        if names is None:
+            first, second = holdout(labels[row_N], *how)
+        else:
+            first, second = grouped_holdout(labels[row_N], [names[row] for row in row_N], *how)
     if recipe.select == "val" and not len(second):
-        raise _none_held_out(recipe, len(first))
+        raise ConfigError(
+            f"no {what} can be held out to choose the epoch",
+            expected=f"a class with two or more {what} {_where(recipe)}",
+            found=f"{len(first):,} rows, and no class in two {what}",
+            hint="--select last, which chooses nothing",
+        )
     return Parts(row_N[first], row_N[second], test_N)
 
 
-def _none_held_out(recipe: Recipe, rows: int) -> ConfigError:
-    what = "groups" if recipe.groups is not None else "rows"
-    return ConfigError(
-        f"no {what} can be held out to choose the epoch",
-        expected=f"a class with two or more {what} in '{recipe.train_split}'"
-        + (f" without fold {recipe.fold}" if recipe.fold else "")
-        + (", or a larger --train-rows" if recipe.train_rows else ""),
-        found=f"{rows:,} rows, and no class in two {what}",
-        hint="--select last, which chooses nothing",
-    )
+def _where(recipe: Recipe) -> str:
+    return f"in '{recipe.train_split}'" + (f" without fold {recipe.fold}" if recipe.fold else "")
 
 
 def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]:
@@ -145,30 +158,6 @@ def _off(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float64]:
     return np.where(lost_K == held_K, np.inf, off_K)
 
 
-def fold_rows(labels: Rows, recipe: Recipe) -> Rows:
-    """Rows of the train split that the fold of a recipe tests.
-
-    Raises:
-        ConfigError: more folds than rows or groups.
-    """
-    assert recipe.fold is not None
-    number, count = recipe.fold
-    names = None if recipe.groups is None else recipe.groups.names
-    most, what = (len(labels), "rows") if names is None else (len(set(names)), "groups")
-    if count > most:
-        where = f"'{recipe.train_split}'" if recipe.groups is None else recipe.groups.in_words()
-        raise ConfigError(
-            f"more folds than {what}",
-            expected=f"--folds of at most {most}, the {what} of {where}"
-            if most > 1
-            else f"two {what} or more in {where}",
-            found=f"--folds {count}",
-        )
-    if names is None:
-        return stratified_folds(labels, count, recipe.split_seed)[number - 1]
-    return grouped_folds(names, count, recipe.split_seed)[number - 1]
-
-
 def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:
     """Rows in ``count`` parts of nearly the same size with the same share of every class."""
     generator = np.random.default_rng(split_seed)
@@ -201,49 +190,33 @@ def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
     smaller budgets are among those of larger ones too.
 
     Raises:
-        ConfigError: there are fewer rows than that.
+        ConfigError: there are fewer rows than that, or not one for every class.
     """
-    classes, class_N = np.unique(labels, return_inverse=True)
-    count_C = class_counts(np.bincount(class_N), recipe)
+    classes, class_N, there_C = np.unique(labels, return_inverse=True, return_counts=True)
+    rows, fewest = len(labels), int(there_C.min())
+    size = recipe.train_rows or (recipe.shots or 0) * len(classes)
+    if (recipe.shots or 0) > fewest or not len(classes) <= size <= rows:
+        of_class = f"1/class to {fewest:,}/class, the smallest one"
+        raise ConfigError(
+            "--train-rows is out of range",
+            expected=of_class
+            if recipe.shots
+            else f"--train-rows from {len(classes):,}, one row of every class, to {rows:,}, all",
+            found=f"--train-rows {recipe.train_rows or f'{recipe.shots}/class'}",
+            where=f"the rows {_where(recipe)}",
+        )
+    count_C = apportioned(tuple(there_C.tolist()), size) if recipe.train_rows else None
     learn, held = [], []
-    for place, (label, count) in enumerate(zip(classes.tolist(), count_C.tolist(), strict=True)):
+    for place, label in enumerate(classes.tolist()):
+        count = recipe.shots if count_C is None else count_C[place]
         generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
         row_K = generator.permutation(np.flatnonzero(class_N == place))[:count]
-        is_held_K = np.zeros(count, dtype=bool)
+        is_held_K = np.zeros(len(row_K), dtype=bool)
         if recipe.select == "val":
-            is_held_K = np.diff(held_counts(np.arange(count + 1), recipe.val_fraction)) > 0
+            is_held_K = np.diff(held_counts(np.arange(len(row_K) + 1), recipe.val_fraction)) > 0
         learn.append(row_K[~is_held_K])
         held.append(row_K[is_held_K])
     return np.sort(np.concatenate(learn)), np.sort(np.concatenate(held))
-
-
-def class_counts(there_C: Rows, recipe: Recipe) -> Rows:
-    """Rows of every class in a budget, of so many that there are.
-
-    Raises:
-        ConfigError: there are fewer rows than that, or not one for every class.
-    """
-    where = f"of '{recipe.train_split}'" + (f" without fold {recipe.fold}" if recipe.fold else "")
-    size, rows, classes = recipe.train_rows, int(there_C.sum()), len(there_C)
-    if recipe.shots is not None:
-        fewest = int(there_C.min())
-        if recipe.shots > fewest:
-            raise ConfigError(
-                "a class has fewer rows than --train-rows takes of each",
-                expected=f"--train-rows of at most {fewest:,}/class, the rows {where} in its "
-                "smallest class",
-                found=f"--train-rows {recipe.shots}/class",
-            )
-        return np.full_like(there_C, recipe.shots)
-    assert size is not None
-    if not classes <= size <= rows:
-        raise ConfigError(
-            "--train-rows is out of range",
-            expected=f"--train-rows from {classes:,}, one row of every class, to {rows:,}, the "
-            f"rows {where}, or all",
-            found=f"--train-rows {size}",
-        )
-    return np.array(apportioned(tuple(there_C.tolist()), size))
 
 
 @lru_cache(maxsize=64)
@@ -254,13 +227,9 @@ def apportioned(there: tuple[int, ...], size: int) -> tuple[int, ...]:
     is k rounded down; of those that may come the one that is due first does. All in whole numbers.
     """
     total = sum(there)
-
-    def may_come(number: int, of: int) -> int:
-        """Size of the first budget in which the share of a class, rounded up, is ``number``."""
-        return (number - 1) * total // of + 1
-
     taken = [1] * len(there)
-    waiting = [(may_come(2, of), place) for place, of in enumerate(there) if of > 1]
+    # the size of the first budget in which the share of a class, rounded up, is the next number
+    waiting = [(total // of + 1, place) for place, of in enumerate(there) if of > 1]
     heapq.heapify(waiting)
     ready: list[tuple[int, int]] = []
     for count in range(len(there) + 1, size + 1):
@@ -270,7 +239,7 @@ def apportioned(there: tuple[int, ...], size: int) -> tuple[int, ...]:
         _, place = heapq.heappop(ready)  # shares rounded up are more than there are rows so far
         taken[place] += 1
         if taken[place] < there[place]:
-            heapq.heappush(waiting, (may_come(taken[place] + 1, there[place]), place))
+            heapq.heappush(waiting, (taken[place] * total // there[place] + 1, place))
     return tuple(taken)
 
 
@@ -285,32 +254,30 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
 def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     """There are as many rows and groups as every recipe takes; said before any is trained.
 
+    A kept column says of a test split too which group a row is of; a file does not.
+
     Raises:
         ConfigError: there are not, or too few for the folds; or a group is learned and tested.
     """
     seen = set()
     for recipe in recipes:
         place = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
-        if (recipe.groups is None and not recipe.drawn) or place in seen:
+        groups = recipe.groups
+        if (groups is None and not recipe.drawn) or place in seen:
             continue
         seen.add(place)
         parts_of(cache[recipe.train_split].labels, recipe)
-        if recipe.groups is not None:
-            _check_tested(recipe.groups, recipe, cache)
-
-
-def _check_tested(groups: Groups, recipe: Recipe, cache: EmbeddingCache) -> None:
-    """A kept column says of a test split too which group a row is of; a file does not."""
-    if recipe.fold or recipe.final or recipe.allow_train_as_test or groups.kind == "file":
-        return
-    shared = set(groups.names) & set(cache[recipe.test_split].column(groups.source))
-    if shared:
-        raise ConfigError(
-            f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
-            expected="groups of their own in every split",
-            found=f"{len(shared):,} of {groups.in_words()} in both, such as '{brief(min(shared))}'",
-            hint="--folds 5, which tests whole groups of train-split",
-        )
+        apart = recipe.fold or recipe.final or recipe.allow_train_as_test
+        if groups is None or groups.kind == "file" or apart:
+            continue
+        if shared := set(groups.names) & set(cache[recipe.test_split].column(groups.source)):
+            raise ConfigError(
+                f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
+                expected="groups of their own in every split",
+                found=f"{len(shared):,} of {groups.in_words()} in both, such as "
+                f"'{brief(min(shared))}'",
+                hint="--folds 5, which tests whole groups of train-split",
+            )
 
 
 def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
@@ -341,22 +308,21 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
         text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
     except (OSError, ValueError, RuntimeError) as error:
         kept = ", ".join(map(shortened, cache.columns))
-        meant = nearest(given, cache.columns)
         raise NotFoundError(
             f"cannot read the groups '{shortened(given)}'",
             expected=f"a kept column of the cache ({kept or 'it has none'}), or a file: UTF-8 text "
             "with one name per row of the train split",
             found=getattr(error, "strerror", None) or str(error),
             where=str(cache.root.absolute()),
-            hint=f"did you mean '{meant}'?" if meant else "gaam extract --keep-column NAME",
+            hint=did_you_mean(given, cache.columns) or "gaam extract --keep-column NAME",
         ) from error
     names, rows = tuple(text.splitlines()), len(cache[split])
-    empty = next((line for line, name in enumerate(names, 1) if not name.strip()), None)
-    if empty is not None or len(names) != rows:
+    if len(names) != rows or not all(map(str.strip, names)):
+        empty = sum(not name.strip() for name in names)
         raise ConfigError(
             f"'{shortened(str(path))}' does not fit the split '{split}'",
             expected=f"{rows} lines, one per row in the order of the data set, each with a name",
-            found=f"{len(names)} lines" if empty is None else f"line {empty} is empty",
+            found=f"{len(names)} lines" + (f", {empty} of them empty" if empty else ""),
             where=str(path.absolute()),
         )
     return Groups(names=names, source=str(path), kind="file")

@@ -23,7 +23,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
-from gaam_decoder.recipe import OF_STEPS
+from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import run_name
 from gaam_decoder.runs.writing import SeedResult, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
@@ -41,7 +41,7 @@ def publish(
     fit: Fit | None = None,
 ) -> Path:
     """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
-    recipe = item.recipe
+    recipe, device = item.recipe, torch.device(engine.device)
     decoder = build_decoder(item.spec, seed=0)
     label_N = torch.empty(0, dtype=torch.int64)
     rows = majority = None
@@ -52,13 +52,42 @@ def publish(
             rows = data.test.rows
             learned_N = np.delete(learned_N, rows)
         majority = stats.majority_accuracy(learned_N, label_N.numpy())
-    about = {
+    plan, planted = cache.plan, planted_in(cache.plan)
+    about_cache = {
+        "fingerprint": cache.fingerprint,
+        "path": str(cache.root.absolute()),
+        "encoder": plan.encoder_label,
+        "dataset": plan.dataset["name"],
+        "layers": cache.num_layers,
+        **({} if cache.first_layer == 1 else {"first_layer": cache.first_layer}),
+        "hidden_size": cache.hidden_size,
+        "rows": plan.rows,
+        "shared_texts": plan.shared_texts,
+        "class_names": list(cache.class_names),
+        "encoding": Encoding.of(plan).to_dict(),
+    }
+    if (fitted_on := plan.fingerprint_fields["encoder"].get("fitted_on")) is not None:
+        about_cache["fitted_on"] = fitted_on
+    if planted is not None:
+        about_cache[PLANTED] = planted
+    environment = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "device": devices.name_of(device),
+        "cpu": devices.cpu_name(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "code": recipe.code(),
+    }
+    about: dict[str, Any] = {
         "key": item.key,
         "attention": str(recipe.attention),
         "head": str(recipe.head),
         "recipe": recipe.to_dict(),
-        "cache": _about_cache(cache),
-        "environment": _environment(torch.device(engine.device)) | {"code": recipe.code()},
+        "cache": about_cache,
+        "environment": environment,
         "engine": engine.to_dict() | {"data": data.train.features.place},
         "parameters": decoder.num_parameters(),
         "learned_start": {
@@ -76,24 +105,23 @@ def publish(
         about["fit"] = fit.to_dict()
     elif config.tune_seeds is not None:
         about["tuning"] = {"seeds": list(config.tune_seeds)}
-    seeds = [result.seed for result in results]
-    name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
     chose = None
     if (subset := choosing(data, recipe)) is not None:
         chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
-    again = _config(item, seeds, engine, config, cache)
+    seeds = [result.seed for result in results]
+    name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
+    again = _config(recipe, seeds, engine, config, cache)
     return write_run(config.runs, name, results, label_N, about, rows, chose, config=again)
 
 
 def _config(
-    item: Item, seeds: list[int], engine: Engine, config: TrainConfig, cache: EmbeddingCache
+    recipe: Recipe, seeds: list[int], engine: Engine, config: TrainConfig, cache: EmbeddingCache
 ) -> str:
     """The TOML that trains one run again, whatever chose its rates: its settings, resolved.
 
     All that decide its numbers are there, not only those that differ from a default: a default,
     a preset or a variable may be another one where the file is read. What is None is left out.
     """
-    recipe = item.recipe
     values: dict[str, Any] = {
         "attn": str(recipe.attention),
         "head": str(recipe.head),
@@ -126,36 +154,3 @@ def _config(
             text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
             lines.append(f"{name} = {text}")
     return "\n".join([*lines, ""])
-
-
-def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
-    planted = planted_in(cache.plan)
-    fitted_on = cache.plan.fingerprint_fields["encoder"].get("fitted_on")
-    return {
-        "fingerprint": cache.fingerprint,
-        "path": str(cache.root.absolute()),
-        "encoder": cache.plan.encoder_label,
-        "dataset": cache.plan.dataset["name"],
-        "layers": cache.num_layers,
-        **({} if cache.first_layer == 1 else {"first_layer": cache.first_layer}),
-        "hidden_size": cache.hidden_size,
-        "rows": cache.plan.rows,
-        "shared_texts": cache.plan.shared_texts,
-        "class_names": list(cache.class_names),
-        "encoding": Encoding.of(cache.plan).to_dict(),
-        **({} if fitted_on is None else {"fitted_on": fitted_on}),
-        **({} if planted is None else {PLANTED: planted}),
-    }
-
-
-def _environment(device: torch.device) -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "device": devices.name_of(device),
-        "cpu": devices.cpu_name(),
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }

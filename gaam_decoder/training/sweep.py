@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
 from gaam_cache.engines._claims import Claims, Holder
-from gaam_cache.engines._ranks import Rank, device_of, find_rank
+from gaam_cache.engines._ranks import device_of, find_rank
 from gaam_cache.errors import GaamWarning, NumericsError
 from gaam_cache.placing import placed
 from gaam_cache.store.files import check_folder, make_folder, storage_errors
@@ -28,32 +28,22 @@ from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.trackers import check_tracker
 from gaam_decoder.runs.tuning import choose, first_runs
-from gaam_decoder.runs.writing import temporary_runs
-from gaam_decoder.training.candidates import apart, reporting_items, tried_items
-from gaam_decoder.training.grid import Item, families_of, lacking_seeds, plan_items, seeds_of
-from gaam_decoder.training.work import Shared, Tracker, train_item, work_name
+from gaam_decoder.training.candidates import apart, families_of, reporting_items
+from gaam_decoder.training.features import Loaded
+from gaam_decoder.training.grid import Item, lacking_seeds, plan_items, seeds_of
+from gaam_decoder.training.work import Shared, Tracker, train_item, unfinished_of, work_name
 
 Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
 TELL_SECONDS = 0.2
 """Between two words of a worker: epochs may be shorter."""
-WINNERS = "winners"
-"""Stands in the tracker for items that are not known before the seeds that choose are trained."""
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 """Between two looks at what others train."""
-LARGE_RATE = 1e-3
-"""Of AdamW on these decoders: from far above it, steps of a tenth would lead nowhere soon."""
 
 
-class Swept(NamedTuple):
-    """What came of a sweep."""
-
-    runs: list[RunResult]
-    """That together hold the seeds asked for, in the order of the mechanisms; before them those
-    that were trained to choose."""
-    left: str | None = None
-    """Who trains what is left; None where nothing is."""
+Swept = tuple[list[RunResult], str | None]
+"""Runs, and who trains what is left; None where nothing is."""
 
 
 def train(
@@ -101,35 +91,27 @@ def train(
     check_tracker(config.track)
     check_folder(config.runs, option="--runs")
     rank = find_rank(config.rank)
-    tracker = Tracker(lambda done, total, text, new: report(done, total, text))
 
     def say(path: Path) -> None:
         on_run(read_run(path))
 
     if not config.alone:
-        swept = _by_engine(config, rank, report, say)
-    elif rank is not None:
-        devices.share_machine(rank.here)
-        own = replace(config, device=device_of(rank, config.device))
-        swept = _sweep(own, tracker, say, workers=rank.total, waits=False)
+        swept = _by_engine(config, rank.total if rank else 0, report, say)
     else:
-        swept = _sweep(config, tracker, say)
-    if swept.left is not None:
-        on_others(swept.left)
-    return Runs(swept.runs)
-
-
-class _Argument(NamedTuple):
-    """What a worker is told."""
-
-    config: TrainConfig
-    ranks: int
-    """Calls like this one that share the work."""
-    waits: bool
+        tracker = Tracker(lambda done, total, text, new: report(done, total, text))
+        if rank is not None:
+            devices.share_machine(rank.here)
+            config = replace(config, device=device_of(rank, config.device))
+        workers = rank.total if rank else 1
+        swept = _sweep(config, tracker, say, workers=workers, waits=rank is None)
+    runs, left = swept
+    if left is not None:
+        on_others(left)
+    return Runs(runs)
 
 
 def _by_engine(
-    config: TrainConfig, rank: Rank | None, report: Progress, on_run: Callable[[Path], None]
+    config: TrainConfig, ranks: int, report: Progress, on_run: Callable[[Path], None]
 ) -> Swept:
     """Let the workers of an engine train; whatever one raised is raised here."""
     done = 0
@@ -145,27 +127,18 @@ def _by_engine(
         elif kind == "run":
             on_run(Path(value))
 
-    argument = _Argument(placed(config), rank.total if rank else 1, rank is None)
+    argument = placed(config), ranks
     task = Task(_work, argument, config.runs, config.device, (config.cache / PLAN_FILE,))
     results = load_engine(config).run(task, config, warning_once(hear))
     paths, left = min(results, key=lambda result: result[1] is not None)
-    return Swept([read_run(Path(path)) for path in paths], left)
+    return [read_run(Path(path)) for path in paths], left
 
 
-def _work(argument: _Argument, place: Place, tell: Tell) -> tuple[list[str], str | None]:
-    """Be one worker: train what nobody else trains until all seeds are there."""
-    swept = _sweep(
-        replace(argument.config, device=place.device),
-        _tracker_of_worker(tell),
-        lambda path: tell("run", str(path)),
-        workers=argument.ranks * place.total,
-        waits=argument.waits,
-    )
-    return [str(run.path) for run in swept.runs], swept.left
-
-
-def _tracker_of_worker(tell: Callable[[str, Any], None]) -> Tracker:
-    """The tracker of a worker, which says now and then what this worker alone has done since."""
+def _work(
+    argument: tuple[TrainConfig, int], place: Place, tell: Tell
+) -> tuple[list[str], str | None]:
+    """Be one worker, maybe of several ranks, and say now and then what it alone has done since."""
+    config, ranks = argument
     waiting, told = 0, -TELL_SECONDS
 
     def report(done: int, total: int, text: str, new: int) -> None:
@@ -175,7 +148,14 @@ def _tracker_of_worker(tell: Callable[[str, Any], None]) -> Tracker:
             tell("progress", (waiting, total, text))
             waiting, told = 0, now
 
-    return Tracker(report)
+    runs, left = _sweep(
+        replace(config, device=place.device),
+        Tracker(report),
+        lambda path: tell("run", str(path)),
+        workers=max(1, ranks) * place.total,
+        waits=not ranks,
+    )
+    return [str(run.path) for run in runs], left
 
 
 def _sweep(
@@ -183,8 +163,8 @@ def _sweep(
     tracker: Tracker,
     on_run: Callable[[Path], None],
     *,
-    workers: int = 1,
-    waits: bool = True,
+    workers: int,
+    waits: bool,
 ) -> Swept:
     """Train what nobody else trains of all that a config asks for.
 
@@ -201,43 +181,50 @@ def _sweep(
             device=device,
             tracker=tracker,
             claims=claims,
+            loaded=Loaded(config.memory_share),
             on_run=on_run,
             workers=workers,
         )
         if config.tune_seeds is None:
             return _trained(items, config.seeds, shared, waits=waits)
         evaluated, finals = apart(items, config)
-        winners = len(families_of(evaluated)) + len(families_of(finals))
-        tracker.expect({WINNERS: winners * len(config.seeds) * config.epochs})
-        tuned = _trained(tried_items(items, config), config.tune_seeds, shared, waits=True).runs
+        grids = [grid for grid in families_of(evaluated) if len(grid) > 1]
+        winners = len(grids) + sum(len(grid) > 1 for grid in families_of(finals))
+        tried = [item for grid in grids for item in grid]
+        later = winners * len(config.seeds) * config.epochs
+        tuned, _ = _trained(tried, config.tune_seeds, shared, waits=True, later=later)
         chosen = choose(tuned, config.tune_seeds)
         check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
-        tracker.forget(WINNERS)
-        left = reporting_items(items, config, tuned, chosen)
         known = {run.path for run in tuned}
-        reported = _trained(left, config.seeds, shared, waits=waits)
-        new = [run for run in reported.runs if run.path not in known]
-        return Swept(tuned + new, reported.left)
+        reporting = reporting_items(items, config, tuned, chosen)
+        reported, left = _trained(reporting, config.seeds, shared, waits=waits)
+        return tuned + [run for run in reported if run.path not in known], left
 
 
-def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, waits: bool) -> Swept:
+def _trained(
+    items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, waits: bool, later: int = 0
+) -> Swept:
     """Runs that together hold these seeds of the items, those that lacked trained."""
     runs, tracker = shared.config.runs, shared.tracker
     found = {item.key: runs_of_key(runs, item.key) for item in items}
+
+    def lacking(item: Item) -> list[int]:
+        return lacking_seeds(item, seeds, found[item.key])
+
     for item in items:
         _warn_of_other_code(item, found[item.key])
-    todo = {item.key: lacking_seeds(item, seeds, found[item.key]) for item in items}
-    tracker.expect({item.key: len(todo[item.key]) * item.epochs for item in items})
-    waiting = [item for item in items if todo[item.key] or _left_behind(runs, item)]
+    tracker.expect({item.key: len(lacking(item)) * item.epochs for item in items}, later)
+    # of what is there, a kill after it was published may have left something to tidy up
+    waiting = [i for i in items if lacking(i) or unfinished_of(i, runs).folder.exists()]
     if waiting:
         with storage_errors(runs / CLAIM_FOLDER, option="--runs"):
             make_folder(runs)
-    pause = SHORTEST_PAUSE_SECONDS
+    pause, left = SHORTEST_PAUSE_SECONDS, None
     holders: dict[str, Holder] = {}
     while waiting:
         postponed = []
         for item in waiting:
-            holder = train_item(item, list(seeds), shared, num_items=len(items))
+            holder = train_item(item, seeds, shared, num_items=len(items))
             found[item.key] = runs_of_key(runs, item.key)
             if holder is None:
                 tracker.finish(item.key)
@@ -252,24 +239,18 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
         if alive and all(_is_held(work_name(item), alive) for item in waiting):
             # not before all of ours is done: of several that leave, the last sees all
             found |= {item.key: runs_of_key(runs, item.key) for item in waiting}
-            waiting = [item for item in waiting if lacking_seeds(item, seeds, found[item.key])]
+            if unfinished := [item for item in waiting if lacking(item)]:
+                others = f" and {len(unfinished) - 1} more" if len(unfinished) > 1 else ""
+                left = f"{unfinished[0]}{others} ({holders[unfinished[0].key].in_words()})"
             break
         first = waiting[0]
         tracker.tell(first.key, f"{first}: waiting for {holders[first.key].in_words()}")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
     shared.claims.clear_dead()
-    left = None
-    if waiting:
-        others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-        left = f"{waiting[0]}{others} ({holders[waiting[0].key].in_words()})"
-    trained = [
-        run
-        for item in items
-        for run in found[item.key]
-        if set(run.seeds) & set(seeds_of(item, seeds))
-    ]
-    return Swept(trained, left)
+    asked = {item.key: set(seeds_of(item, seeds)) for item in items}
+    trained = [r for item in items for r in found[item.key] if asked[item.key] & set(r.seeds)]
+    return trained, left
 
 
 def _is_held(work: str, names: set[str]) -> bool:
@@ -292,11 +273,6 @@ def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
         )
 
 
-def _left_behind(runs: Path, item: Item) -> bool:
-    """Whether a kill after a run was published left something to tidy up."""
-    return any(runs.glob(f".{work_name(item)}.*")) or any(temporary_runs(runs, item.key))
-
-
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     """Say which of the seeds asked for failed, and why.
 
@@ -312,38 +288,28 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     Warns:
         GaamWarning: for every recipe of which some seeds failed.
     """
-    hopeless: list[tuple[RunResult, str]] = []
+    hopeless: dict[str, RunResult] = {}
     by_key: dict[str, list[RunResult]] = {}
     for run in runs:
         by_key.setdefault(run.key, []).append(run)
     for same in by_key.values():
-        of_seed = first_runs(same)
+        of_seed, title = first_runs(same), same[0].title
         # what is fitted at once has a seed of its own
         asked = list(of_seed) if same[0].fit else [seed for seed in seeds if seed in of_seed]
         failed = {s: of_seed[s].failed[s] for s in asked if s in of_seed[s].failed}
-        if not failed:
-            continue
-        first = min(failed)
-        if len(failed) == len(asked):
-            hopeless.append((same[0], f"{same[0].title}: {failed[first]}"))
-        else:
-            some = f"{len(failed)} of {len(asked)} seeds failed (seed {first}: {failed[first]})"
-            warnings.warn(f"{same[0].title}: {some}", GaamWarning, stacklevel=2)
+        if failed and len(failed) == len(asked):
+            hopeless[f"{title}: {failed[min(failed)]}"] = same[0]
+        elif failed:
+            first = f"seed {min(failed)}: {failed[min(failed)]}"
+            some = f"{len(failed)} of {len(asked)} seeds failed ({first})"
+            warnings.warn(f"{title}: {some}", GaamWarning, stacklevel=2)
     if hopeless:
+        run = next(iter(hopeless.values()))
+        # of a rate far too large, a tenth would lead nowhere soon
+        lower = "" if run.fit else f"--lr {min(run.recipe['lr'] / 10, 1e-3):g}"
         raise NumericsError(
-            f"every seed failed of {'; '.join(text for _, text in hopeless)}",
+            f"every seed failed of {'; '.join(hopeless)}",
             expected="a training loss that stays finite",
-            where=", ".join(str(run.path) for run, _ in hopeless),
-            hint=what_to_try(hopeless[0][0]),
+            where=", ".join(str(run.path) for run in hopeless.values()),
+            hint=f"try {lower} or --set clip-grad-norm=1" if lower else "gaam verify CACHE",
         )
-
-
-def what_to_try(run: RunResult) -> str:
-    """Options that may keep a loss finite which did not stay so."""
-    if run.fit:
-        return "look for states that are not finite: gaam verify CACHE"
-    lower = f"try --lr {min(run.recipe['lr'] / 10, LARGE_RATE):g}"
-    if run.recipe["dtype"] == "float16":
-        return f"{lower} or --dtype bfloat16, whose range is that of float32"
-    norm = run.recipe.get("clip_grad_norm")
-    return f"{lower} or --set clip-grad-norm={1 if norm is None else min(1.0, norm / 10):g}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gaam_cache import devices
 from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.store.encoding import Encoding
-from gaam_decoder.training.group import EVAL_BATCH_SIZE, rows_at_once
+from gaam_decoder.training.evaluation import EVAL_BATCH_SIZE, rows_at_once
 from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import DecoderConfig
 

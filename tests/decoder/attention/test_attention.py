@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._density import DensityGate
-from gaam_decoder.decoder import build_attention
-from gaam_decoder.specs import parse_attention, plugin_options
+from gaam_decoder.decoder import DecoderSpec, build_attention, build_decoder
+from gaam_decoder.specs import parse_attention, parse_head, plugin_options
 
 NAMES = plugins.names("gaam_decoder.attention")
 CLASSES = {name: plugins.load("gaam_decoder.attention", name, kind="mechanism") for name in NAMES}
@@ -35,7 +31,7 @@ VARIANTS = [
     "nadaraya-watson:kernel=epanechnikov",
 ]
 SPECS = NAMES + VARIANTS
-KINDS = ("ordinary", "constant", "huge", "tiny", "massive")
+KINDS = ("ordinary", "constant", "huge", "tiny", "massive", "lost")
 L, D, B = 6, 16, 5
 
 
@@ -45,35 +41,15 @@ def build(text: str, seed: int = 0, num_layers: int = L, hidden_size: int = D) -
         return build_attention(parse_attention(text), num_layers, hidden_size)
 
 
-def inside(text: str, seed: int = 0) -> Attention:
-    """A mechanism in float64 whose parameters are off their starts, inside their domain."""
-    attention = build(text, seed).double()
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in attention.parameters():
-            parameter += 0.05 + 0.2 * torch.rand(
-                parameter.shape, generator=generator, dtype=torch.float64
-            )
-    return attention
-
-
 def inputs(kind: str = "ordinary", dtype: torch.dtype = torch.float32) -> torch.Tensor:
     x = torch.randn(B, L, D, generator=torch.Generator().manual_seed(1), dtype=dtype)
     if kind == "constant":
         x = torch.ones_like(x)
     elif kind == "massive":
         x[0, 3, 2] = 1e4
+    elif kind == "lost":
+        x[:, 1] = x[1] = 0
     return x * {"huge": 1e4, "tiny": 1e-6}.get(kind, 1.0)
-
-
-def test_no_name_that_runs_were_recorded_under_is_lost() -> None:
-    assert set(NAMES) >= {
-        *("gaam", "laplace", "student-t", "chi2", "generalized-gaussian", "skew-gaussian"),
-        *("asymmetric-gaussian", "gct", "gaussian-mixture"),
-        *("mha", "mha-bn", "mqa", "gqa", "gqgaam"),
-        *("dot", "additive", "nadaraya-watson", "perceiver"),
-        *("none", "layer-mean", "last-layer", "scalar-mix"),
-    }
 
 
 def without_gradient(name: str) -> bool:
@@ -88,7 +64,9 @@ def without_gradient(name: str) -> bool:
 def test_output_and_gradients_are_finite(text: str, kind: str) -> None:
     attention = build(text)
     x = inputs(kind).requires_grad_()
+    before = x.detach().clone()
     y = attention(x)
+    assert torch.equal(x.detach(), before)
     assert y.dtype == torch.float32
     assert y.shape == (B, *attention.output_shape)
     assert y.isfinite().all()
@@ -106,26 +84,12 @@ def test_output_and_gradients_are_finite(text: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", SPECS)
-def test_single_layers_that_cannot_be_standardised_do_no_harm(text: str) -> None:
-    attention = build(text)
-    x = inputs()
-    x[:, 1] = 0
-    x[1] = 0
-    assert attention(x).isfinite().all()
-
-
-@pytest.mark.parametrize("text", SPECS)
 def test_a_sample_does_not_depend_on_its_neighbours(text: str) -> None:
     attention = build(text).double().eval()
     x = inputs(dtype=torch.float64)
     alone = torch.cat([attention(x[i : i + 1]) for i in range(B)])
     independent = (attention(x) - alone).abs().max() < 1e-12
     assert independent != attention.depends_on_batch
-
-
-def test_only_what_was_published_so_attends_across_samples() -> None:
-    depends = {text for text in SPECS if build(text).depends_on_batch}
-    assert depends == {"mha:published=true", "mha-bn:published=true"}
 
 
 @pytest.mark.parametrize("text", SPECS)
@@ -138,30 +102,6 @@ def test_bfloat16_autocast_stays_near_float32(text: str) -> None:
     assert half.isfinite().all()
     if "boxcar" not in text:  # rounding may carry a layer over the window's edge
         assert (half - full).norm() < 3e-2 * full.norm()
-
-
-@pytest.mark.parametrize("text", SPECS)
-def test_gradients_equal_finite_differences(text: str) -> None:
-    attention = inside(text)
-    if not attention.smooth:
-        pytest.skip("its gradient is a stand-in, as its docstring says")
-    x = inputs(dtype=torch.float64)[:2].requires_grad_()
-    assert torch.autograd.gradcheck(attention, (x,), atol=1e-5, fast_mode=True)
-    names, values = (
-        zip(*attention.named_parameters(), strict=True)
-        if list(attention.parameters())
-        else ((), ())
-    )
-    buffers = {name: value.clone() for name, value in attention.named_buffers()}
-
-    def of_parameters(*replaced: torch.Tensor) -> torch.Tensor:
-        # fresh buffers: batch normalisation counts its calls in place
-        state = {name: value.clone() for name, value in buffers.items()}
-        state |= dict(zip(names, replaced, strict=True))
-        return functional_call(attention, state, (x.detach(),))
-
-    if values:
-        assert torch.autograd.gradcheck(of_parameters, values, atol=1e-5, fast_mode=True)
 
 
 @pytest.mark.parametrize("text", SPECS)
@@ -199,43 +139,6 @@ def test_parameters_stay_in_their_domain_under_aggressive_steps(text: str) -> No
     for name, value in attention.learned().items():
         assert value.isfinite().all()
         assert value.min() >= lowest.get(name, -torch.inf), name
-
-
-@pytest.mark.parametrize("text", SPECS)
-def test_weights_survive_a_safetensors_file(text: str, tmp_path: Path) -> None:
-    attention, other = build(text, seed=0), build(text, seed=1)
-    attention.train()
-    attention(inputs())  # batch normalisation has something to remember
-    state = {name: value.contiguous() for name, value in attention.state_dict().items()}
-    save_file(state, tmp_path / "weights.safetensors")
-    other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
-    assert torch.equal(attention.eval()(inputs()), other.eval()(inputs()))
-
-
-@pytest.mark.parametrize("text", SPECS)
-def test_seeds_stacked_equal_seeds_alone(text: str) -> None:
-    seeds = [build(text, seed).double() for seed in range(3)]
-    if not seeds[0].stackable or not list(seeds[0].parameters()):
-        pytest.skip("declares that it is not stacked, or has nothing to stack")
-    parameters, buffers = stack_module_state(seeds)
-    x = torch.stack([inputs(dtype=torch.float64) + place for place in range(3)])
-    weight = torch.randn(B, *seeds[0].output_shape, dtype=torch.float64)
-
-    def loss(parameters: dict, buffers: dict, x: torch.Tensor) -> torch.Tensor:
-        return (functional_call(seeds[0], (parameters, buffers), (x,)) * weight).sum()
-
-    gradients, values = vmap(grad_and_value(loss))(parameters, buffers, x)
-    for place, attention in enumerate(seeds):
-        # the first shares no memory with the stack: batch normalisation counts in place
-        alone = build(text, place).double()
-        value = (alone(x[place]) * weight).sum()
-        value.backward()
-        torch.testing.assert_close(values[place], value.detach(), atol=1e-9, rtol=1e-9)
-        for name, parameter in alone.named_parameters():
-            torch.testing.assert_close(gradients[name][place], parameter.grad, atol=1e-9, rtol=1e-9)
-        for name, buffer in alone.named_buffers():
-            torch.testing.assert_close(buffers[name][place], buffer, atol=1e-12, rtol=0)
-        assert attention.output_shape == seeds[0].output_shape
 
 
 @pytest.mark.parametrize("text", NAMES)
@@ -312,9 +215,37 @@ def test_options_that_do_not_fit_are_refused(text: str, message: str) -> None:
         build(text)
 
 
-def test_inputs_are_not_changed() -> None:
-    for text in SPECS:
-        x = inputs()
-        before = x.clone()
-        build(text)(x)
-        np.testing.assert_array_equal(x.numpy(), before.numpy())
+@pytest.mark.parametrize(
+    ("spec", "num_layers", "hidden_size", "parameters"),
+    [
+        ("gaam", 40, 5120, 81_920),
+        ("gaam:heads=1", 40, 5120, 10_240),
+        ("gaam", 24, 1024, 16_384),
+        ("gaam:heads=1", 24, 1024, 2_048),
+        ("gqa:published=true", 40, 5120, 3_082_240),
+        ("gqgaam:published=true", 40, 5120, 3_164_160),
+        ("gqa:published=true", 24, 1024, 985_088),
+        ("gqgaam:published=true", 24, 1024, 1_001_472),
+        ("laplace", 40, 5120, 81_920),
+        ("mha", 40, 5120, 4 * 5120 * 5120 + 4 * 5120),
+        ("mha-bn", 40, 5120, 4 * 5120 * 5120 + 4 * 5120 + 80),
+        ("generalized-gaussian", 40, 5120, 3 * 8 * 5120),
+        ("gaussian-mixture", 40, 5120, 2 * 8 * 3),
+        ("none", 40, 5120, 0),
+        ("scalar-mix", 40, 5120, 41),
+    ],
+)
+def test_parameter_counts_without_memory(
+    spec: str, num_layers: int, hidden_size: int, parameters: int
+) -> None:
+    decoder_spec = DecoderSpec(
+        attention=parse_attention(spec),
+        head=parse_head("conv"),
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        num_classes=4,
+    )
+    with torch.device("meta"):
+        decoder = build_decoder(decoder_spec, seed=0)
+    assert all(parameter.is_meta for parameter in decoder.parameters())
+    assert decoder.num_parameters()["attention"] == parameters

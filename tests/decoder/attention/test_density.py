@@ -83,9 +83,6 @@ def inputs(seed: int = 1) -> torch.Tensor:
     return torch.randn(B, L, D, generator=generator, dtype=torch.float64)
 
 
-shapes = st.floats(0.2, 8.0)
-
-
 @pytest.mark.parametrize("name", GATES)
 def test_a_gate_starts_where_it_says(name: str) -> None:
     attention = build_attention(parse_attention(name), L, D)
@@ -121,27 +118,6 @@ def test_a_normalised_density_integrates_to_one(name: str, draws: st.DataObject)
     np.testing.assert_allclose(whole, 1.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", GATES)
-@settings(max_examples=20)
-@given(draws=st.data(), seed=st.integers(0, 1000))
-def test_gradients_of_a_density_equal_finite_differences(
-    name: str, draws: st.DataObject, seed: int
-) -> None:
-    cls = GATES[name]
-    values = draws.draw(inside(cls))
-    # off the corner at r = 0, and off the starts that are corners themselves
-    r = np.random.default_rng(seed).choice([-1, 1], 8) * np.linspace(0.1, 5, 8)
-    names = list(values)
-    given = [torch.tensor(value + 0.01, dtype=torch.float64) for value in values.values()]
-    wanted = [value.requires_grad_() for value in (torch.from_numpy(r), *given)]
-
-    def of_all(r: torch.Tensor, *learned: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        known = dict(zip(names, learned, strict=True))
-        return cls.density(r, **known), cls.constant(**known)
-
-    assert torch.autograd.gradcheck(of_all, wanted, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", SCIPY)
 @settings(max_examples=20)
 @given(draws=st.data())
@@ -158,7 +134,7 @@ def test_a_density_is_scipys_up_to_the_peak(name: str, draws: st.DataObject) -> 
 
 
 @settings(deadline=None, max_examples=40)
-@given(xi=shapes, k=st.floats(2.0, 12.0))
+@given(xi=st.floats(0.2, 8.0), k=st.floats(2.0, 12.0))
 def test_chi2_is_scipys_density_of_the_squared_residual(xi: float, k: float) -> None:
     # for a k within rounding of 2 the logarithm of m is not to be compared
     assume(k == 2 or k > 2.001)
@@ -173,96 +149,6 @@ def test_the_skewed_peak_is_one_wherever_it_lies() -> None:
     for a in (-1000.0, -60.0, -3.0, -0.1, 0.0, 0.5, 7.0, 200.0):
         peak = density(curve("skew-gaussian", xi=1.0, a=a), fine).max()
         np.testing.assert_allclose(peak, 1.0, atol=1e-9)
-
-
-@settings(deadline=None, max_examples=30)
-@given(xi=shapes, b=shapes, seed=st.integers(0, 1000))
-def test_identities_between_mechanisms(xi: float, b: float, seed: int) -> None:
-    x = inputs(seed)
-    gaam, laplace = gate("gaam", xi=xi), gate("laplace", b=b)
-    # the paper's offset moves the centre: the identities hold wherever it is
-    offset = 0.3 * torch.randn(gaam.offset.shape, dtype=torch.float64)
-    same = [
-        (gaam, gate("chi2", excess=0.0, xi=xi)),
-        (gaam, gate("generalized-gaussian", beta=2.0, alpha=(2 * xi) ** 0.5)),
-        (gaam, gate("skew-gaussian", xi=xi, a=0.0)),
-        (gaam, gate("asymmetric-gaussian", xi_left=xi, xi_right=xi)),
-        (laplace, gate("generalized-gaussian", beta=1.0, alpha=b)),
-        (gate("cauchy", gamma=b), gate("student-t", nu=1.0, xi=b**2)),
-    ]
-    for one, other in same:
-        for attention in (one, other):
-            with torch.no_grad():
-                attention.offset.copy_(offset)
-        torch.testing.assert_close(one(x), other(x), atol=1e-12, rtol=0)
-    near = gate("student-t", nu=1e8, xi=xi)
-    with torch.no_grad():
-        near.offset.copy_(offset)
-    torch.testing.assert_close(near(x), gaam(x), atol=1e-6, rtol=0)
-
-
-@settings(deadline=None, max_examples=30)
-@given(shift=st.floats(-5, 5), scale=st.floats(0.5, 20), seed=st.integers(0, 1000))
-def test_shift_and_scale_leave_the_gate_unchanged(shift: float, scale: float, seed: int) -> None:
-    x = inputs(seed)
-    assume(x.var(1, correction=0).min() > 0.05)  # where the two epsilons do not matter
-    for name in GATES:
-        attention = gate(f"{name}:heads=1")
-        moved = attention.attention_map(scale * x + shift)
-        torch.testing.assert_close(moved, attention.attention_map(x), atol=2e-3, rtol=0)
-
-
-@pytest.mark.parametrize("name", GATES)
-def test_the_peak_of_a_gate_is_one(name: str) -> None:
-    attention = gate(name)
-    assert density(curve(name)).max() <= 1 + 1e-12
-    assert attention.attention_map(torch.zeros(1, L, D, dtype=torch.float64)).sub(1).abs().max() < (
-        1e-12
-    )
-    assert attention.attention_map(inputs()).le(1).all()
-
-
-def brute_force_gate(x: Array, heads: int, offset: Array, pdf, median: bool = False) -> Array:
-    """The gate by loops in float64."""
-    w = np.zeros_like(x)
-    size = x.shape[1] // heads
-    for b in range(x.shape[0]):
-        for h in range(heads):
-            for d in range(x.shape[2]):
-                group = x[b, h * size : (h + 1) * size, d]
-                if median:
-                    loc = np.median(group)
-                    spread2 = np.mean(np.abs(group - loc)) ** 2 + 1e-8
-                else:
-                    loc = np.mean(group)
-                    spread2 = abs(np.mean(group**2) - loc**2) + 1e-8
-                r = (group - (loc + offset[h, d])) / np.sqrt(spread2 + 1e-5)
-                w[b, h * size : (h + 1) * size, d] = pdf(r, h, d)
-    return w
-
-
-@pytest.mark.parametrize("location", ["mean", "median"])
-@pytest.mark.parametrize("heads", [1, 2, 3])
-@pytest.mark.parametrize("name", GATES)
-def test_gates_equal_brute_force(name: str, heads: int, location: str) -> None:
-    attention = gate(f"{name}:heads={heads},location={location}")
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        attention.offset.normal_(std=0.2, generator=generator)
-        for parameter in attention.parameters():
-            if parameter is not attention.offset:
-                parameter.uniform_(0.5, 3.0, generator=generator)
-    p = {key: value.detach() for key, value in attention.named_parameters()}
-
-    def pdf(r: Array, h: int, d: int) -> Array:
-        at = {one.name: p[one.name][h, d] for one in attention.learns}
-        return attention.density(torch.from_numpy(r), **at).numpy()
-
-    x = inputs()
-    expected = brute_force_gate(x.numpy(), heads, p["offset"].numpy(), pdf, location == "median")
-    np.testing.assert_allclose(attention.attention_map(x).detach().numpy(), expected, atol=1e-12)
-    y = attention(x).detach().numpy()
-    np.testing.assert_allclose(y, x.numpy() * expected, atol=1e-12)
 
 
 def test_gct_equals_loops() -> None:

@@ -38,25 +38,6 @@ def test_a_weighted_loss_is_the_mean_of_weighted_losses_of_single_rows(
     assert float(found) == pytest.approx(np.dot(weight.numpy(), each) / rows, rel=1e-12)
 
 
-def test_weighted_cross_entropy_is_torchs_sum_over_the_number_of_rows() -> None:
-    logits, label, _ = batch()
-    weight_C = torch.tensor([0.0, 0.3, 1.0, 17.0], dtype=torch.float64)
-    theirs = functional.cross_entropy(logits, label, weight_C, reduction="sum") / len(label)
-    ours = weighted_mean(CrossEntropy(), logits, label, weight_C[label])
-    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_weights_of_one_change_nothing_and_no_weights_no_bit(name: str) -> None:
-    loss_of = loss_named(name)
-    logits, label, _ = batch()
-    plain = loss_of(logits, label)
-    torch.testing.assert_close(
-        weighted_mean(loss_of, logits, label, torch.ones(9)), plain, rtol=1e-12, atol=0
-    )
-    assert torch.equal(weighted_mean(loss_of, logits, label, None), plain)
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_of_weighted_losses_equal_finite_differences(name: str) -> None:
     logits, label, weight = batch()
@@ -78,13 +59,6 @@ class OfSum(CrossEntropy):
         return super().__call__(logits_BC, label_B) * len(label_B)
 
 
-class OfWorst(CrossEntropy):
-    """Of one row of the batch."""
-
-    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(logits_BC, label_B, reduction="none").max()
-
-
 class OfClasses(CrossEntropy):
     """A mean over classes of the batch, as balanced as can be already."""
 
@@ -101,7 +75,7 @@ class Conditional(CrossEntropy):
         return super().__call__(-logits_BC if logits_BC.max() > 1e9 else logits_BC, label_B)
 
 
-@pytest.mark.parametrize("loss", [OfSum, OfWorst, OfClasses, Conditional])
+@pytest.mark.parametrize("loss", [OfSum, OfClasses, Conditional])
 def test_what_is_no_mean_over_rows_is_found_out(loss: type[Loss]) -> None:
     assert not is_mean_over_rows(loss())
 

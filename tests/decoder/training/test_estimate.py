@@ -11,9 +11,7 @@ import pytest
 
 import gaam_decoder
 from gaam_cache import plugins
-from gaam_cache.errors import NotFoundError
 from gaam_decoder import TrainConfig
-from gaam_decoder.training import estimate as module
 
 MECHANISMS = tuple(plugins.names("gaam_decoder.attention"))
 SWEEPS: list[dict[str, Any]] = [
@@ -54,17 +52,3 @@ def test_every_mechanism_has_a_time(config: TrainConfig) -> None:
     found = gaam_decoder.estimate(replace(config, attn=MECHANISMS))
     assert [run.recipe["epochs"] for run in found.runs] == [2] * len(MECHANISMS)
     assert all(run.seconds for run in found.runs)
-
-
-def test_where_there_is_no_time_to_time_the_list_is_the_same(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LONGEST_SECONDS", -1.0)
-    found = gaam_decoder.estimate(replace(config, attn=("gaam", "none")))
-    assert [(run.seconds, run.seeds) for run in found.runs] == [(None, (0, 1))] * 2
-    assert found.in_words()
-
-
-def test_a_cache_that_is_not_there_is_said_to_be_so(config: TrainConfig, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError):
-        gaam_decoder.estimate(replace(config, cache=tmp_path / "nowhere"))

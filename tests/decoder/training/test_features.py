@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.store.read import ShardReader
 from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training import features as loaded
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import recipes
-from tests.cache.published import write_cache
+from gaam_decoder.training.grid import plan_items, recipes
+from tests.cache.published import number_everywhere, write_cache
 
 CPU = torch.device("cpu")
 ROWS = {"train": 100, "test": 60}
@@ -79,17 +80,42 @@ def test_all_splits_share_one_part_of_the_memory(
     assert places(cache, recipe(), Loaded(room / FREE)) == expected
 
 
-def test_rows_of_another_kind_make_room(cache: EmbeddingCache) -> None:
-    """A sweep over layers holds what it trains on, not all that it has trained on."""
-    held = Loaded(0.16)
-    for layers in ((1,), (2,), None, (1,), (2,)):
-        data = prepare_data(cache, recipe(layers=layers), CPU, held)
-        assert data.train.features.place == data.test.features.place == "memory"
-        total = sum(one.resident.nbytes for one in held._held.values())  # type: ignore[union-attr]
-        assert total <= 160 * 8
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of the rows whose states are read."""
+    found: list[int] = []
+    original = ShardReader.read
+
+    def noted(self: ShardReader, key: str, row_N: Any, *rest: Any) -> None:
+        if key.startswith("embeddings"):
+            found.extend(row_N.tolist())
+        original(self, key, row_N, *rest)
+
+    monkeypatch.setattr(ShardReader, "read", noted)
+    return found
 
 
-def test_folds_share_what_is_held(cache: EmbeddingCache) -> None:
-    held = Loaded(0.16)
-    found = [prepare_data(cache, recipe(folds=3, fold=fold), CPU, held) for fold in (1, 2, 3)]
-    assert len({id(part.features) for data in found for part in (data.train, data.test)}) == 1
+@pytest.mark.parametrize("share", [0.5, 0.0])
+@pytest.mark.parametrize("folds", [None, 4])
+def test_only_the_rows_of_a_budget_are_read(
+    share: float, folds: int | None, tmp_path: Path, read: list[int]
+) -> None:
+    """And they are the right ones, wherever they lie and whatever else is held."""
+    rows = {"train": 900, "test": 30}
+    write_cache(tmp_path, rows, 2, 2, number_everywhere, shard_rows=50)
+    cache = open_cache(tmp_path)
+    config = TrainConfig(attn=("none",), cache=tmp_path, folds=folds, train_rows="10,40,all,70")
+    held = Loaded(share)
+    for number, item in enumerate(plan_items(config, cache, CPU)):
+        read.clear()
+        data = prepare_data(cache, item.recipe, CPU, held)
+        assert data.selection is not None
+        for part in (data.train, data.selection):
+            [x_NLD] = part.features.batches(part.rows, len(part))
+            np.testing.assert_array_equal(x_NLD[:, 0, 1].numpy(), part.rows)
+        size = item.recipe.train_rows
+        budget = {*data.train.rows.tolist(), *data.selection.rows.tolist()}
+        assert size is None or len(budget) == size
+        if folds is None and size is not None:
+            tested = range(30) if share and not number else range(0)  # once, and then held
+            assert sorted(read) == sorted([*budget, *tested]) or (number == 3 and share)

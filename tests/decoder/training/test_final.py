@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gaam_cache
 import gaam_decoder
 import gaam_decoder.inspect
 from gaam_cache.cache import open_cache
-from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.runs.listing import verify
-from tests.conftest import random_rows, write_csv
 
 
 @pytest.fixture
@@ -32,8 +27,6 @@ def test_final_adds_one_model_after_what_is_evaluated(
     folds: int | None, config: TrainConfig
 ) -> None:
     config = replace(config, attn=("gaam", "none"), folds=folds, final=True, probe=True)
-    estimate = gaam_decoder.estimate(config)
-    assert not list(config.runs.rglob("*"))
     finished: list[RunResult] = []
     runs = gaam_decoder.train(config, on_run=finished.append)
     assert [run.path for run in finished] == [run.path for run in runs]
@@ -42,14 +35,10 @@ def test_final_adds_one_model_after_what_is_evaluated(
         ("gaam:heads=2", "linear"),
         ("none", "linear"),  # and none of the probe
     ]
-    assert [run.title for run in estimate.runs] == [run.title for run in runs]
-    assert estimate.trainings == sum(len(run.seeds) for run in runs)
-    assert estimate.in_words().count("final model") == 2
     alone = replace(config, final=False, folds=None, test_split="none")
     for again in (config, alone):
         kept = gaam_decoder.train(again, on_run=lambda run: pytest.fail("trained again"))
         assert [run.path for run in kept if not run.evaluated] == [run.path for run in runs[-2:]]
-    assert gaam_decoder.estimate(config).trainings == 0
 
 
 def test_a_final_model_has_all_rows_of_train_and_those_of_folds_do_not(
@@ -105,40 +94,3 @@ def test_of_a_grid_only_what_validation_chose_becomes_a_final_model(
     assert estimate.trainings == sum(len(run.seeds) for run in runs)
     again = gaam_decoder.train(config, on_run=lambda run: pytest.fail("trained again"))
     assert [run.path for run in again] == [run.path for run in runs]
-    tables = gaam_decoder.report(config.runs).tables
-    [[shown]] = [table.finals for table in tables if table.finals]
-    assert [one.seeds for one in shown.expected] == [(0, 1)]
-
-
-def test_tuned_without_test_rows_the_final_models_validate_themselves(config: TrainConfig) -> None:
-    config = replace(config, lr=(1e-4, 3e-2), tune_seeds=(7, 8), test_split="none")
-    runs = gaam_decoder.train(config)
-    assert [run.seeds for run in runs] == [(7, 8), (7, 8), (0, 1)]
-    assert not any(run.evaluated for run in runs)
-    [table] = gaam_decoder.report(runs).tables
-    assert [final.seeds for final in table.finals] == [(0, 1)]
-
-
-def test_without_a_test_split_there_is_still_a_final_model(
-    config: TrainConfig, tmp_path: Path, encoders: dict[str, Path]
-) -> None:
-    write_csv(tmp_path / "data" / "train.csv", random_rows(30, 1))
-    gaam_cache.extract(
-        ExtractConfig(
-            encoder=str(encoders["bert"]),
-            dataset=str(tmp_path / "data"),
-            out=tmp_path / "cache",
-            splits=("train",),
-        )
-    )
-    lone = replace(config, cache=tmp_path / "cache")
-    with pytest.raises(ConfigError, match="no split 'test'"):
-        gaam_decoder.train(lone)
-    (final,) = gaam_decoder.train(replace(lone, test_split="none"))
-    assert not final.evaluated
-    assert verify(final.path).good
-    assert [run.evaluated for run in gaam_decoder.train(replace(lone, folds=2, final=True))] == [
-        True,
-        True,
-        False,
-    ]

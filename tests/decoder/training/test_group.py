@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +15,17 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from gaam_cache import plugins
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
+from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, parse_attention, parse_head
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.arithmetic.engine import LOWER, Engine, groups_of
+from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.features import Features
-from gaam_decoder.training.group import Group
-from gaam_decoder.training.selection import Plateau
+from gaam_decoder.training.group import Group, Plateau
 
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3
@@ -111,23 +111,38 @@ def group(
     engine: Engine = EAGER,
     steps: Steps | None = None,
     device: torch.device = CPU,
+    loss: Loss | None = None,
+    rows: TrainData | None = None,
     **options: object,
 ) -> Group:
     return Group(
         spec(attention, head),
-        data(device=device),
+        rows or data(device=device),
         recipe(attention, head, **options),
         seeds,
-        loss_of=CrossEntropy(),
+        loss_of=loss or CrossEntropy(),
         engine=replace(engine, device=str(device)),
         dtype=dtype,
         steps=steps,
     )
 
 
-def plain_loop(attention: str, seed: int, epochs: int, head: str, clip: float | None) -> dict:
-    """One seed, written with ``nn.Module``, autograd and ``torch.optim.AdamW``."""
-    rows = data().train
+def plain_loop(
+    attention: str,
+    seed: int,
+    epochs: int,
+    head: str,
+    clip: float | None,
+    loss_of: Loss | None = None,
+    rows: Subset | None = None,
+) -> dict:
+    """One seed, written with ``nn.Module``, autograd and ``torch.optim.AdamW``.
+
+    Of a loss that is given, row by row, with weights of the classes that are counted by hand.
+    """
+    rows = rows or data().train
+    labels = rows.label_N.tolist()
+    weight = {c: len(labels) / (len(set(labels)) * labels.count(c)) for c in set(labels)}
     decoder = build_decoder(spec(attention, head), seed).double()
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=LR, weight_decay=0.1)
     for epoch in range(1, epochs + 1):
@@ -138,14 +153,29 @@ def plain_loop(attention: str, seed: int, epochs: int, head: str, clip: float | 
             drawn = None
             if decoder.num_noise:
                 drawn = torch.rand(len(batch), decoder.num_noise, generator=noise)
-            logits = decoder(rows.features.resident[batch], drawn)
-            loss = torch.nn.functional.cross_entropy(logits, rows.label_N[batch])
+            logits, label_B = decoder(rows.features.resident[batch], drawn), rows.label_N[batch]
+            if loss_of is None:
+                loss = torch.nn.functional.cross_entropy(logits, label_B)
+            else:
+                each = [
+                    weight[int(label_B[n])] * loss_of(logits[n : n + 1], label_B[n : n + 1])
+                    for n in range(len(batch))
+                ]
+                loss = torch.stack(each).sum() / len(batch)
             optimizer.zero_grad()
             loss.backward()
             if clip is not None:
                 clip_grad_norm_(decoder.parameters(), clip)
             optimizer.step()
     return decoder.state_dict()
+
+
+def assert_equal(ours: Group, attention: str, epochs: int, *about: Any, **options: Any) -> None:
+    tensors = {**ours.state.parameters, **ours.state.buffers}
+    for place, seed in enumerate(ours.seeds):
+        for name, value in plain_loop(attention, seed, epochs, *about, **options).items():
+            found, said = tensors[name][place], f"{name} of {attention}, seed {seed}"
+            torch.testing.assert_close(found, value, atol=1e-9, rtol=0, msg=said)
 
 
 def test_stacked_seeds_equal_a_plain_loop_after_many_steps() -> None:
@@ -157,11 +187,7 @@ def test_stacked_seeds_equal_a_plain_loop_after_many_steps() -> None:
         together = group(attention, [3, 0], clip_grad_norm=0.5)
         for _ in range(epochs):
             together.train_epoch()
-        tensors = {**together.state.parameters, **together.state.buffers}
-        for place, seed in enumerate([3, 0]):
-            for name, value in plain_loop(attention, seed, epochs, "linear", 0.5).items():
-                ours, said = tensors[name][place], f"{name} of {attention}, seed {seed}"
-                torch.testing.assert_close(ours, value, atol=1e-9, rtol=0, msg=said)
+        assert_equal(together, attention, epochs, "linear", 0.5)
 
 
 @pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))
@@ -170,26 +196,20 @@ def test_every_head_equals_a_plain_loop(head: str, seeds: list[int]) -> None:
     ours = group("gaam", seeds, head)
     for _ in range(3):
         ours.train_epoch()
-    for place, seed in enumerate(seeds):
-        for name, value in plain_loop("gaam", seed, 3, head, None).items():
-            found = ours.state.parameters[name][place]
-            torch.testing.assert_close(found, value, atol=1e-9, rtol=0, msg=name)
+    assert_equal(ours, "gaam", 3, head, None)
 
 
-def test_groups_and_rates_of_one_decoder_share_a_step() -> None:
-    steps = Steps()
-    first = group("gaam", [0, 1], steps=steps)
-    second = group("gaam", [2, 3], steps=steps, lr=2 * LR)
-    assert second.step is first.step
-    apart = group("gaam", [2, 3], lr=2 * LR)
-    for one in (first, second, apart, first):  # in turns: nothing of one is left for another
-        one.train_epoch()
-    for name, value in apart.state.tensors().items():
-        assert torch.equal(value, second.state.tensors()[name])
-    assert group("gaam", [4], steps=steps).step is not first.step
-    assert group("gaam", [0, 1], steps=steps, clip_grad_norm=1.0).step._clip_grad_norm == 1.0
-    assert group("laplace", [0, 1], steps=steps).decoder.attention.heads
-    assert group("gaam", [0, 1], steps=steps).step is not first.step  # let go
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.losses"))
+def test_every_loss_with_weights_of_classes_equals_a_plain_loop(name: str) -> None:
+    """One class has two rows and one has none, among those that learn; none is weighted else."""
+    rows, loss = data(), plugins.load("gaam_decoder.losses", name, kind="loss")()
+    label_N = torch.full_like(rows.train.label_N, C - 1)
+    label_N[[3, 20]] = 0
+    rows = replace(rows, train=replace(rows.train, label_N=label_N))
+    ours = group("gaam", [5, 2, 9], loss=loss, rows=rows, class_weights="balanced")
+    for _ in range(3):
+        ours.train_epoch()
+    assert_equal(ours, "gaam", 3, "linear", None, loss_of=loss, rows=rows.train)
 
 
 def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
@@ -242,59 +262,35 @@ def test_the_plateau_is_torchs() -> None:
     assert ours.rate < 0.3
 
 
-def test_what_is_left_of_groups_is_grouped_as_before() -> None:
-    for count, most in product([1, 7, 16, 17, 33, 100], [1, 3, 16]):
-        seeds = list(range(10, 10 + count))
-        groups = groups_of(seeds, most)
-        assert [seed for group in groups for seed in group] == seeds
-        assert max(map(len, groups)) <= most
-        assert max(map(len, groups)) - min(map(len, groups)) <= 1
-        for done in range(len(groups)):
-            left = [seed for group in groups[done:] for seed in group]
-            assert groups_of(left, most) == groups[done:]
-
-
 needs_compiler = pytest.mark.skipif(
     missing_compiler("cpu") is not None, reason="no C++ compiler here"
 )
 
 
 @needs_compiler
-@pytest.mark.parametrize(("attention", "clip"), [("gaam", None), ("gct", 0.5)])
-def test_compiled_seeds_equal_the_plain_loop(attention: str, clip: float | None) -> None:
-    """gct: torch 2.13 cannot compile norms beside its gradients."""
-    how = replace(EAGER, compiled=True)
-    compiled = group(attention, [3, 0], engine=how, clip_grad_norm=clip)
-    for epoch in range(1, 14):  # 52 steps, without the evaluation, which would be compiled too
-        compiled._pass(epoch)
-    assert compiled.compiler.works
-    for place, seed in enumerate([3, 0]):
-        for name, value in plain_loop(attention, seed, 13, "linear", clip).items():
-            ours = compiled.state.parameters[name][place]
-            torch.testing.assert_close(ours, value, atol=1e-9, rtol=0, msg=name)
-
-
-@needs_compiler
 @pytest.mark.parametrize(
-    ("attention", "seeds"),
-    [pytest.param("mha-bn", [3, 0], marks=pytest.mark.slow), ("none", [5])],
+    ("attention", "seeds", "head", "clip", "epochs"),
+    [
+        ("gaam", [3, 0], "linear", None, 13),
+        ("gct", [3, 0], "linear", 0.5, 13),  # torch 2.13 cannot compile norms beside its gradients
+        pytest.param("mha-bn", [3, 0], "conv", 0.5, 3, marks=pytest.mark.slow),
+        ("none", [5], "conv", 0.5, 3),
+    ],
 )
-def test_the_compiled_conv_head_equals_the_plain_loop(attention: str, seeds: list[int]) -> None:
-    """With statistics that the attention keeps of its batches, and with nothing to learn in it."""
-    compiled = group(
-        attention, seeds, "conv", engine=replace(EAGER, compiled=True), clip_grad_norm=0.5
-    )
-    for epoch in range(1, 4):
+def test_compiled_seeds_equal_the_plain_loop(
+    attention: str, seeds: list[int], head: str, clip: float | None, epochs: int
+) -> None:
+    how = replace(EAGER, compiled=True)
+    compiled = group(attention, seeds, head, engine=how, clip_grad_norm=clip)
+    for epoch in range(1, epochs + 1):
         compiled._pass(epoch)
     assert compiled.compiler.works
-    tensors = {**compiled.state.parameters, **compiled.state.buffers}
-    for place, seed in enumerate(seeds):
-        for name, value in plain_loop(attention, seed, 3, "conv", 0.5).items():
-            torch.testing.assert_close(tensors[name][place], value, atol=1e-9, rtol=0, msg=name)
-    logits = compiled.logits(compiled.data.test, compiled.state.weights)
-    compiled.compiler.works = False
-    expected = compiled.logits(compiled.data.test, compiled.state.weights)
-    torch.testing.assert_close(logits, expected, atol=1e-9, rtol=0)
+    assert_equal(compiled, attention, epochs, head, clip)
+    if head == "conv":
+        logits = compiled.logits(compiled.data.test, compiled.state.weights)
+        compiled.compiler.works = False
+        expected = compiled.logits(compiled.data.test, compiled.state.weights)
+        torch.testing.assert_close(logits, expected, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", LOWER)
@@ -311,23 +307,14 @@ def test_every_variant_trains_with_rounded_products(dtype: str) -> None:
 @needs_compiler
 def test_groups_of_other_numbers_of_rows_share_a_compiled_step() -> None:
     """As the folds of a cross-validation do: what was compiled for one must not read another."""
-    steps = Steps()
+    steps, whole = Steps(), data()
     for last in (24, 28, 27):
+        train = whole.train
+        few = replace(train, rows=train.rows[:last], label_N=train.label_N[:last])
         found = []
         for how, shared in ((replace(EAGER, compiled=True), steps), (EAGER, None)):
-            ours = group("gaam", [3, 0, 5], engine=how, steps=shared)
-            train = ours.data.train
-            few = replace(train, rows=train.rows[:last], label_N=train.label_N[:last])
-            ours = Group(
-                spec("gaam"),
-                replace(ours.data, train=few),
-                ours.recipe,
-                ours.seeds,
-                loss_of=CrossEntropy(),
-                engine=how,
-                dtype=torch.float64,
-                steps=shared,
-            )
+            rows = replace(whole, train=few)
+            ours = group("gaam", [3, 0, 5], engine=how, steps=shared, rows=rows)
             ours._pass(1)
             assert ours.compiler.works == how.compiled
             found.append(ours.state.parameters["head.fc.weight"])

@@ -11,7 +11,7 @@ import pytest
 
 import gaam_decoder
 from gaam_cache.cache import EmbeddingCache, Split, open_cache
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.listing import verify
@@ -60,41 +60,6 @@ def test_a_kept_column_keeps_its_rows_together_and_is_recorded(config: TrainConf
     assert verify(config.runs).good
 
 
-@pytest.mark.usefixtures("columns")
-@pytest.mark.parametrize(
-    ("given", "kind"),
-    [("session", "column"), ("./session", "file"), (Path("session"), "file")],
-)
-def test_a_column_goes_before_a_file_unless_a_folder_is_named(
-    given: str | Path, kind: str, config: TrainConfig
-) -> None:
-    count = len(names_of(config.cache))
-    Path("session").write_text("\n".join(f"file {row % 3}" for row in range(count)))
-    [first, *_] = gaam_decoder.train(replace(config, groups=given, select="last"))
-    assert first.groups["kind"] == kind
-
-
-def test_what_is_neither_is_refused_with_what_there_is(
-    config: TrainConfig, columns: dict[str, list[str]]
-) -> None:
-    with pytest.raises(NotFoundError) as caught:
-        gaam_decoder.train(replace(config, groups="sesion"))
-    for part in ("(session, speaker)", "or a file", "did you mean 'session'?"):
-        assert part in str(caught.value)
-    columns.clear()
-    with pytest.raises(NotFoundError, match="it has none") as caught:
-        gaam_decoder.train(config)
-    assert "gaam extract --keep-column NAME" in str(caught.value)
-
-
-def test_rows_without_a_name_are_refused(
-    config: TrainConfig, columns: dict[str, list[str]]
-) -> None:
-    columns["session"][3:5] = ["", "  "]
-    with pytest.raises(CacheError, match=r"2 of .* rows without one"):
-        gaam_decoder.train(config)
-
-
 @pytest.fixture
 def unlabelled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Splits without labels of every cache."""
@@ -118,12 +83,3 @@ def test_a_split_without_labels_is_never_reported_on(
         gaam_decoder.estimate(plain)
     assert not config.runs.exists()
     assert gaam_decoder.train(replace(plain, folds=2))  # in which it plays no part
-
-
-def test_nothing_is_learned_from_a_split_without_labels(
-    config: TrainConfig, unlabelled: list[str]
-) -> None:
-    unlabelled.append("train")
-    for one in (replace(config, groups=None), replace(config, folds=None, groups=None)):
-        with pytest.raises(ConfigError, match="'train' has no labels: nothing can be learned"):
-            gaam_decoder.train(one)

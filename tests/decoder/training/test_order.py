@@ -13,23 +13,17 @@ from hypothesis import strategies as st
 
 from gaam_cache.cache import open_cache
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.data import (
-    Subset,
-    blocks_of_epoch,
-    epoch_batches,
-    in_order,
-    largest_block,
-)
+from gaam_decoder.training.data import Subset, blocks_of_epoch, epoch_batches
 from gaam_decoder.training.features import Features
 from gaam_decoder.training.protocol import Rows
 from tests.cache.published import write_cache
-from tests.decoder.training.test_group import recipe as recipe_of
+from tests.decoder.training import test_group as groups
 
 
 def recipe(window: int | None, shard_rows: int, batch_size: int = 8) -> Recipe:
     shuffle = "full" if window is None else f"window:{window}"
     rows = None if window is None else shard_rows
-    return recipe_of("none", "linear", shuffle=shuffle, shard_rows=rows, batch_size=batch_size)
+    return groups.recipe("none", "linear", shuffle=shuffle, shard_rows=rows, batch_size=batch_size)
 
 
 @st.composite
@@ -44,8 +38,14 @@ def cases(draw: st.DrawFn) -> tuple[Rows, int, int, int, int, list[int]]:
 
 
 def order_SN(row_N: Rows, of: Recipe, epoch: int, seeds: list[int]) -> Rows:
-    sections = in_order(blocks_of_epoch(row_N, of, epoch), seeds, epoch)
-    return np.concatenate([row_N[block[order]] for block, order in sections], axis=1)
+    """Rows as batches have them: every state is the number of its row, and so is its label."""
+    x_NLD = torch.arange(row_N.max() + 1).float()[:, None, None]
+    label_N = torch.from_numpy(row_N)
+    train = Subset(features=groups.Rows(x_NLD), rows=row_N, label_N=label_N)
+    batches = list(epoch_batches(train, label_N.expand(len(seeds), -1), of, seeds, epoch))
+    found = torch.cat([batch.label_SB for batch in batches], dim=1)
+    assert torch.equal(torch.cat([batch.x_SBLD for batch in batches], 1)[..., 0, 0], found.float())
+    return found.numpy()
 
 
 @given(cases())
@@ -55,45 +55,36 @@ def test_an_epoch_is_every_row_once_for_every_seed(case: tuple) -> None:
     blocks = blocks_of_epoch(row_N, of, epoch)
     for order_N in order_SN(row_N, of, epoch, seeds):
         np.testing.assert_array_equal(np.sort(order_N), row_N)
+    largest = np.unique(row_N // shard_rows, return_counts=True)[1].max()
     for block, following in pairwise([*blocks, row_N[:0]]):
         shards = set((row_N[block] // shard_rows).tolist())
         # of whole shards: all rows of these, ascending, and more than the window only of one
         np.testing.assert_array_equal(
             block, np.flatnonzero(np.isin(row_N // shard_rows, list(shards)))
         )
-        assert len(block) <= max(window, largest_block(row_N, of) if len(shards) == 1 else 0)
+        assert len(block) <= max(window, largest if len(shards) == 1 else 0)
         # and as many as the window has room for
         if len(following):
-            assert len(block) + 1 > window or len(block) + _first(following, row_N, of) > window
-    assert max(map(len, blocks)) <= largest_block(row_N, of)
-
-
-def _first(block: Rows, row_N: Rows, of: Recipe) -> int:
-    """Rows of the largest shard of a block: one that could have come first."""
-    return int(np.unique(row_N[block] // of.shard_rows, return_counts=True)[1].max())
+            first = np.unique(row_N[following] // shard_rows, return_counts=True)[1].max()
+            assert len(block) + first > window
 
 
 @given(cases())
-def test_a_seed_alone_is_the_seed_in_a_group(case: tuple) -> None:
+def test_a_seed_alone_is_the_seed_in_a_group_and_a_window_of_all_rows_is_full(
+    case: tuple,
+) -> None:
     row_N, shard_rows, window, _, epoch, seeds = case
-    for of in (recipe(window, shard_rows), recipe(None, shard_rows)):
-        together = order_SN(row_N, of, epoch, seeds)
-        for place, seed in enumerate(seeds):
-            alone = order_SN(row_N, of, epoch, [seed])
-            np.testing.assert_array_equal(alone[0], together[place])
-
-
-@given(cases())
-def test_a_window_of_all_rows_is_full(case: tuple) -> None:
-    row_N, shard_rows, window, _, epoch, seeds = case
-    everything = order_SN(row_N, recipe(len(row_N) + window, shard_rows), epoch, seeds)
-    np.testing.assert_array_equal(
-        everything, order_SN(row_N, recipe(None, shard_rows), epoch, seeds)
-    )
+    full = order_SN(row_N, recipe(None, shard_rows), epoch, seeds)
+    everything = recipe(len(row_N) + window, shard_rows)
+    np.testing.assert_array_equal(order_SN(row_N, everything, epoch, seeds), full)
+    together = order_SN(row_N, recipe(window, shard_rows), epoch, seeds)
+    for place, seed in enumerate(seeds):
+        for of, found in ((recipe(window, shard_rows), together), (recipe(None, 1), full)):
+            np.testing.assert_array_equal(order_SN(row_N, of, epoch, [seed])[0], found[place])
 
 
 SIZES = [
-    *((1, 1, 1, 1), (1, 5, 3, 8), (37, 5, 11, 8), (37, 5, 1, 8), (37, 5, 36, 37), (64, 8, 16, 16)),
+    *((1, 1, 1, 1), (37, 5, 11, 8), (37, 5, 1, 8), (37, 5, 36, 37), (64, 8, 16, 16)),
     *((64, 8, 16, 5), (65, 8, 16, 64), (33, 40, 10, 4), (90, 3, 7, 32), (90, 3, 200, 7)),
 ]
 
@@ -114,29 +105,22 @@ def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -
         rows = {"train": count}
         write_cache(root, rows, 2, 3, states, shard_rows=shard_rows, storage_dtype=storage)
         array = open_cache(root)["train"].embeddings
-        expected = torch.from_numpy(array[:])
+        expected = torch.from_numpy(array[:]).float()
         kept_N = np.sort(generator.permutation(count)[: max(1, count * 9 // 10)])
-        label_N = torch.from_numpy(generator.integers(0, 5, len(kept_N)))
-        told_SN, seeds = label_N.expand(3, -1), [5, 0, 9]
+        label_N, seeds = torch.from_numpy(kept_N), [5, 0, 9]
         for of in (recipe(None, shard_rows, size), recipe(window, shard_rows, size)):
-            found = []
+            order = order_SN(kept_N, of, 3, seeds)
             for place in ("memory", "disk"):
                 features = Features(array, torch.device("cpu"), place)  # type: ignore[arg-type]
                 train = Subset(features=features, rows=kept_N, label_N=label_N)
                 # kept beyond the next batch: a batch is a copy
-                found.append(list(epoch_batches(train, told_SN, of, seeds, epoch=3)))
-            order = order_SN(kept_N, of, 3, seeds)
-            for batches in found:
-                assert len(batches) == -(-len(kept_N) // size)
-                assert all(batch.label_SB.shape == (3, size) for batch in batches[:-1])
-                for start, (x_SBLD, label_SB) in zip(
-                    range(0, len(kept_N), size), batches, strict=True
-                ):
-                    at = order[:, start : start + size]
+                batches = list(epoch_batches(train, label_N.expand(3, -1), of, seeds, epoch=3))
+                assert [b.label_SB.shape[1] for b in batches[:-1]] == [size] * (len(batches) - 1)
+                labels = torch.cat([batch.label_SB for batch in batches], 1).numpy()
+                np.testing.assert_array_equal(labels, order)
+                for x_SBLD, label_SB in batches:
                     assert x_SBLD.is_contiguous()
-                    assert torch.equal(x_SBLD.float(), expected[torch.from_numpy(at)].float())
-                    labels = label_N[torch.from_numpy(np.searchsorted(kept_N, at))]
-                    assert torch.equal(label_SB, labels)
+                    assert torch.equal(x_SBLD.float(), expected[label_SB])
 
 
 def test_a_block_is_read_once_for_all_seeds(

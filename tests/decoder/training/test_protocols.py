@@ -67,17 +67,6 @@ def test_the_same_rows_under_another_name_are_the_same_rows(
     assert len(gaam_decoder.train(replace(config, folds=2))) == 2
 
 
-def test_a_cache_of_one_split_says_how_to_be_tested(config: TrainConfig, tmp_path: Path,
-                                                    encoders: dict[str, Path]) -> None:  # fmt: skip
-    file = write_csv(tmp_path / "one.csv", random_rows(20, 1))
-    options = ExtractConfig(
-        encoder=str(encoders["bert"]), dataset=str(file), splits=("train",), out=tmp_path / "c"
-    )
-    gaam_cache.extract(options)
-    with pytest.raises(ConfigError, match=r"no split 'test'(.|\n)*train-split=train --folds 5"):
-        gaam_decoder.train(replace(config, cache=tmp_path / "c"))
-
-
 IMPOSSIBLE = [
     ({"attn": ("gaam:heads=3", "none"), "layers": ((1, 2, 3, 4), None)}, 1, 4, "gaam:heads=3"),
     ({"attn": ("gaam:heads=4", "gaam:heads=5", "none")}, 2, 3, "gaam:heads=4"),

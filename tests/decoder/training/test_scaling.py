@@ -17,15 +17,7 @@ from gaam_decoder.training.arithmetic import scaling
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.group import Group
-from tests.decoder.training.test_group import (
-    EAGER,
-    LR,
-    B,
-    data,
-    needs_compiler,
-    recipe,
-    spec,
-)
+from tests.decoder.training.test_group import EAGER, LR, B, data, recipe, spec
 
 STEPS = 9
 INTERVAL = 3
@@ -158,19 +150,47 @@ def test_every_step_is_that_of_gradscaler(fault: str) -> None:
         compare(ours, seeds, attention, fault, clip, order, dtype)
 
 
-@needs_compiler
-@pytest.mark.parametrize(
-    ("clip", "order", "seeds"), [*((*how, [5, 2]) for how in CLIPS), (*CLIPS[-1], [5])]
-)
-def test_compiled_steps_are_those_too(clip: float | None, order: str, seeds: list[int]) -> None:
-    """mha-bn: with statistics that batches leave; a compiler that failed would say so."""
-    ours = group(
-        seeds,
-        torch.inf,
-        "mha-bn",
-        engine=replace(EAGER, compiled=True),
-        clip_grad_norm=clip,
-        clip_order=order,
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("attention", ["gaam", "mha-bn"])
+def test_a_seed_whose_gradients_overflow_disturbs_no_other(attention: str, dtype: str) -> None:
+    """And stays as it was: parameters, moments and the number of its steps."""
+    undisturbed, poisoned = (
+        group([0, 1, 2], attention=attention, dtype=dtype, clip_grad_norm=1.0) for _ in range(2)
     )
-    compare(ours, seeds, "mha-bn", "infinite", clip, order, "float32")
-    assert ours.compiler.works
+    poisoned.state.parameters["head.fc.weight"][1] = torch.inf
+    before = {name: value.clone() for name, value in poisoned.state.tensors().items()}
+    for one in (undisturbed, poisoned):
+        for epoch in range(1, 5):
+            one._pass(epoch)
+    after = poisoned.state.tensors()
+    for name, value in undisturbed.state.tensors().items():
+        assert torch.equal(value[[0, 2]], after[name][[0, 2]]), name
+        part = name.partition(".")[0]
+        if part in ("parameters", "exp_avg", "exp_avg_sq") or name == "scaling.steps_S":
+            assert torch.equal(after[name][1], before[name][1]), name
+    assert poisoned.state.scaling is not None
+    assert poisoned.state.scaling.scale_S[1] == scaling.START / 2**4
+    assert poisoned.state.scaling.steps_S[1] == 0
+
+
+def test_what_is_a_failure_still() -> None:
+    """No finite loss in an epoch; a scale below 1; nothing learned to the end."""
+    lost = group([0, 1], attention="none")
+    lost.state.parameters["head.fc.weight"][1] = torch.nan
+    lost.train_epoch()
+    assert [m.failed for m in lost.members] == [None, "the loss became nan in epoch 1"]
+
+    class Overflowing(CrossEntropy):  # a finite loss, whose gradient is not
+        def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
+            return super().__call__(logits_BC + (logits_BC * 0).sqrt(), label_B)
+
+    for epochs, steps, why in (
+        (30, 17, "gradients overflow in epoch 17 even at a loss scale of 0.5"),
+        (5, 5, "no step was taken in 5 epochs: gradients overflowed in all"),
+    ):
+        stuck = group([0, 1], epochs=epochs)
+        stuck.step._loss_of = Overflowing()
+        while not stuck.finished():
+            stuck.train_epoch()
+        assert [m.failed for m in stuck.members] == [why, why]
+        assert [len(m.log) for m in stuck.members] == [steps, steps]

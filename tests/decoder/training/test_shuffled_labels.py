@@ -10,22 +10,17 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_decoder import TrainConfig
-from gaam_decoder.reports.notes import chance, verdict
-from gaam_decoder.runs.listing import verify
 from gaam_decoder.training.data import TrainData, prepare_data, told_labels
 from gaam_decoder.training.grid import plan_items
-
-SELECTS = ("val", "last", "test")
 
 
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
         attn=("none",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2,
-        shuffle_labels=True,
+        shuffle_labels=True, probe=False,
     )  # fmt: skip
 
 
@@ -35,12 +30,11 @@ def data_of(config: TrainConfig) -> TrainData:
     return prepare_data(cache, item.recipe, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("select", SELECTS)
-@pytest.mark.parametrize("folds", [None, 3])
+@pytest.mark.parametrize("select", ["val", "last", "test"])
 def test_labels_are_permuted_among_the_rows_that_learn_and_choose(
-    select: str, folds: int | None, config: TrainConfig
+    select: str, config: TrainConfig
 ) -> None:
-    data = data_of(replace(config, select=select, folds=folds))
+    data = data_of(replace(config, select=select, folds=3))
     before = data.test.label_N.clone()
     told, held = told_labels(data, [4, 9], shuffle=True)
     assert torch.equal(data.test.label_N, before)
@@ -71,20 +65,13 @@ def test_a_seed_is_told_the_same_alone_and_whatever_is_held_out(config: TrainCon
     assert by_row(val, [7], 0) == by_row(data_of(replace(config, split_seed=5)), [7], 0)
 
 
-@pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))
+@pytest.mark.parametrize("head", ["linear", "lbfgs"])
 def test_every_head_ends_at_chance(head: str, config: TrainConfig) -> None:
     """The class is decided by the first word: with true labels it is learned, with these not."""
     config = replace(config, head=head, seeds=tuple(range(6)), epochs=6, lr=0.003)
     (run,) = gaam_decoder.train(config)
     assert run.recipe["shuffle_labels"] is True
     assert run.title.endswith(", labels shuffled")
-    report = gaam_decoder.report(run)
-    (row,) = report.tables[0].rows
-    assert verdict(row) == (None if run.fit else "at")
-    assert ("no verdict" in report.text("markdown")) == bool(run.fit)
-    low, high = chance(row)
-    share = np.bincount(run.labels) / len(run.labels)
-    assert low == pytest.approx((share**2).sum())
-    assert high == share.max()
-    assert verify(config.runs).good
+    assert abs(run.accuracy.mean() - 0.5) < 0.25
+    assert not (run.path / "validation.safetensors").exists()
     assert "shuffle_labels = true" in (run.path / "config.toml").read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings as std_warnings
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 import torch
 
 import gaam_decoder
@@ -56,30 +54,18 @@ def config(cache: Path, tmp_path: Path) -> TrainConfig:
     )
 
 
-def content(run: RunResult) -> dict[str, Any]:
-    """All numbers of a run."""
-    log = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
-    files = {
-        name: safetensors.numpy.load_file(run.path / name)
-        for name in ("weights.safetensors", "test.safetensors")
-    }
-    found = {f"{file} {name}": v for file, arrays in files.items() for name, v in arrays.items()}
-    found["log"] = [{k: v for k, v in entry.items() if k != "seconds"} for entry in log]
-    return found
-
-
 def same(first: RunResult, second: RunResult) -> None:
-    one, other = content(first), content(second)
-    assert one.keys() == other.keys()
-    assert one.pop("log") == other.pop("log")
-    for name, value in one.items():
-        np.testing.assert_array_equal(value, other[name], err_msg=name)
+    for file in ("weights.safetensors", "test.safetensors"):
+        assert (first.path / file).read_bytes() == (second.path / file).read_bytes()
+    logs = [
+        [{k: v for k, v in e.items() if k != "seconds"} for e in r.log] for r in (first, second)
+    ]
+    assert logs[0] == logs[1]
 
 
 OPTIONS: list[dict[str, Any]] = [
     {"shuffle": "full", "select": "test"},
-    {"shuffle": "window:1", "select": "last", "layers": (1, 3)},
-    {"folds": 2, "fold": 2, "seed_batch": 2},
+    {"folds": 2, "fold": 2, "seed_batch": 2, "layers": (1, 3)},
     {"shuffle_labels": True, "dtype": "float16", "clip_grad_norm": 1.0},
 ]
 
@@ -96,25 +82,6 @@ def test_disk_and_memory_give_the_same_bits(
     assert (held.engine["data"], read.engine["data"]) == ("memory", "disk")
     assert held.key == read.key
     same(held, read)
-
-
-def test_taken_up_in_the_middle_it_ends_with_the_same_bits(
-    config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [whole] = gaam_decoder.train(config)
-    taken_up = replace(config, runs=tmp_path / "again", memory_share=0.0)
-    monkeypatch.setattr("gaam_decoder.training.checkpoint.Checkpoint.due", True)
-
-    def stop(done: int, total: int, text: str) -> None:
-        if "epoch 2/3" in text:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        gaam_decoder.train(taken_up, progress=stop)
-    epochs: list[str] = []
-    [run] = gaam_decoder.train(taken_up, progress=lambda done, total, text: epochs.append(text))
-    assert not any("epoch 1/3" in text for text in epochs)
-    same(whole, run)
 
 
 def test_what_reads_row_by_row_says_so_once(config: TrainConfig) -> None:
@@ -164,10 +131,3 @@ def test_blocks_that_do_not_fit_are_refused_with_the_largest_that_do(
     gaam_decoder.train(replace(asked, shuffle="window:30"))
     with pytest.raises(ConfigError, match=r"too large(.|\n)*blocks of 30 rows"):
         gaam_decoder.train(replace(asked, shuffle="window:31"))
-
-
-def test_seeds_of_a_window_are_those_of_a_group_of_any_size(config: TrainConfig) -> None:
-    """Up to the rounding of sums that are stacked: what they see is the same."""
-    [together] = gaam_decoder.train(config)
-    [alone] = gaam_decoder.train(replace(config, runs=config.runs / "alone", seeds=(7,)))
-    np.testing.assert_allclose(alone.logits[0], together.logits[2], rtol=1e-4, atol=1e-4)
