@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,14 @@ class Split:
     def __len__(self) -> int:
         """Number of rows."""
         return self._plan.rows[self.name]
+
+    def __getitem__(self, row: int) -> tuple[Any, Any]:
+        """States (num_layers, hidden_size) in float32 and label of a row, for a ``DataLoader``."""
+        return self.__getitems__([range(len(self))[row]])[0]
+
+    def __getitems__(self, rows: Sequence[int]) -> list[tuple[Any, Any]]:
+        """Several rows with one look at the shards."""
+        return self.to_torch().__getitems__(rows)
 
     def _array(self, key: str) -> ShardedArray:
         spec = self._receipts[0].datasets[key]
