@@ -8,10 +8,12 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
 from importlib.machinery import PathFinder
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -169,3 +171,15 @@ def test_the_three_commands_run_in_an_empty_folder(run: Callable[..., str], tmp_
         assert path.stem.replace("_", "-") in listed, path
     code = "from gaam_cache.settings import preset_names\nprint(*preset_names('train'))"
     assert {"demo", "paper"} <= set(run("-c", code, program="python").split())
+
+
+@pytest.mark.slow
+def test_every_extra_installs_beside_the_versions_that_were_tested() -> None:
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {*about["dependencies"], *chain(*about["optional-dependencies"].values())}
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet"]
+    command += ["-c", str(ROOT / "constraints.txt"), *sorted(wanted)]
+    done = subprocess.run(command, capture_output=True, text=True, env=bare())
+    if done.returncode and "conflict" not in done.stderr.lower():
+        pytest.skip(f"packages cannot be looked up here: {done.stderr[-200:]}")
+    assert done.returncode == 0, done.stderr
