@@ -12,7 +12,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -29,8 +28,6 @@ EXIT_CODE = 130
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
-WRITER = "write"
-"""How the name of a thread begins that writes what is to be kept."""
 SAID = {"learning-rate": "lr", "n-seeds": "seeds", "model": "encoder"}
 """What people call an option that has another name here."""
 _asked, _says = False, True
@@ -88,12 +85,6 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
                 tell(f"{title} {count}; {text}", to=sys.stderr)
 
         yield report
-
-
-def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
-    with ThreadPoolExecutor(1, WRITER) as writer:
-        return writer.submit(function, *arguments).result()
 
 
 def unwind_on_signals(*, says: bool = True) -> None:

@@ -18,7 +18,7 @@ from gaam_cache.placing import placed
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.store.shard import missing_shards, prepare_folder
-from gaam_cache.terminal import Report, in_thread, silent
+from gaam_cache.terminal import Report, silent
 
 TELL_SECONDS = 0.2
 """Between two words of a worker on how far it is."""
@@ -103,7 +103,7 @@ def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extr
     engine = load_engine(config)
     engine.check(config.device, config)
     checked = read_rows(config, report)
-    in_thread(prepare_folder, config.out)
+    prepare_folder(config.out)
     total, tokens = sum(map(len, checked.rows.values())), 0
     done = total - int(min(total, _rows_missing(config)))
     began, at_work = time.perf_counter(), set[int]()

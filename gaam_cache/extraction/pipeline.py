@@ -36,7 +36,7 @@ from gaam_cache.store.shard import (
     receipt_path,
     write_shard,
 )
-from gaam_cache.terminal import WRITER, Report, in_thread
+from gaam_cache.terminal import Report
 
 SHORTEST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 1.0
@@ -57,15 +57,15 @@ def make_missing(
         there = (out / PLAN_FILE).exists()
     if there:
         plan = adopt_plan(out, job.fields, job.provenance)
-        broken = in_thread(discard_broken, out, plan)
+        broken = discard_broken(out, plan)
         warn(f"{name} is made again: {why}" for name, why in broken.items())
     if plan is None or missing_shards(out, plan):  # a complete cache costs no model load
-        in_thread(prepare_folder, out)
+        prepare_folder(out)
         report(0, sum(map(len, job.rows.values())), "loading the encoder")
         encoder.load()
     if plan is None:  # what is written now was measured on the loaded encoder
         ours = make_plan(job)
-        plan = in_thread(write_plan, out, ours)
+        plan = write_plan(out, ours)
         start = 0.0 if start is None and plan is ours else start
     with storage_errors(out / SHARD_FOLDER):
         missing = set(missing_shards(out, plan))
@@ -109,7 +109,7 @@ class ShardMaker:
         with (
             self._claims,
             ThreadPoolExecutor(1, "tokenise") as reader,
-            ThreadPoolExecutor(1, WRITER) as writer,
+            ThreadPoolExecutor(1, "write") as writer,
         ):
             ahead: Future[Work | None] | None = None
             written: Future[None] | None = None

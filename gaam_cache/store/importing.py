@@ -48,7 +48,7 @@ from gaam_cache.store.shard import (
     receipt_path,
     write_shard,
 )
-from gaam_cache.terminal import Report, in_thread, silent
+from gaam_cache.terminal import Report, silent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -379,9 +379,9 @@ def _publish(
     warn(row_checks.check_rows(rows, plan.class_names, groups))
     fields["content"] = content_of(rows, report)
     plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
-    in_thread(prepare_folder, out)
-    plan = in_thread(write_plan, out, replace(plan, fingerprint=fingerprint(fields)))
-    broken = in_thread(discard_broken, out, plan)
+    prepare_folder(out)
+    plan = write_plan(out, replace(plan, fingerprint=fingerprint(fields)))
+    broken = discard_broken(out, plan)
     warn([f"{name} is made again: {why}" for name, why in broken.items()])
     row_arrays, missing = RowArrays(plan, rows), set(missing_shards(out, plan))
     total, done, made = sum(plan.rows.values()), 0, 0
@@ -394,7 +394,7 @@ def _publish(
         states = part.states.stored(shard.start, shard.stop, plan.storage_dtype)
         arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
         arrays |= row_arrays.of(shard, part.tokens[shard.start : shard.stop].astype(np.int64))
-        in_thread(write_shard, out, plan, shard, arrays)
+        write_shard(out, plan, shard, arrays)
         made += 1
     return ImportSummary(
         path=str(out),
