@@ -26,8 +26,6 @@ from gaam_cache.store.shard import (
 )
 
 if TYPE_CHECKING:
-    import datasets
-
     from gaam_cache.store.as_dataset import TorchRows
 
 
@@ -109,19 +107,6 @@ class Split:
 
         states = self.embeddings if pooling is None else self.pooled(pooling)
         return TorchRows(states, self.labels)
-
-    def to_dataset(
-        self, *, streaming: bool = False, folder: Path | None = None
-    ) -> datasets.Dataset | datasets.IterableDataset:
-        """Rows for ``datasets``: states as stored (bfloat16 as float32), label, kept columns.
-
-        Args:
-            streaming: read rows in order, when they are asked for; else all are copied to disk.
-            folder: of the copy; None: where ``datasets`` keeps its files.
-        """
-        from gaam_cache.store.as_dataset import arrow_rows
-
-        return arrow_rows(self._root, self._plan, self.name, streaming=streaming, folder=folder)
 
 
 class EmbeddingCache(Mapping[str, Split]):

@@ -57,37 +57,6 @@ def test_rows_of_torch_are_those_of_the_split(
     assert len(list(DataLoader(rows, 8))) == len(reads) == 5, "a batch is read at once"
 
 
-def test_a_data_set_has_states_labels_and_columns(cache: EmbeddingCache, tmp_path: Path) -> None:
-    stored = cache["train"].embeddings.dtype.name  # of bfloat16 float32
-    for streaming in (False, True):
-        for name, split in cache.items():
-            found = split.to_dataset(streaming=streaming, folder=tmp_path)
-            assert found.features is not None
-            assert found.features["label"] == datasets.ClassLabel(names=["even", "odd"])
-            assert found.features["embeddings"] == datasets.Array2D((4, 6), stored)
-            rows = list(found.with_format("numpy"))
-            states = np.stack([row["embeddings"] for row in rows])
-            np.testing.assert_array_equal(states.astype(np.float32), split.embeddings[:])
-            labels = split.labels if split.labelled else np.full(NEW, -1)
-            assert [row["label"] for row in rows] == labels.tolist()
-            assert [row["num_tokens"] for row in rows] == split.num_tokens.tolist()
-            assert [row["who"] for row in rows] == split.column("who"), name
-
-
-def test_a_data_set_is_copied_once_and_never_that_of_another_cache(tmp_path: Path) -> None:
-    out, first = tmp_path / "c", {}
-    for number in (1.0, 1.0, 2.0):
-        if number not in first:
-            for file in out.rglob("*.*"):
-                file.unlink()
-            gaam_cache.write(out, {"train": (np.full((4, 1, 2), number, "f4"), [0, 1, 0, 1])})
-        found: Any = gaam_cache.open_cache(out)["train"].to_dataset(folder=tmp_path / "hf")
-        file = found.cache_files[0]["filename"]
-        assert first.setdefault(number, file) == file
-        assert found[0]["embeddings"] == [[number, number]]
-    assert len(set(first.values())) == 2
-
-
 def test_states_are_an_array_to_other_libraries(cache: EmbeddingCache) -> None:
     from sklearn.linear_model import LogisticRegression
 
