@@ -318,11 +318,12 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
         ) from error
     names, rows = tuple(text.splitlines()), len(cache[split])
     if len(names) != rows or not all(map(str.strip, names)):
-        empty = sum(not name.strip() for name in names)
+        empty = [str(line) for line, name in enumerate(names, 1) if not name.strip()]
+        first = f", {len(empty)} of them empty: line {', '.join(empty[:3])}" if empty else ""
         raise ConfigError(
             f"'{shortened(str(path))}' does not fit the split '{split}'",
             expected=f"{rows} lines, one per row in the order of the data set, each with a name",
-            found=f"{len(names)} lines" + (f", {empty} of them empty" if empty else ""),
+            found=f"{len(names)} lines{first}",
             where=str(path.absolute()),
         )
     return Groups(names=names, source=str(path), kind="file")

@@ -130,7 +130,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
             assert 0 <= lost[-1] <= one.did.work // 6
     assert lost.count(0) >= 0.7 * len(lost), "a group that was finished is lost"
     reached = {did.steps or len(kept) for did, kept in zip(struck, before, strict=True)}
-    assert len(reached) > places // 2, "kills at different times"
+    assert len(reached) >= places // 2, "kills at different times"
 
 
 @pytest.mark.parametrize(("kind", "start", "killed"), [
