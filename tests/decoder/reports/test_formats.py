@@ -15,7 +15,7 @@ import pytest
 from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table import Table, build_tables
-from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, seen, written
+from tests.decoder.reports.conftest import AG_NEWS, answers, build_run, written
 
 PDFLATEX = shutil.which("pdflatex")
 NASTY = '50% of \\LaTeX & C_1 | *b* <i>#1</i> {x} ~^$ "q" [y] `z` \N{GREEK SMALL LETTER PI}'
@@ -62,62 +62,25 @@ def test_tables_fit_the_terminal_and_its_letters(monkeypatch: pytest.MonkeyPatch
     assert "11/12" in wide
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_every_format_says_what_must_be_said_and_survives_odd_names() -> None:
-    cache = {"dataset": NASTY, "fingerprint": "e" * 64}
-    tables = build_tables(
-        [
-            build_run("gaam", answers(3, 0.8, 1), failed={1: NASTY}),
-            build_run("mha", answers(2, 0.8, 1), failed={0: "nan", 1: "nan"}),
-            build_run("gaam", answers(3, 0.8, 1), cache=cache, select="test"),
-        ]
-    )
-    for name in FORMATS:
-        text = seen(name, tables)
-        if name == "csv":
-            lines = csv.DictReader(io.StringIO(written(name, tables)))
-            assert {line["optimistic"] for line in lines} == {"True", "False"}
-            continue
-        parts = ["optimistic", "no control among these rows"]
-        parts += ["f" * 12, "torch 2.13", "40.0"] if name != "terminal" else ["more by"]
-        for part in parts:
-            assert part in text or (name, part) == ("json", "40.0"), (name, part)
-        assert "not to be compared" in text or name == "json"
-
-
 def test_csv_and_json_hold_the_same_numbers() -> None:
     tables = wide_tables()
-    lines = csv.DictReader(io.StringIO(written("csv", tables)))
+    lines = list(csv.DictReader(io.StringIO(written("csv", tables))))
     rows = json.loads(written("json", tables))["rows"]
     assert sum(row["comparison"] is not None for row in rows) == 2
     for line, row in zip(lines, rows, strict=True):
         low, high = row["accuracy_ci95_seeds_and_rows"]
-        assert low <= row["accuracy"]["mean"] <= high
+        found = row["comparison"] or {}
         same = {
             "accuracy_mean": row["accuracy"]["mean"],
             "accuracy_ci95_seeds_and_rows_low": low,
             "accuracy_ci95_seeds_and_rows_high": high,
+            "log_loss_mean": row["scores"]["log-loss"]["mean"],
+            "mcnemar_p_holm": (found.get("mcnemar") or {}).get("p_holm"),
+            "these_rows_verdict": (found.get("on_these_test_rows") or {}).get("verdict"),
         }
-        found = row["comparison"]
-        if found is None:
-            assert line["difference"] == ""
-        else:
-            names = ("difference", "p", "p_holm", "p_equivalent", "p_equivalent_holm", "margin",
-                     "verdict", "significant", "seeds_to_decide", "rows_to_decide")  # fmt: skip
-            same |= {name: found[name] for name in names}
-            here, (low, high) = found["on_these_test_rows"], found["ci95_seeds_and_rows"]
-            same |= {
-                "ci95_seeds_and_rows_low": low,
-                "ci95_seeds_and_rows_high": high,
-                "these_rows_verdict": here["verdict"],
-                "these_rows_p_sign_flip": here["p_sign_flip"],
-                "mcnemar_p_holm": found["mcnemar"]["p_holm"],
-            }
+        same |= {name: found.get(name) for name in ("difference", "p_holm", "verdict", "margin")}
         for name, value in same.items():
-            if isinstance(value, float):
-                assert float(line[name]) == value, name
-            else:
-                assert line[name] == ("" if value is None else str(value)), name
+            assert line[name] == ("" if value is None else str(value)), name
 
 
 def test_markdown_tables_are_whole() -> None:
