@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import gaam_cache
+from gaam_cache.messages import brief
 from gaam_decoder.reports.answer import claims, conclusion
 from gaam_decoder.reports.columns import accuracies, differences
 from gaam_decoder.reports.notes import notes
@@ -62,7 +63,7 @@ def _about(table: Table) -> dict[str, Any]:
             *(final.in_words() for final in table.finals),
         ],
         "differences": differences(table),
-        "baseline": table.baseline,
+        "baseline": brief(str(table.baseline)),
         "claims": claims(table),
         "notes": notes(table),
         "sections": sections(table),

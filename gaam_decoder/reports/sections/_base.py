@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import gaam_cache
@@ -21,7 +22,10 @@ from gaam_decoder.reports.table import Table
 PACKAGE = "gaam_decoder.reports.sections"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+Parts = tuple[Sequence[Sheet], Sequence[Picture]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Section:
     """What one section has to say of a table."""
 
@@ -36,10 +40,24 @@ class Section:
     """A line to be copied as it is."""
     lines: tuple[str, ...] = ()
     """What has to be read with it."""
-    sheets: tuple[Sheet, ...] = ()
-    pictures: tuple[Picture, ...] = ()
     values: Any = None
     """The same for programs, as JSON values; fractions, not percent."""
+    parts: Callable[[], Parts] = lambda: ((), ())
+    """Its tables and pictures, made where they are shown: they read what runs hold of each seed."""
+
+    @cached_property
+    def _made(self) -> Parts:
+        return self.parts()
+
+    @property
+    def sheets(self) -> Sequence[Sheet]:
+        """Its tables."""
+        return self._made[0]
+
+    @property
+    def pictures(self) -> Sequence[Picture]:
+        """Its pictures."""
+        return self._made[1]
 
 
 class Writer(ABC):

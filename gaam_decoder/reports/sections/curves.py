@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.rows import Row
-from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
+from gaam_decoder.reports.sections._base import Parts, Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import first_runs
 
@@ -27,35 +27,36 @@ class Curves(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing over several folds, or of fits alone."""
-        labels, panels = table.labels(), list[tuple[str, list[Line]]]()
-        if table.rows[0].folds > 1:
-            return
-        held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
-        for key, factor, what in (
-            ("loss", 1, "training loss"),
-            ("train_accuracy", 100, "training accuracy, %"),
-            ("accuracy", 100, held_out),
-        ):
-            logs = [(label, logged(r, key)) for label, r in zip(labels, table.rows, strict=True)]
-            if lines := [_line(label, factor * log) for label, log in logs if log is not None]:
-                panels.append((what, lines))
-        if not panels:
-            return
-        ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for _, lines in panels]
-        cells = [[label, *(of.get(label, "-") for of in ends)] for label in labels]
-        header = ["decoder", *(what for what, _ in panels)]
-        sheet = Sheet("first to last epoch, mean over seeds", header, cells, ("decoder",))
-        best = {labels[place] for place in most_accurate(table, MOST_LINES)}
-        drawn = [(what, [one for one in of if one.label in best] or of[:1]) for what, of in panels]
-        picture = Picture(
-            "curves",
-            "Learning curves",
-            "Mean over seeds, of the most accurate decoders; the band is one standard deviation.",
-            lambda: line_panels(drawn, "epoch"),
-        )
-        yield Section(
-            name="curves", heading="Learning curves", sheets=(sheet,), pictures=(picture,)
-        )
+        stepped = [row for row in table.rows if not row.fitted and row.folds == 1]
+        if any(run.log for row in stepped for run in row.runs):
+            heading = "Learning curves"
+            yield Section(name="curves", heading=heading, parts=lambda: _curves(table))
+
+
+def _curves(table: Table) -> Parts:
+    labels, panels = table.labels(), list[tuple[str, list[Line]]]()
+    held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
+    for key, factor, what in (
+        ("loss", 1, "training loss"),
+        ("train_accuracy", 100, "training accuracy, %"),
+        ("accuracy", 100, held_out),
+    ):
+        logs = [(label, logged(row, key)) for label, row in zip(labels, table.rows, strict=True)]
+        if lines := [_line(label, factor * log) for label, log in logs if log is not None]:
+            panels.append((what, lines))
+    ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for _, lines in panels]
+    cells = [[label, *(of.get(label, "-") for of in ends)] for label in labels]
+    header = ["decoder", *(what for what, _ in panels)]
+    sheet = Sheet("first to last epoch, mean over seeds", header, cells, ("decoder",))
+    best = {labels[place] for place in most_accurate(table, MOST_LINES)}
+    drawn = [(what, [one for one in of if one.label in best] or of[:1]) for what, of in panels]
+    picture = Picture(
+        "curves",
+        "Learning curves",
+        "Mean over seeds, of the most accurate decoders; the band is one standard deviation.",
+        lambda: line_panels(drawn, "epoch"),
+    )
+    return (sheet,), (picture,) if drawn else ()
 
 
 def _line(label: str, value_SE: NDArray[np.float64]) -> Line:

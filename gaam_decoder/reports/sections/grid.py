@@ -44,8 +44,10 @@ class Grids(Writer):
                 lead=f"rows differ alone in {said}{rest}; what is best here is best on the test "
                 "rows, which must not choose",
                 said=True,
-                sheets=tuple(_sheet(table, axes) for axes in found[:MOST_AXES]),
-                pictures=tuple(_picture(table, axes) for axes in found[:MOST_AXES]),
+                parts=lambda: (
+                    [_sheet(table, axes) for axes in found[:MOST_AXES]],
+                    [_picture(table, axes) for axes in found[:MOST_AXES]],
+                ),
                 values={
                     axes.names[0]: [_values(table, one) for one in axes.series] for axes in found
                 },
@@ -56,15 +58,13 @@ class Grids(Writer):
         if drawn:
             rest = f"; {len(grids) - len(drawn)} are not drawn" if len(grids) > len(drawn) else ""
             shapes = ", ".join(f"{o.label} over {names[0]} and {names[1]}" for names, o in drawn)
-            both = [_grid(table, *grid) for grid in drawn]
             yield Section(
                 name="grid",
                 heading="Accuracy over two axes",
                 lead=f"{shapes}{rest}; the best cell is best on the test rows, which must not "
                 "choose",
                 said=True,
-                sheets=tuple(sheet for sheet, _ in both),
-                pictures=tuple(picture for _, picture in both),
+                parts=lambda: tuple(zip(*(_grid(table, *one) for one in drawn), strict=True)),
             )
 
 

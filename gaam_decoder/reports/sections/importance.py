@@ -17,8 +17,8 @@ from gaam_decoder.reports.drawing import (
     Picture,
     line_panels,
 )
-from gaam_decoder.reports.rows import as_list
-from gaam_decoder.reports.sections._base import Section, Writer
+from gaam_decoder.reports.rows import Row, as_list
+from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 
 LINES = (
@@ -36,11 +36,10 @@ class OfLayers(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without attention maps."""
-        sheets, pictures = _shares(table)
         if not table.layers:
-            if sheets:
-                yield Section(name="importance", heading="What mechanisms read of every layer",
-                              sheets=sheets, pictures=pictures)  # fmt: skip
+            if any(_is_of_layers(row) for row in table.rows):
+                heading = "What mechanisms read of every layer"
+                yield Section(name="importance", heading=heading, parts=lambda: _shares(table))
             return
         labels = dict(zip(map(id, table.rows), table.labels(), strict=True))
         named = [
@@ -61,25 +60,26 @@ class OfLayers(Writer):
             f"layers alone: {_in_words(first)}{more}",
             said=True,
             lines=(*LINES, *marks),
-            sheets=(of_each, *sheets),
-            pictures=pictures,
+            parts=lambda: ((of_each, *_shares(table)[0]), _shares(table)[1]),
             values={"mechanisms": [_values(*one) for one in named]},
         )
 
 
-def _shares(table: Table) -> tuple[tuple[Sheet, ...], tuple[Picture, ...]]:
+def _is_of_layers(row: Row) -> bool:
+    return bool((of := row.importance) and len(of.layers) > 1)
+
+
+def _shares(table: Table) -> Parts:
     """The share of every layer in the summed attention, as a table and a picture."""
     ranked = sorted(
         zip(table.labels(), table.rows, strict=True), key=lambda one: -(one[1].mean or 0.0)
     )
-    found = [(label, of) for label, row in ranked if (of := row.importance) and len(of.layers) > 1]
+    found = [(label, of) for label, row in ranked if _is_of_layers(row) and (of := row.importance)]
     lines = []
     for label, of in found:
         by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
         told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
         lines.append([label, ", ".join(told[:3]), told[-1]])
-    if not lines:
-        return (), ()
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet(caption="share of layers in the summed attention", header=header, lines=lines,
                   words=tuple(header))  # fmt: skip

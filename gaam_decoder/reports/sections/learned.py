@@ -55,22 +55,25 @@ class Learned(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no row learned any."""
         rows = list(zip(table.labels(), table.rows, strict=True))
-        lines = [
-            [label, *cells]
-            for label, row in (rows[place] for place in table.places)
-            for cells in _parameters(row)
-        ]
-        if lines:
-            title = "learned parameters after training, over heads, features and seeds"
-            sheet = Sheet(title, HEADER, lines, ("decoder", "parameter"))
+        if any(table.rows[place].learned for place in table.places):
             yield Section(
                 name="learned",
                 heading="Learned parameters",
                 lines=tuple(line for row in table.rows for line in _exponents(row)),
-                sheets=(sheet,),
-                pictures=tuple(_histograms(table)),
+                parts=lambda: ((_ranges(table),), tuple(_histograms(table))),
             )
         yield from _gates(table, rows)
+
+
+def _ranges(table: Table) -> Sheet:
+    labels = table.labels()
+    lines = [
+        [labels[place], *cells]
+        for place in table.places
+        for cells in _parameters(table.rows[place])
+    ]
+    title = "learned parameters after training, over heads, features and seeds"
+    return Sheet(title, HEADER, lines, ("decoder", "parameter"))
 
 
 def _parameters(row: Row) -> Iterator[list[str]]:
@@ -162,8 +165,10 @@ def _gates(table: Table, rows: list[tuple[str, Row]]) -> Iterator[Section]:
         heading="Learned gates",
         lead=lead,
         lines=tuple(lines),
-        sheets=() if planted is None else (_distances(shown, planted, table.cache["planted"]),),
-        pictures=(_picture(shown[:MOST], planted),),
+        parts=lambda: (
+            [] if planted is None else [_distances(shown, planted, table.cache["planted"])],
+            [_picture(shown[:MOST], planted)],
+        ),
         values={
             "planted": table.cache["planted"] if planted is not None else None,
             "rows": [label for label, *_ in shown],

@@ -39,7 +39,7 @@ class Pairs(Writer):
             heading="Every pair",
             lead=_lead(axis, made, groups, table),
             lines=tuple(_lines(groups, table)),
-            sheets=tuple(_sheet(group, axis, table.unit) for group in groups),
+            parts=lambda: ([_sheet(group, axis, table.unit) for group in groups], ()),
             values={
                 "axis": axis.replace("_", "-"),
                 "corrected_for": table.pairs.family.num_tests,

@@ -54,7 +54,8 @@ class Scores(Writer):
             header = ["decoder", "published %", "of the encoder"]
             caption = "published accuracies, which no test compares"
             sheet = Sheet(caption, header, lines, ("decoder", "of the encoder"))
-            yield Section(name="published", heading="Published by others", sheets=(sheet,))
+            heading = "Published by others"
+            yield Section(name="published", heading=heading, parts=lambda: ((sheet,), ()))
 
 
 def _scores(table: Table) -> Section:
@@ -78,8 +79,7 @@ def _scores(table: Table) -> Section:
             "by chance",
             *said,
         ),
-        sheets=(_every(table, units), recall),
-        pictures=(_confusion(table),),
+        parts=lambda: ((_every(table, units), recall), (_confusion(table),)),
     )
 
 
@@ -175,6 +175,8 @@ def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
     means = [float(row.scores.every["ece"].mean()) for _, row in found]
     scaled = SCALED if table.temperature else ""
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
+    header += ["temperature"] * bool(scaled)
+    sheet = Sheet(f"calibration{scaled}", header, lines, ("decoder",))
     return Section(
         name="calibration",
         heading="Calibration",
@@ -187,11 +189,7 @@ def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
             "claimed of differences",
             how(table),
         ),
-        sheets=(
-            Sheet(caption=f"calibration{scaled}", header=header + ["temperature"] * bool(scaled),
-                  lines=lines, words=("decoder",)),
-        ),
-        pictures=(_reliability(table, found),),
+        parts=lambda: ((sheet,), (_reliability(table, found),)),
         values=values,
     )  # fmt: skip
 

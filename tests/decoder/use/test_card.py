@@ -42,7 +42,7 @@ def head_of(text: str) -> dict[str, Any]:
 
 def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult, tiny_cache: Path) -> None:
     text, reported = text_of(run), report([run]).text("markdown").splitlines()
-    for line in reported[: next(n for n, line in enumerate(reported) if "learned param" in line)]:
+    for line in reported[: next(n for n, line in enumerate(reported) if "share of layers" in line)]:
         assert not line.startswith(("|", "- ")) or line in text
     assert all(f"- {name}" in text for name in run.cache["class_names"])
     assert all(f"# TODO: {slot}" in text for slot in SLOTS)
