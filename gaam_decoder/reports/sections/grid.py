@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from gaam_decoder.reports.axes import Axes, Series, along, logarithmic
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels, matrix, slug
-from gaam_decoder.reports.sections._base import Section, Writer
+from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import percent
 
@@ -64,8 +64,13 @@ class Grids(Writer):
                 lead=f"{shapes}{rest}; the best cell is best on the test rows, which must not "
                 "choose",
                 said=True,
-                parts=lambda: tuple(zip(*(_grid(table, *one) for one in drawn), strict=True)),
+                parts=lambda: _grids(table, drawn),
             )
+
+
+def _grids(table: Table, drawn: Sequence[tuple[tuple[str, ...], Series]]) -> Parts:
+    both = [_grid(table, *one) for one in drawn]
+    return [sheet for sheet, _ in both], [picture for _, picture in both]
 
 
 def _sheet(table: Table, axes: Axes) -> Sheet:
