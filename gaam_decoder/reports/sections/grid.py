@@ -64,7 +64,10 @@ class Grids(Writer):
                 lead=f"{shapes}{rest}; the best cell is best on the test rows, which must not "
                 "choose",
                 said=True,
-                parts=lambda: tuple(zip(*(_grid(table, *one) for one in drawn), strict=True)),
+                parts=lambda: (
+                    [_grid(table, *one)[0] for one in drawn],
+                    [_grid(table, *one)[1] for one in drawn],
+                ),
             )
 
 
