@@ -52,6 +52,7 @@ def fake_run(
     )
     logits = np.zeros((len(seeds), 2, 2), np.float32)
     vars(run).update(learned=learned, logits=logits, labels=np.array([0, 1]), attention_map=None)
+    vars(run)["log"] = []
     return run
 
 
