@@ -58,7 +58,7 @@ class Split:
 
     def __getitem__(self, row: int) -> tuple[Any, Any]:
         """States (num_layers, hidden_size) in float32 and label of a row, for a ``DataLoader``."""
-        return self.__getitems__([range(len(self))[row]])[0]
+        return self.to_torch()[row]
 
     def __getitems__(self, rows: Sequence[int]) -> list[tuple[Any, Any]]:
         """Several rows with one look at the shards."""

@@ -149,10 +149,9 @@ def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     if kind is bool and value in ("true", "false"):
         return value == "true"
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    taken = {bool: isinstance(value, bool), int: isinstance(value, int) and number, float: number}
-    if not taken.get(kind, isinstance(value, Path)) and (
-        kind is bool or not isinstance(value, str)
-    ):
+    whole, path = number and isinstance(value, int), isinstance(value, Path)
+    own = {bool: isinstance(value, bool), int: whole, float: number, str: path, Path: path}
+    if not (own[kind] or (isinstance(value, str) and kind is not bool)):
         raise TypeError(WORDS[kind])
     try:
         return Path(value).expanduser() if kind is Path else kind(value)

@@ -70,7 +70,7 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     names: list[str] = next(rows, [])
     if not names or len(set(names)) < len(names):
         raise DataError(
-            "the first line names no columns",
+            "the first line does not name every column differently",
             expected="distinct column names",
             found=", ".join(map(excerpt, names)) or "an empty file",
             where=f"{path}, line 1",

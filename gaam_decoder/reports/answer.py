@@ -83,8 +83,8 @@ def _use(table: Table, better: Sequence[str]) -> str:
     base = [best] if best.fitted and verdicts and "better" not in verdicts else base
     if len(base) != 1 or (best.fitted and base != [best]) or (better and not best.fitted):
         return ""
-    cheapest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
-    why = ["best mean"] * (best is base[0]) + ["cheapest"] * cheapest
+    fewest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
+    why = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
     said = f"use {label[id(base[0])]}: {', '.join(why)}, nothing is shown to be better than it"
     return said if why else ""
 

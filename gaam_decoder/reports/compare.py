@@ -84,12 +84,7 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
         "significant": claim.significant,
         "margin": claim.margin,
         "within_margin": claim.negligible,
-        "ci95_seeds_and_rows": as_list(claim.interval),
-        "ci95_corrected": as_list(claim.interval_corrected),
-        "p": claim.p,
-        "p_holm": claim.p_holm,
-        "p_equivalent": claim.p_equivalent,
-        "p_equivalent_holm": claim.p_equivalent_holm,
+        **_tested(claim),
         "seeds_to_decide": claim.seeds_to_decide,
         "rows_to_decide": claim.rows_to_decide,
         "on_these_test_rows": {
@@ -101,6 +96,18 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
             "p_equivalent": here.p_equivalent,
             "minimum_detectable_difference": here.detectable,
         },
+    }
+
+
+def _tested(claim: stats.Claim) -> dict[str, Any]:
+    """Intervals and p of a claim, alone and corrected."""
+    return {
+        "ci95_seeds_and_rows": as_list(claim.interval),
+        "ci95_corrected": as_list(claim.interval_corrected),
+        "p": claim.p,
+        "p_holm": claim.p_holm,
+        "p_equivalent": claim.p_equivalent,
+        "p_equivalent_holm": claim.p_equivalent_holm,
     }
 
 
@@ -295,12 +302,7 @@ class Pair:
             "second": labels[self.second],
             "paired_seeds": list(self.seeds),
             "difference": claim.difference,
-            "ci95_seeds_and_rows": as_list(claim.interval),
-            "ci95_corrected": as_list(claim.interval_corrected),
-            "p": claim.p,
-            "p_holm": claim.p_holm,
-            "p_equivalent": claim.p_equivalent,
-            "p_equivalent_holm": claim.p_equivalent_holm,
+            **_tested(claim),
             "verdict": claim.verdict,
         }
 

@@ -18,7 +18,6 @@ from gaam_decoder.reports.rows import Row
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import OF_TEST, TUNED, Tuning, first_runs, reported
 
-HEADING = "final models"
 UNSPELT = (*OF_TEST, "select", "allow_train_as_test", "shuffle_labels")
 """Settings that are said in other words, or play no part."""
 NAMED = 3

@@ -49,7 +49,7 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
     ),
     "worse": (
         lambda: [one(0.5), base()], 0.005, "gaam is worse than 'none'; use none: best mean, "
-        "cheapest, nothing is shown to be better than it" + UNTUNED,
+        "fewest parameters, nothing is shown to be better than it" + UNTUNED,
     ),
     "equivalent": (
         lambda: [one(0.8, 2), base()], 0.03, "gaam is equivalent to 'none' within 3 points",
@@ -59,7 +59,7 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
         "No mechanism is shown to differ from 'none': a difference of ",
     ),
     "too few rows": (lambda: [one(0.82), base(0.81)], 0.005, "400 test rows cannot tell, about "),
-    "cheapest": (lambda: [one(0.81), base()], 0.005, "; use none: cheapest, nothing is shown"),
+    "smallest": (lambda: [one(0.81), base()], 0.005, "; use none: fewest parameters, nothing"),
     "all four": (
         lambda: [one(0.95), one(0.5, name="mha"), one(0.8, 2, "laplace"), one(0.815, 1, "mqa"),
                  base()],
