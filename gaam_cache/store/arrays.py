@@ -1,26 +1,51 @@
-"""Arrays of others, read a stretch of rows at a time: of files, or as a program hands them over.
+"""Arrays of others: of files, or as a program hands them over; and which are taken as what.
 
 Nothing is unpickled. Of an npz an array is read whole when its first row is; everything else is
-read from the file as it is asked for.
+read from the file as it is asked for. What is taken is what options say, else what names do, and
+never what shapes do: ``train/embeddings``, ``train_embeddings``, ``X_train`` or ``embeddings`` in a
+file ``train.npz``; ``layer_0``, ``hidden_states/0`` and so on in any of these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
-from gaam_cache.messages import shortened
+from gaam_cache.import_config import ImportConfig, of_splits
 from gaam_cache.store.files import raise_if_refused
 
 STRINGS = "str"
+STATES, LABELS, NUM_TOKENS, CLASS_NAMES = "states", "labels", "num_tokens", "class_names"
+WORDS = {
+    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states"), STATES),
+    **dict.fromkeys(("features", "X"), STATES),
+    **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
+    **dict.fromkeys(("class_names", "label_names"), CLASS_NAMES),
+    NUM_TOKENS: NUM_TOKENS,
+}
+"""What an array may be called, and what it then is."""
+SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
+"""Words that say of which split an array or file is, in the order in which splits are shown."""
+LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
+"""What may stand before the number of a layer."""
+UNDERSTOOD = (
+    "arrays called embeddings, hidden_states, states, features or X (or layer_0, layer_1, ...) and "
+    "labels, label, targets or y, in files called train.*, test.*, or with the split in their "
+    "name: train/embeddings, train_embeddings, X_train"
+)
+HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file"
+MOST_SHOWN = 40
+"""Arrays that a message lists."""
 
 
 class Array:
@@ -30,23 +55,17 @@ class Array:
     """
 
     def __init__(
-        self, name: str, values: Any, file: Path = Path(), shape: Any = None, dtype: str = ""
+        self, name: str, values: Any, file: Path = Path(), *, shape: Any = None, dtype: str = ""
     ) -> None:
         self.name, self.file, self.where = name, file, f"{file}: {name}" if file.name else name
-        if isinstance(values, (list, tuple)):
-            texts = any(isinstance(one, str) for one in values)
-            with refusing(name):
+        with refusing(name):
+            if isinstance(values, (list, tuple)):
+                texts = any(isinstance(one, str) for one in values)
                 values = np.array(values, object if texts else None)
-        if shape is None and not (hasattr(values, "shape") and hasattr(values, "dtype")):
-            raise DataError(
-                f"{name} is no array",
-                expected="an array that can be sliced, or a list of strings or whole numbers",
-                found=type(values).__name__,
-            )
-        self.shape = tuple(int(n) for n in (values.shape if shape is None else shape))
+            self.shape = tuple(int(n) for n in (values.shape if shape is None else shape))
+            self.dtype = dtype or _dtype_word(values)
+            """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
         self._values = values.detach() if hasattr(values, "detach") else values
-        self.dtype = dtype or _dtype_word(values)
-        """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype} {self.shape}"
@@ -84,20 +103,18 @@ def _dtype_word(values: Any) -> str:
 
 @contextmanager
 def refusing(where: str) -> Iterator[None]:
-    """Whatever a library says of a file becomes one message."""
+    """Whatever a library says of a file or value becomes one message."""
     try:
         yield
     except GaamError:
         raise
     except Exception as error:  # noqa: BLE001 whatever a library raises: the file is bad
         raise_if_refused(error, Path(where))
-        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise DataError(
             f"'{Path(where).name}' cannot be read",
-            expected="a whole file of its kind",
-            found=" ".join(str(said).split()),
+            expected="a whole file of the kind that its suffix says, or an array or list",
+            found=" ".join(str(error).split()) or type(error).__name__,
             where=where,
-            hint="it is damaged, or of another kind than its suffix says",
         ) from error
 
 
@@ -108,9 +125,9 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
     suffix = path.suffix.lower()
     if not path.is_file() or suffix not in READERS:
         raise ConfigError(
-            f"no arrays are read from '{shortened(path.name)}'",
+            f"no arrays are read from '{path.name}'",
             expected=f"a file that ends in one of: {', '.join(sorted(READERS))}",
-            found=(suffix or "no suffix") if path.is_file() else "no file but a folder or pipe",
+            found=None if path.is_file() else "a folder or pipe",
             where=str(path.absolute()),
             hint="save the arrays as safetensors; of a pickle, such as a .pt, nothing is read: "
             "it runs code",
@@ -156,7 +173,7 @@ def _safetensors(path: Path, stack: ExitStack) -> Iterator[Array]:
         word = part.get_dtype()
         for short, long in (("BF16", "bfloat16"), ("F", "float"), ("I", "int"), ("U", "uint")):
             word = word.replace(short, long) if word.startswith(short) else word
-        yield Array(name, part, path, part.get_shape(), word)
+        yield Array(name, part, path, shape=part.get_shape(), dtype=word)
 
 
 def _hdf5(path: Path, stack: ExitStack) -> Iterator[Array]:
@@ -184,3 +201,135 @@ READERS = {
     ".npz": _npz,
     ".safetensors": _safetensors,
 }
+
+
+class Taken(NamedTuple):
+    """The arrays of one split: states in one, or in one for every layer; labels if known."""
+
+    states: Sequence[Array]
+    labels: Array | None
+    num_tokens: Array | None
+    columns: Mapping[str, Array]
+
+
+Numbered = Sequence[tuple[int | None, Array]]
+"""Arrays, each with the number of its layer, or None where it is no layer."""
+
+
+class Offer:
+    """All arrays of all files, what their names say, and how they are asked for."""
+
+    def __init__(self, arrays: Sequence[Array], kept: Sequence[str]) -> None:
+        """``kept`` are further words, each of which is a role of its own."""
+        self._arrays = arrays
+        self.said: dict[tuple[str, str], list[tuple[int | None, Array]]] = {}
+        """Split and role -> arrays that say to be that."""
+        self.class_names: list[Array] = []
+        words, splits = "|".join((*WORDS, *kept)), "|".join(SPLITS)
+        number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
+        body = rf"(?:(?P<word>{words})|{number})"
+        named = rf"(?:(?P<before>{splits})[/._-])?{body}(?:[/._-](?P<after>{splits}))?"
+        grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"  # a group of any name
+        for array in arrays:
+            found = re.fullmatch(named, array.name, re.ASCII)
+            found = found or re.fullmatch(grouped, array.name, re.ASCII)
+            if found is None or found["before"] in WORDS:
+                continue
+            layer, word = found["layer"], found["word"]
+            role = WORDS.get(word, word) if word else STATES
+            of_file = set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
+            split = {found["before"], found["after"], *(of_file if len(of_file) == 1 else ())}
+            split -= {None, ""}
+            if role == CLASS_NAMES:
+                self.class_names.append(array)
+            elif len(split) == 1:  # else it says none, or two
+                of_role = self.said.setdefault((split.pop(), role), [])
+                of_role.append((int(layer) if layer else None, array))
+
+    def find(self, asked: str) -> list[Array]:
+        """The array of that name, or those of a pattern, in the order of their numbers."""
+        pattern = r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))
+        found: list[tuple[int | None, Array]] = []
+        for array in self._arrays:
+            names = (
+                array.name,
+                *(f"{file}:{array.name}" for file in (array.file.name, array.file)),
+            )
+            if match := next(filter(None, (re.fullmatch(pattern, name) for name in names)), None):
+                found.append((int(match[1]) if "*" in asked else None, array))
+        if not found:
+            raise self.unclear(f"there is no array '{asked}'")
+        return self._ordered(found, f"'{asked}'")
+
+    def of(self, split: str, role: str) -> list[Array]:
+        """Those that say to be that of a split: none, one, or one for each layer."""
+        found = self.said.get((split, role), [])
+        return self._ordered(found, f"the {role} of '{split}'") if found else []
+
+    def _ordered(self, found: Numbered, what: str) -> list[Array]:
+        """The one array, or one for each layer, none missing and none there twice."""
+        layers = dict(found)
+        numbers = [number for number in layers if number is not None]
+        if len(layers) < len(found) or (None in layers and numbers):
+            raise self.unclear(f"several arrays could be {what}")
+        asked = range(min(numbers), max(numbers) + 1) if numbers else (None,)
+        if missing := [number for number in asked if number not in layers]:
+            raise self.unclear(f"layer {missing[0]} of {what} is missing")
+        return [layers[number] for number in asked]
+
+    def unclear(self, message: str, hint: str = HINT) -> ConfigError:
+        """The one refusal of what is not clear: it lists what there is."""
+        lines = [f"{array.file.name}: {array}" for array in self._arrays]
+        lines[MOST_SHOWN:] = [f"and {len(lines) - MOST_SHOWN:,} more"] * (len(lines) > MOST_SHOWN)
+        found = "\n".join(lines) or "no arrays at all"
+        return ConfigError(message, expected=UNDERSTOOD, found=found, hint=hint)
+
+
+def choose(
+    arrays: Sequence[Array], config: ImportConfig
+) -> tuple[dict[str, Taken], tuple[str, ...] | None, list[Array]]:
+    """The arrays of every split, names of classes where somebody says them, and what is left."""
+    offer, explicit = Offer(arrays, config.keep_columns), of_splits(config, "arrays")
+    labels, tokens = of_splits(config, "labels"), of_splits(config, "num_tokens")
+    states = {
+        split: [array for name in names for array in offer.find(name)]
+        for split, names in explicit.items()
+    }
+    if not explicit:
+        there = [split for split, role in offer.said if role == STATES]
+        there.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
+        states = {split: offer.of(split, STATES) for split in there}
+    if not states:
+        raise offer.unclear("it is not clear which arrays are states")
+    named = [] if explicit else [*(split for split, _ in offer.said), *labels]
+    for split in [*named, *config.unlabelled]:
+        if split not in states:
+            raise offer.unclear(f"'{split}' has no states")
+
+    def one(split: str, role: str, asked: Mapping[str, list[str]]) -> Array | None:
+        found = offer.find(asked[split][0]) if split in asked else offer.of(split, role)
+        used.update(found[:1])
+        return found[0] if found else None
+
+    splits, used = {}, {array for part in states.values() for array in part}
+    for split in states:
+        known = None if split in config.unlabelled else one(split, LABELS, labels)
+        if known is None and split not in config.unlabelled:
+            hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
+            raise offer.unclear(f"it is not clear which array has the labels of '{split}'", hint)
+        columns = {}
+        for name in config.keep_columns:
+            if (column := one(split, name, {})) is None:
+                hint = f"call it {split}/{name} or {split}_{name}, or {name} in a file {split}.*"
+                raise offer.unclear(f"'{split}' has no column '{name}'", hint)
+            columns[name] = column
+        splits[split] = Taken(states[split], known, one(split, NUM_TOKENS, tokens), columns)
+    said = {}
+    for array in offer.class_names:
+        if array.dtype == STRINGS and array.shape:
+            said[tuple(array.read(slice(None)))] = array
+            used.add(array)
+    if len(said) > 1 and not config.class_names:
+        raise offer.unclear("the class names differ", "--set class-name=NAME once for each class")
+    left = [array for array in arrays if array not in used]
+    return splits, config.class_names or next(iter(said), None), left

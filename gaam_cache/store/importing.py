@@ -8,32 +8,42 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.config_checks import SHARD_ROWS
-from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.extraction.job import content_of, new_plan, plan_fields, warn
+from gaam_cache.errors import ConfigError, DataError, NumericsError
+from gaam_cache.extraction.job import class_order, content_of, new_plan, plan_fields, warn
 from gaam_cache.extraction.recorded import settings_of_import
 from gaam_cache.extraction.shards import RowArrays, discard_broken
 from gaam_cache.import_config import IMPORTED, ImportConfig
-from gaam_cache.messages import shortened, visible
+from gaam_cache.messages import excerpt, shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.store.arrays import Array, open_file
-from gaam_cache.store.choose import Taken, choose
+from gaam_cache.sources._base import NO_LABEL, Rows
+from gaam_cache.store.arrays import STRINGS, Array, Taken, choose, open_file
 from gaam_cache.store.digest import digest_of, hash_file, short_digest
-from gaam_cache.store.dtypes import ITEM_BYTES
+from gaam_cache.store.dtypes import (
+    ITEM_BYTES,
+    LARGEST,
+    NUMPY_DTYPES,
+    as_float32,
+    check_digits,
+    count_digits,
+    first_not_finite,
+    stored,
+)
 from gaam_cache.store.files import check_folder
-from gaam_cache.store.imported import SHOWN, ImportedRows, imported_rows
 from gaam_cache.store.plan import (
     KEY,
+    MAX_VALUE_BYTES,
     PLAN_FILE,
     Plan,
     adopt_plan,
@@ -50,193 +60,193 @@ from gaam_cache.store.shard import (
 )
 from gaam_cache.terminal import Report, silent
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ImportPreview:
-    """An import that is ready to begin: what it takes as what."""
-
-    splits: Mapping[str, ImportedRows]
-    plan: Plan
-    """Of the cache; files and states, of which the fingerprint is made, are not hashed yet."""
-    left: tuple[str, ...]
-    """Arrays of the files that are not taken."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        plan, splits = self.plan, {}
-        for name, split in self.splits.items():
-            splits[name] = {"rows": len(split), **split.taken}
-            if split.labelled:
-                counts = Counter(split.labels)
-                splits[name]["rows_per_class"] = {one: counts[one] for one in plan.class_names}
-        return {
-            "splits": splits,
-            "class_names": list(plan.class_names),
-            "num_layers": plan.num_layers,
-            "hidden_size": plan.hidden_size,
-            "storage_dtype": plan.storage_dtype,
-            "shards": plan.num_shards,
-            "bytes": plan.row_bytes * sum(plan.rows.values()),
-            "left": list(self.left),
-        }
-
-    def in_words(self) -> str:
-        """Lines for people."""
-        plan, about, lines = self.plan, self.to_dict(), []
-        for name, split in about["splits"].items():
-            first, last = split["states"][0], split["states"][-1]
-            names = first if first == last else f"{first} to {last}, one for each layer"
-            labels = split.get("labels", "none: to predict on")
-            if counts := split.get("rows_per_class"):
-                shown = [f"{one} {count:,}" for one, count in list(counts.items())[:SHOWN]]
-                labels += f": {', '.join(shown)}" + ", ..." * (len(counts) > SHOWN)
-            lines += [
-                f"{name}: {split['rows']:,} rows",
-                f"  states       {names}, {'/'.join(split['dtypes'])}, axes {split['axes']}",
-                f"  labels       {labels}",
-                f"  tokens       {split.get('num_tokens', 'not known')}",
-                *(f"  column       {array}" for array in split["columns"].values()),
-            ]
-        lines.append(
-            f"{plan.num_layers} layers x {plan.hidden_size}, to be stored as "
-            f"{plan.storage_dtype}: {plan.num_shards:,} shards, {about['bytes'] / 1e6:,.1f} MB"
-        )
-        return visible("\n".join([*lines, *_not_taken(self.left)]), keep="\n")
+READABLE = (*ITEM_BYTES, "float64")
+"""Types of states."""
+BLOCK_BYTES = 8 * 2**20
+"""Of states that are read and converted at a time: enough that a read costs more than asking."""
+MOST_CLASSES = 10**6
+"""A number beyond this is no class: a plan names every class, and would be too large to be read."""
+SHOWN = 12
+"""Classes, and arrays that are left, that are named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportSummary:
-    """What an import did."""
+    """What an import did; or, of a preview, what it would do."""
 
     path: str
     fingerprint: str
+    """Empty of a preview: it covers the states, which are not read."""
     encoder: str
     num_layers: int
     hidden_size: int
     storage_dtype: str
-    rows: Mapping[str, int]
+    class_names: tuple[str, ...]
+    splits: dict[str, dict[str, Any]]
+    """What is taken as what, with the numbers of rows."""
     shards: int
     shards_made: int
     """In this run; the others were there."""
+    bytes: int
     seconds: float
     left: tuple[str, ...]
-    """Arrays of the files that were not taken."""
+    """Arrays of the files that are not taken."""
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows of every split."""
+        return {name: about["rows"] for name, about in self.splits.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return asdict(self)
+        return asdict(self) | {"rows": self.rows}
 
     def in_words(self) -> str:
         """Lines for people."""
-        run = f"{self.shards_made:,} of {self.shards:,} shards in {self.seconds:.1f} s"
-        lines = [
-            f"the cache in '{self.path}' is complete",
-            f"  encoder      {self.encoder}: states that were computed elsewhere, "
-            f"{self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}",
-            f"  rows         {', '.join(f'{name} {count:,}' for name, count in self.rows.items())}",
-            f"  fingerprint  {short_digest(self.fingerprint)}",
-            f"  this run     {run if self.shards_made else 'nothing to do, every shard was there'}",
-            *_not_taken(self.left),
-        ]
-        return visible("\n".join(lines), keep="\n")
+        lines = [f"the cache in '{self.path}' is complete"]
+        if not self.fingerprint:
+            lines = ["nothing was written; this would be taken:"]
+        for name, about in self.splits.items():
+            first, last = about["states"][0], about["states"][-1]
+            counts = [f"{one} {count:,}" for one, count in about["rows_per_class"].items()]
+            counts[SHOWN:] = ["..."] * (len(counts) > SHOWN)
+            lines += [
+                f"  {name:<12} {about['rows']:,} rows ({', '.join(counts) or 'without labels'})",
+                f"    states     {first if first == last else f'{first} to {last}, one a layer'}, "
+                f"{about['dtypes'][0]}, axes {about['axes']}",
+                f"    labels     {about.get('labels', 'none: to predict on')}; "
+                f"tokens: {about.get('num_tokens', 'not known')}",
+                *(f"    column     {array}" for array in about["columns"].values()),
+            ]
+        size = f"{self.num_layers} layers x {self.hidden_size}, {self.storage_dtype}, "
+        size += f"{self.shards:,} shards, {self.bytes / 1e6:,.1f} MB"
+        lines.append(f"  stored       {size}; encoder: {self.encoder}")
+        if self.fingerprint:
+            lines.append(f"  fingerprint  {short_digest(self.fingerprint)}")
+            lines.append(f"  this run     {self.shards_made:,} shards in {self.seconds:.1f} s")
+        left = [*self.left[:SHOWN], *[f"{len(self.left):,} in all"] * (len(self.left) > SHOWN)]
+        return visible("\n".join([*lines, *(f"  not taken    {one}" for one in left)]), keep="\n")
 
 
-def _not_taken(left: tuple[str, ...]) -> list[str]:
-    more = [f"{len(left) - SHOWN:,} more"] if len(left) > SHOWN else []
-    return [f"  not taken    {array}" for array in (*left[:SHOWN], *more)]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedRows(Rows):
+    """Rows of which states are all that is known, in arrays that are read as they are needed.
+
+    In one array (N, L, D), (L, N, D) or (N, D), or in one (N, D) for each layer. ``check`` makes
+    the inputs: digests of the stored states, bit by bit, stand for what nobody has.
+    """
+
+    kind: ClassVar[str] = IMPORTED
+    noun: ClassVar[str] = "state"
+    inputs: list[bytes]
+    arrays: Sequence[Array]
+    axes: str
+    num_layers: int
+    hidden_size: int
+    tokens: NDArray[np.int32]
+    """How many each was pooled from, or a 1."""
+    taken: dict[str, Any]
+    """What is taken as what, for the fingerprint: JSON values."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def contents(self) -> Iterator[bytes]:
+        """The digest of every row."""
+        return iter(self.inputs)
+
+    def excerpt(self, row: int) -> str:
+        """All that people know of a row."""
+        return f"all layers are the same; its label is '{self.labels[row]}'"
+
+    @property
+    def block_rows(self) -> int:
+        """Rows to read at a time."""
+        return max(1, BLOCK_BYTES // (self.num_layers * self.hidden_size * 8))
+
+    def stored(
+        self, start: int, stop: int, storage_dtype: str, digits_2L: NDArray[np.int64] | None = None
+    ) -> NDArray[Any]:
+        """Rows as they are stored, (n, L, D); bfloat16 as its bits.
+
+        To ``digits_2L`` are added the numbers that lost their digits, and those that are not 0.
+        """
+        size, dtype = (stop - start, self.num_layers, self.hidden_size), self.arrays[0].dtype
+        out = np.empty(size, NUMPY_DTYPES[storage_dtype])
+        for first in range(start, stop, self.block_rows):
+            rows = slice(first, min(first + self.block_rows, stop))
+            if self.axes == "nld":
+                given_NLD = self.arrays[0].read(rows)
+            elif self.axes == "lnd":
+                layers = [self.arrays[0].read(rows, layer) for layer in range(self.num_layers)]
+                given_NLD = np.stack(layers, axis=1)
+            else:
+                given_NLD = np.stack([one.read(rows) for one in self.arrays], axis=1)
+            kept = out[first - start : rows.stop - start]
+            kept[:] = stored(given_NLD, dtype, storage_dtype)
+            if (bad := first_not_finite(kept, storage_dtype)) is not None:
+                row, layer, feature = bad
+                value = float(as_float32(given_NLD[bad]) if dtype == "bfloat16" else given_NLD[bad])
+                of_layer = self.arrays[layer if len(self.arrays) > 1 else 0].where
+                hint = "look at the row: whoever made it computed no number there"
+                raise NumericsError(
+                    f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
+                    expected=f"finite values up to {LARGEST[storage_dtype]:g}",
+                    found=f"{value:g}",
+                    where=f"{of_layer}, row {first + row + 1}, layer {layer + 1}, "
+                    f"feature {feature}",
+                    hint="a wider --storage-dtype: bfloat16 or float32"
+                    if np.isfinite(value)
+                    else hint,
+                )
+            if digits_2L is not None and dtype != storage_dtype:
+                digits_2L += count_digits(given_NLD, kept, dtype, storage_dtype)
+        return out
+
+    def check(self, name: str, storage_dtype: str, report: Report) -> None:
+        """Read and check every number once."""
+        digits_2L = np.zeros((2, self.num_layers), np.int64)
+        for start in range(0, len(self), self.block_rows):
+            report(start, len(self), f"checking '{name}'")
+            stop = min(start + self.block_rows, len(self))
+            for row_LD in self.stored(start, stop, storage_dtype, digits_2L):
+                self.inputs.append(sha256(row_LD).digest())
+        where = f"{self.origin}, row 1 to row {len(self)}"
+        check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
+
+
+class Found(NamedTuple):
+    """An import that is ready to begin."""
+
+    rows: dict[str, ImportedRows]
+    plan: Plan  # files and states, of which the fingerprint is made, are not hashed yet
+    left: tuple[str, ...]  # arrays of the files that are not taken
 
 
 @contextmanager
-def opened(config: ImportConfig) -> Iterator[ImportPreview]:
+def opened(config: ImportConfig) -> Iterator[Found]:
     """Open the files of an import and find out what to take; reads labels, but no states."""
     check_folder(config.out, option="--out")
     with ExitStack() as stack:
         files = [open_file(Path(name).expanduser(), stack) for name in config.files]
         splits, names, left = choose([array for file in files for array in file], config)
         told = tuple(f"{array.where} {array.dtype} {array.shape}" for array in left)
-        recorded = {"import": settings_of_import(config)}
-        yield _preview(splits, config, names, recorded=recorded, left=told)
+        yield _found(splits, config, names, {"import": settings_of_import(config)}, left=told)
 
 
-def hash_files(files: Sequence[str], report: Report = silent) -> dict[str, str]:
-    """SHA-256 of the files, by their names from the folder that all are in."""
-    paths = [Path(file).expanduser().absolute() for file in files]
-    folder, found = os.path.commonpath([path.parent for path in paths or [Path("/")]]), {}
-    for path in paths:
-        report(0, 0, f"hashing {path.name}")
-        found[path.relative_to(folder).as_posix()] = hash_file(path)
-    return found
-
-
-def _preview(
-    taken: Mapping[str, Taken],
-    config: ImportConfig,
-    class_names: tuple[str, ...] | None,
-    *,
-    recorded: Mapping[str, Any] = MappingProxyType({}),
-    planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
-    left: tuple[str, ...] = (),
-) -> ImportPreview:
-    """Check that what is taken fits together; ``recorded`` is what a plan says of the files."""
-    splits, names = imported_rows(taken, config.axes, class_names)
-    sizes = {name: (one.states.num_layers, one.states.hidden_size) for name, one in splits.items()}
-    if len(set(sizes.values())) > 1:
-        raise DataError(
-            "the splits have states of different sizes",
-            expected="as many layers and features in every split",
-            found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
-            hint="where the second axis is tokens: pool them before, to one vector for each layer",
-        )
-    num_layers, hidden_size = next(iter(sizes.values()))
-    dtypes = {split.states.dtype for split in splits.values()}
-    lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
-    known = {name: one.tokens for name, one in splits.items() if "num_tokens" in one.taken}
-    identity = {
-        "imported": {
-            "files": {},
-            "taken": {name: split.taken for name, split in splits.items()},
-            "num_tokens": {name: digest_of(tokens.data) for name, tokens in known.items()},
-            **({KEY: dict(planted[0])} if planted else {}),
-        },
-        "pooling": [config.pool],
-        "layers": "as in the files",  # nobody knows more of them than their order
-        "dtype": "unknown",
-        "max_length": max((int(tokens.max()) for tokens in known.values()), default=1),
-    }
-    no_place = {"path": None, "revision": None}
-    plan = new_plan(
-        plan_fields(splits, names, {}, identity, config.storage_dtype or lossless),
-        splits,
-        encoder={"kind": IMPORTED, "name": config.encoder_name, **no_place, "batching": "alone"},
-        dataset={
-            "name": config.dataset_name or ", ".join(Path(name).name for name in config.files),
-            **no_place,
-            "origin": {name: part.origin for name, part in splits.items()},
-            "shared_texts": {},
-            **recorded,
-            **({KEY: dict(planted[1])} if planted else {}),
-        },
-        num_layers=num_layers,
-        hidden_size=hidden_size,
-        shard_rows=config.shard_rows,
-        libraries=("h5py", "numpy"),
-    )
-    return ImportPreview(splits=splits, plan=plan, left=left)
-
-
-def preview_import(config: ImportConfig) -> ImportPreview:
+def preview_import(config: ImportConfig) -> ImportSummary:
     """What ``import_states`` would take as what; reads labels, but no states; writes nothing.
 
     >>> config = gaam_cache.ImportConfig(files=("train.npz", "test.npz"), out="imported")
-    >>> print(gaam_cache.preview_import(config).in_words())  # doctest: +ELLIPSIS
-    train: 60 rows...
+    >>> gaam_cache.preview_import(config).rows
+    {'train': 60, 'test': 30}
 
     Raises:
         ConfigError: what to take is not clear.
         DataError: a file is damaged, or its arrays do not fit together.
     """
     with opened(config) as found:
-        return found
+        return _summary(found, found.plan, config.out)
 
 
 def import_states(config: ImportConfig, *, progress: Report | None = None) -> ImportSummary:
@@ -333,15 +343,8 @@ def write(
     check_folder(config.out, option="out")
     for name, of in {"num_tokens": tokens, **kept}.items():
         if not of.keys() <= splits.keys() or (name in kept and len(of) < len(splits)):
-            raise ConfigError(
-                f"'{shortened(name)}' is of other splits",
-                expected=", ".join(splits),
-                found=", ".join(map(shortened, of)),
-            )
-
-    def array(what: str, split: str, values: Any) -> Array | None:
-        return None if values is None else Array(f"{what} of '{split}'", values)
-
+            found = ", ".join(map(shortened, of))
+            raise ConfigError(f"{name} is of other splits", expected=", ".join(splits), found=found)
     taken = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
@@ -354,19 +357,197 @@ def write(
             layers = {f"layer {n}": one for n, one in enumerate(states, start=1)}
         taken[split] = Taken(
             [Array(f"{what} of '{split}'", one) for what, one in layers.items()],
-            array("labels", split, labels),
-            array("num_tokens", split, tokens.get(split)),
+            None if labels is None else Array(f"labels of '{split}'", labels),
+            Array(f"num_tokens of '{split}'", tokens[split]) if split in tokens else None,
             {name: Array(f"column '{name}' of '{split}'", kept[name][split]) for name in kept},
         )
-    found = _preview(taken, config, config.class_names or None, planted=planted)
-    return _publish(found, config.out, (), progress or silent)
+    ready = _found(taken, config, config.class_names or None, {}, planted=planted)
+    return _publish(ready, config.out, (), progress or silent)
 
 
-def _publish(
-    found: ImportPreview, out: Path, files: Sequence[str], report: Report
-) -> ImportSummary:
+def _found(
+    taken: Mapping[str, Taken],
+    config: ImportConfig,
+    class_names: tuple[str, ...] | None,
+    recorded: Mapping[str, Any],
+    *,
+    planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
+    left: tuple[str, ...] = (),
+) -> Found:
+    """Check that what is taken fits together; ``recorded`` is what a plan says of the files."""
+    rows, names = _rows(taken, config.axes, class_names)
+    sizes = {name: (one.num_layers, one.hidden_size) for name, one in rows.items()}
+    if len(set(sizes.values())) > 1:
+        raise DataError(
+            "the splits have states of different sizes",
+            expected="as many layers and features in every split",
+            found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
+            hint="where the second axis is tokens: pool them before, to one vector for each layer",
+        )
+    num_layers, hidden_size = next(iter(sizes.values()))
+    dtypes = {split.arrays[0].dtype for split in rows.values()}
+    lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
+    known = {name: one.tokens for name, one in rows.items() if "num_tokens" in one.taken}
+    identity = {
+        "imported": {
+            "files": {},
+            "taken": {name: split.taken for name, split in rows.items()},
+            "num_tokens": {name: digest_of(tokens.data) for name, tokens in known.items()},
+            **({KEY: dict(planted[0])} if planted else {}),
+        },
+        "pooling": [config.pool],
+        "layers": "as in the files",  # nobody knows more of them than their order
+        "dtype": "unknown",
+        "max_length": max((int(tokens.max()) for tokens in known.values()), default=1),
+    }
+    no_place = {"path": None, "revision": None}
+    plan = new_plan(
+        plan_fields(rows, names, {}, identity, config.storage_dtype or lossless),
+        rows,
+        encoder={"kind": IMPORTED, "name": config.encoder_name, **no_place, "batching": "alone"},
+        dataset={
+            "name": config.dataset_name or ", ".join(Path(name).name for name in config.files),
+            **no_place,
+            "origin": {name: part.origin for name, part in rows.items()},
+            "shared_texts": {},
+            **recorded,
+            **({KEY: dict(planted[1])} if planted else {}),
+        },
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        shard_rows=config.shard_rows,
+        libraries=("h5py", "numpy"),
+    )
+    return Found(rows, plan, left)
+
+
+def _rows(
+    splits: Mapping[str, Taken], axes: str | None, names: tuple[str, ...] | None
+) -> tuple[dict[str, ImportedRows], tuple[str, ...]]:
+    """The rows of every split; and the classes: ``names``, or what the labels call them."""
+    given = {split: one.labels for split, one in splits.items() if one.labels is not None}
+    if not given:
+        raise ConfigError("no split has labels", expected="one at least that has")
+    reference = "train" if "train" in given else next(iter(given))
+    known, strings = _one_each(given[reference], "labels"), given[reference].dtype == STRINGS
+    if names is None and strings:
+        names = class_order(set(known))
+    elif names is None:
+        names = tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
+    shown = ", ".join(map(excerpt, names[:SHOWN])) + ", ..." * (len(names) > SHOWN)
+    if "" in names or len(set(names)) < len(names):
+        raise ConfigError("class names must differ, and none be empty", found=shown)
+    class_of = {name: name for name in names} if strings else dict(enumerate(names))
+    classes = f"one of the {len(names):,} classes of '{reference}' or of class-name: {shown}"
+    classes += "" if strings else f", by numbers from 0 to {len(names) - 1}"
+    text = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
+    rows = {}
+    for split, one in splits.items():
+        labels, count = None, None
+        if one.labels is not None:
+            of = _one_each(one.labels, f"labels of '{split}'", classes, class_of.__contains__)
+            labels, count = [class_of[label] for label in of], len(of)
+        sizes = _check_states(split, one.states, count, axes)
+        tokens = np.ones(sizes["n"], np.int32)
+        if one.num_tokens is not None:
+            role = "numbers of tokens", "whole numbers from 1", range(1, 2**31).__contains__
+            tokens = np.array(_one_each(one.num_tokens, *role, sizes["n"]), np.int32)
+        kept = {
+            name: _one_each(array, "a column", text, _can_be_kept, sizes["n"])
+            for name, array in one.columns.items()
+        }
+        alone = {"labels": one.labels, "num_tokens": one.num_tokens}
+        first, last = one.states[0], one.states[-1]
+        rows[split] = ImportedRows(
+            inputs=[],
+            labels=labels or [NO_LABEL] * sizes["n"],
+            class_names=None,
+            origin=first.where if first is last else f"{first.where} to {last.name}",
+            kept={name: list(map(str, values)) for name, values in kept.items()},
+            labelled=labels is not None,
+            arrays=one.states,
+            axes="".join(sizes),
+            num_layers=sizes.get("l", len(one.states)),
+            hidden_size=sizes["d"],
+            tokens=tokens,
+            taken={
+                "states": [array.name for array in one.states],
+                "dtypes": [first.dtype],
+                "axes": "".join(sizes),
+                "columns": {name: array.name for name, array in one.columns.items()},
+                **{role: array.name for role, array in alone.items() if array is not None},
+            },
+        )
+    return rows, names
+
+
+def _check_states(
+    split: str, arrays: Sequence[Array], rows: int | None, axes: str | None
+) -> dict[str, int]:
+    """Axis -> its size; ``rows`` is how many there must be, where that is known."""
+    dtype, shape = arrays[0].dtype, arrays[0].shape
+    named = axes or ("nld" if len(shape) == 3 else "nd")
+    sizes = dict(zip(named, shape, strict=False))
+    fits = dtype in READABLE and len(shape) == len(named) and 0 not in shape
+    fits &= rows in (None, sizes.get("n")) and (len(arrays) == 1 or named == "nd")
+    # rows and layers cannot be told apart where there are as many
+    fits &= axes is not None or rows is None or len(shape) < 3 or shape[0] != shape[1]
+    for array in arrays:
+        if not fits or (array.dtype, array.shape) != (dtype, shape):
+            count = "rows" if rows is None else f"{rows:,} rows, as there are labels"
+            raise DataError(
+                f"the array '{array.name}' cannot be states of '{split}'",
+                expected=f"axes {named} (n {count}, l layers, d features), none of them "
+                f"empty, of {', '.join(READABLE)}; all arrays of a split alike",
+                found=f"{array.dtype} {array.shape}",
+                where=array.where,
+                hint="--set axes=nld, lnd or nd says what the axes are; states of every token "
+                "have to be pooled before, to one vector for each layer",
+            )
+    return sizes
+
+
+def _can_be_kept(value: Any) -> bool:
+    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
+
+
+def _one_each(
+    array: Array,
+    role: str,
+    expected: str = "whole numbers or strings",
+    good: Callable[[Any], bool] = lambda value: True,
+    rows: int | None = None,
+) -> list[Any]:
+    """A whole number or string for every row, each of them ``good``."""
+    found, where = f"{array.dtype} {array.shape}", array.where
+    right = array.dtype.startswith(("int", "uint")) or array.dtype == STRINGS
+    if right and len(array.shape) == 1 and rows in (None, array.shape[0]):
+        values: list[Any] = array.read(slice(None)).tolist()
+        wrong = next((row for row, value in enumerate(values) if not good(value)), None)
+        if wrong is None:
+            return values
+        found, where = excerpt(values[wrong]), f"{where}, row {wrong + 1}"
+    raise DataError(
+        f"the array '{array.name}' cannot be {role}",
+        expected=f"one for every row{'' if rows is None else f', {rows:,} in all'}: {expected}",
+        found=found,
+        where=where,
+    )
+
+
+def hash_files(files: Sequence[str], report: Report = silent) -> dict[str, str]:
+    """SHA-256 of the files, by their names from the folder that all are in."""
+    paths = [Path(file).expanduser().absolute() for file in files]
+    folder, found = os.path.commonpath([path.parent for path in paths or [Path("/")]]), {}
+    for path in paths:
+        report(0, 0, f"hashing {path.name}")
+        found[path.relative_to(folder).as_posix()] = hash_file(path)
+    return found
+
+
+def _publish(found: Found, out: Path, files: Sequence[str], report: Report) -> ImportSummary:
     """Make what a cache of these states lacks."""
-    began, plan, rows = time.perf_counter(), found.plan, found.splits
+    began, plan, rows = time.perf_counter(), found.plan, found.rows
     fields = plan.fingerprint_fields
     fields["encoder"]["imported"]["files"] = hash_files(files, report)
     if (out / PLAN_FILE).exists():  # another cache is refused before the states are read
@@ -391,21 +572,37 @@ def _publish(
         if shard.name not in missing or receipt_path(out, shard.name).exists():
             continue
         part = rows[shard.split]
-        states = part.states.stored(shard.start, shard.stop, plan.storage_dtype)
+        states = part.stored(shard.start, shard.stop, plan.storage_dtype)
         arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
         arrays |= row_arrays.of(shard, part.tokens[shard.start : shard.stop].astype(np.int64))
         write_shard(out, plan, shard, arrays)
         made += 1
+    return _summary(found, plan, out, made, began)
+
+
+def _summary(
+    found: Found, plan: Plan, out: Path, made: int = 0, began: float | None = None
+) -> ImportSummary:
+    counts = {name: Counter(one.labels) for name, one in found.rows.items() if one.labelled}
     return ImportSummary(
         path=str(out),
-        fingerprint=plan.fingerprint,
+        fingerprint="" if began is None else plan.fingerprint,
         encoder=plan.encoder_label,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,
         storage_dtype=plan.storage_dtype,
-        rows=plan.rows,
+        class_names=plan.class_names,
+        splits={
+            name: {
+                "rows": len(one),
+                "rows_per_class": {c: counts[name][c] for c in plan.class_names if name in counts},
+                **one.taken,
+            }
+            for name, one in found.rows.items()
+        },
         shards=plan.num_shards,
         shards_made=made,
-        seconds=time.perf_counter() - began,
+        bytes=plan.row_bytes * sum(plan.rows.values()),
+        seconds=0.0 if began is None else time.perf_counter() - began,
         left=found.left,
     )

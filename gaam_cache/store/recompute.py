@@ -162,11 +162,11 @@ def _from_files(
     _check_same(hash_files(config.files, report), then, "the files are", root)
 
     def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
-        part = found.splits[split]
-        states = part.states.stored(row, row + 1, plan.storage_dtype)[0]
+        part = found.rows[split]
+        states = part.stored(row, row + 1, plan.storage_dtype)[0]
         return {plan.pooling[0]: _numbers(states, plan)}, int(part.tokens[row])
 
-    return again, found.splits
+    return again, found.rows
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:

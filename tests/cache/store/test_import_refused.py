@@ -31,7 +31,7 @@ def refused(folder: Path, given: Any, *, file: str = "train.npz", **options: Any
 
 
 UNCLEAR: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("all.npz", GOOD, {}, "--array 'train=X' --labels 'train=y'"),
+    ("all.npz", GOOD, {}, "which arrays are states"),
     ("train.npz", {"X": TRAIN}, {}, "--labels train=NAME"),
     ("all.npz", {"a/X": TRAIN, "a/y": labels(9), "b/y": labels(9)}, {}, "'b' has no states"),
     ("train.npz", {**GOOD, "states": TRAIN}, {}, "several arrays could be the states"),
