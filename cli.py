@@ -295,7 +295,6 @@ def inspect(
 def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
     quick: Annotated[bool, _option("--quick", help="Of a cache: look at receipts and sizes only.")] = False,
-    prune: Annotated[bool, _option("--prune", help="Of a cache: remove temporary files and shards without receipt.")] = False,
     recompute: Annotated[int, _option("--recompute", kind="N", min=0, help="Of a cache: encode N random rows again, alone, and compare.")] = 0,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -306,10 +305,10 @@ def verify(
     import gaam_decoder.runs.listing
 
     of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.listing.is_runs(path)
-    if of_runs and (quick or prune or recompute or device != "auto"):
+    if of_runs and (quick or recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
-    options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune, "device": device}
-    options = {} if of_runs else options | {"recompute_rows": recompute}
+    options: dict[str, Any] = {"quick": quick, "device": device, "recompute_rows": recompute}
+    options = {} if of_runs else options
     work: Any = gaam_decoder.runs.listing.verify if of_runs else gaam_cache.verify
     with show_progress("verify", "steps", quiet=quiet) as progress:
         result = work(path, progress=progress, **options)

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -145,15 +146,6 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         ) from error
 
 
-def named_file(root: Path, name: str) -> str | None:
-    """The file that the receipt of a shard names; None where there is none, or it is damaged."""
-    try:
-        content = unsealed(read_json(receipt_path(root, name), max_bytes=MAX_RECEIPT_BYTES))
-        return str(content["file"])
-    except (OSError, ValueError, KeyError, RecursionError):
-        return None
-
-
 def missing_shards(root: Path, plan: Plan) -> list[str]:
     """Names of the planned shards that have no receipt."""
     try:
@@ -233,6 +225,8 @@ def write_shard(
         datasets=specs,
     )
     ours = write_file(receipt_path(root, shard.name), receipt.to_json().encode(), exclusive=True)
-    if not ours and named_file(root, shard.name) != path.name:
-        path.unlink(missing_ok=True)
+    if not ours:
+        with suppress(OSError, ValueError, KeyError):  # a damaged one may name ours
+            if read_json(receipt_path(root, shard.name))["file"] != path.name:
+                path.unlink(missing_ok=True)
     return len(image), ours

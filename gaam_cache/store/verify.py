@@ -1,42 +1,54 @@
-"""Whether a cache on disk is what it says: every byte, and what an HDF5 library finds in it."""
+"""Whether a cache on disk is what it says: every byte, and what an HDF5 library finds in it.
+
+And whether some rows, encoded again alone or read again from their files, have the stored states.
+L layers, D hidden size.
+"""
 
 from __future__ import annotations
 
-import os
-import re
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
+from gaam_cache.encoders._base import open_encoder
+from gaam_cache.encoders._deviation import recompute_limit, relative
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.extraction.recorded import extract_again, repair_command
+from gaam_cache.extraction.job import content_of, plan_fields
+from gaam_cache.extraction.recorded import (
+    extract_again,
+    recorded_config,
+    recorded_import,
+    repair_command,
+)
+from gaam_cache.extraction.shards import RowArrays
+from gaam_cache.import_config import is_imported
+from gaam_cache.messages import visible
+from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.dtypes import NUMPY_DTYPES
-from gaam_cache.store.files import storage_errors
-from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, ShardSpec, read_plan
-from gaam_cache.store.read import MAX_THREADS, CheckMemory
-from gaam_cache.store.recompute import Recomputed, recompute
+from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
+from gaam_cache.store.importing import hash_files, opened
+from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
+from gaam_cache.store.read import MAX_THREADS, CheckMemory, arrays_of
 from gaam_cache.store.shard import (
     Receipt,
+    embeddings_key,
     missing_shards,
-    named_file,
     planned_receipt,
-    receipt_path,
     shard_attributes,
 )
 from gaam_cache.terminal import Report, silent
 
 SHOWN = 20
-"""Missing shards and leftovers that are listed for people."""
-SAFE_AGE_SECONDS = 3600.0
-"""What a writer does between a shard file and its receipt takes moments."""
+"""Missing shards that are listed for people."""
+Again = Callable[[str, int], tuple[Mapping[str, NDArray[Any]], int]]
+"""Split and row -> states (L, D) by pooling, and number of tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,10 +56,24 @@ class BadShard:
     """A shard that is there and not what it must be."""
 
     name: str
-    reason: str
-    """One line."""
-    repair: str
-    """A command line."""
+    reason: str  # one line
+    repair: str  # a command line
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recomputed:
+    """How far stored states are from states that were made again, a row at a time."""
+
+    rows: int
+    seed: int
+    how: str
+    """'encoded alone on cpu', or 'read again from their files'."""
+    deviation: tuple[float, ...]
+    """For every layer the largest ``|stored - again| / |again|`` over rows and poolings."""
+    limit: float
+    """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
+    first_layer: int
+    """Number of the first of these layers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +93,6 @@ class Verification:
     complete_with: str
     """The command line that makes what is missing."""
     bad: tuple[BadShard, ...]
-    leftovers: tuple[str, ...]
-    """Temporary files and shards without receipt that nobody can still need; relative paths."""
-    pruned: tuple[str, ...] | None
-    """What was removed; None where nothing was to be."""
     recomputed: Recomputed | None
     quick: bool = False
     """Whether receipts and sizes were all that was looked at."""
@@ -101,20 +123,22 @@ class Verification:
             f"{len(self.missing):,} missing of {self.shards:,}; {self.rows:,} rows, "
             f"{self.bytes / 1e6:,.1f} MB hashed",
         ]
-        if self.recomputed is not None:
-            lines.append(self.recomputed.in_words())
+        if (again := self.recomputed) is not None:
+            verdict = "within" if max(again.deviation) <= again.limit else "BEYOND"
+            layers = [f"{n}: {x:.1e}" for n, x in enumerate(again.deviation, again.first_layer)]
+            lines.append(
+                f"  recomputed   {again.rows} rows {again.how} (seed {again.seed}): largest "
+                f"relative deviation {max(again.deviation):.1e}, {verdict} the {again.limit:.1e} "
+                "that rounding explains"
+            )
+            lines += [f"    layer {', '.join(layers[i : i + 8])}" for i in range(0, len(layers), 8)]
         lines += [
             f"bad: {shard.name}: {shard.reason}; repair: {shard.repair}" for shard in self.bad
         ]
         if self.missing:
-            names = ", ".join(self.missing[:SHOWN])
             more = f" and {len(self.missing) - SHOWN:,} more" if len(self.missing) > SHOWN else ""
-            lines.append(f"missing: {names}{more}; make them: {self.complete_with}")
-        if self.pruned is not None:
-            lines += [f"removed: {path}" for path in self.pruned] or ["removed: nothing"]
-        lines += [f"leftover: {path} (--prune removes it)" for path in self.leftovers[:SHOWN]]
-        if len(self.leftovers) > SHOWN:
-            lines.append(f"leftover: {len(self.leftovers) - SHOWN:,} more")
+            names = ", ".join(self.missing[:SHOWN]) + more
+            lines.append(f"missing: {names}; make them: {self.complete_with}")
         return "\n".join(lines)
 
 
@@ -122,7 +146,6 @@ def verify(
     path: str | Path,
     *,
     quick: bool = False,
-    prune_leftovers: bool = False,
     recompute_rows: int = 0,
     seed: int = 0,
     device: str = "auto",
@@ -136,7 +159,6 @@ def verify(
     Args:
         path: the cache.
         quick: look at receipts and at the sizes of files only; read no shard.
-        prune_leftovers: remove temporary files and shards without receipt.
         recompute_rows: encode so many random rows again, alone, and compare.
         seed: decides which.
         device: where they are encoded: auto, cpu, cuda, cuda:N or mps.
@@ -146,7 +168,7 @@ def verify(
         ConfigError: ``quick`` and ``recompute_rows`` together.
         NotFoundError: no cache there; or no encoder or data set to recompute with.
         CacheError: the plan is damaged, or what it names is no longer what it was.
-        StorageError: a file may not be read now, or not be removed.
+        StorageError: a file may not be read now.
     """
     if quick and recompute_rows:
         raise ConfigError(
@@ -156,28 +178,26 @@ def verify(
         )
     root, report, memory = Path(path).expanduser(), progress or silent, CheckMemory()
     plan = read_plan(root)
-    missing = missing_shards(root, plan)
-    absent = set(missing)
-    present = [shard for shard in plan.shards() if shard.name not in absent]
+    missing = dict.fromkeys(missing_shards(root, plan))
+    present = [shard for shard in plan.shards() if shard.name not in missing]
     faults: dict[str, str] = {}
-    receipts: dict[str, Receipt] = {}
+    hashed = 0
 
-    def look_at(shard: ShardSpec) -> tuple[Receipt | None, str | None]:
+    def look_at(shard: ShardSpec) -> tuple[int, str | None]:
         try:
             receipt = planned_receipt(root, plan, shard)
         except CacheError as error:
-            return None, error.reason
+            return 0, error.reason
         if quick:
-            return receipt, None
+            return 0, None
         path = root / SHARD_FOLDER / receipt.file
         fault = memory.fault(path, receipt, again=True)
-        return receipt, fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
+        return receipt.bytes, fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
 
     with ThreadPoolExecutor(min(MAX_THREADS, len(cores())), "verify") as pool:
         found = zip(present, pool.map(look_at, present), strict=True)
-        for done, (shard, (receipt, fault)) in enumerate(found, start=1):
-            if receipt is not None:
-                receipts[shard.name] = receipt
+        for done, (shard, (size, fault)) in enumerate(found, start=1):
+            hashed += size
             if fault is not None:
                 faults[shard.name] = fault
             report(done, len(present), f"shard {shard.name}")
@@ -185,36 +205,29 @@ def verify(
     whole = [shard for shard in present if shard.name not in faults]
     recomputed = None
     if recompute_rows and whole:
-        recomputed = recompute(
-            root, plan, whole, recompute_rows, seed=seed, device=device, report=report
-        )
-        faults |= recomputed.far
-    leftovers = _find_leftovers(root, plan, receipts, complete=not missing)
-    for name in leftovers if prune_leftovers else ():
-        with storage_errors(root / name):
-            (root / name).unlink(missing_ok=True)
+        chosen = _chosen(whole, recompute_rows, seed)
+        recomputed, far = _recompute(root, plan, chosen, seed, device, report)
+        faults |= far
     again = extract_again(root, plan)
     return Verification(
         path=str(root),
         fingerprint=plan.fingerprint,
         shards=plan.num_shards,
         rows=sum(shard.stop - shard.start for shard in present if shard.name not in faults),
-        bytes=0 if quick else sum(receipt.bytes for receipt in receipts.values()),
+        bytes=hashed,
         missing=tuple(missing),
         complete_with=again,
         bad=tuple(
-            BadShard(name=name, reason=_line(why), repair=repair_command(root, name, again))
+            BadShard(
+                name=name,
+                reason=visible(" ".join(why.split())),
+                repair=repair_command(root, name, again),
+            )
             for name, why in faults.items()
         ),
-        leftovers=() if prune_leftovers else leftovers,
-        pruned=leftovers if prune_leftovers else None,
         recomputed=recomputed,
         quick=quick,
     )
-
-
-def _line(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str | None:
@@ -239,31 +252,116 @@ def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str
     return None if found == expected else f"h5py finds {found}, the receipt says {expected}"
 
 
-def _find_leftovers(
-    root: Path, plan: Plan, receipts: Mapping[str, Receipt], *, complete: bool
-) -> tuple[str, ...]:
-    """Temporary files, and shard files that no receipt names, of which nothing can become.
+def _chosen(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tuple[ShardSpec, int]]:
+    """Random rows, each with its shard, in order."""
+    ends = np.cumsum([shard.stop - shard.start for shard in shards])
+    total = int(ends[-1])
+    rows = np.sort(np.random.default_rng(seed).choice(total, min(count, total), replace=False))
+    places = np.searchsorted(ends, rows, side="right").tolist()
+    left = (ends[places] - rows).tolist()
+    return [(shards[i], shards[i].stop - n) for i, n in zip(places, left, strict=True)]
 
-    Another extractor may be at work: it renames a shard file, and only then links its receipt. So
-    every planned shard has its receipt, or the file has lain there for an hour.
-    """
-    names = [name for name in os.listdir(root) if name.startswith(f".{PLAN_FILE}.")]  # noqa: PTH208
-    with suppress(FileNotFoundError, NotADirectoryError):
-        folder = os.listdir(root / SHARD_FOLDER)  # noqa: PTH208 quicker
-        names += [f"{SHARD_FOLDER}/{name}" for name in folder]
-    planned = {shard.name for shard in plan.shards()}
-    own = {f"{SHARD_FOLDER}/{receipt.file}" for receipt in receipts.values()}
-    found = []
-    for name in sorted(set(names) - own):
-        path = root / name
-        shard = re.fullmatch(r"(.+-[0-9]{5,})-[0-9a-f]{8}\.h5", path.name)
-        if shard is not None and shard[1] in planned:
-            receipt = os.path.lexists(receipt_path(root, shard[1]))  # looked for after the file
-            if receipt and named_file(root, shard[1]) in (None, path.name):
-                continue  # a damaged receipt may mean it
-        elif not (path.name.startswith(".") and path.suffix == ".tmp"):
-            continue
-        with suppress(FileNotFoundError):  # renamed or removed since it was listed
-            if complete or time.time() - path.lstat().st_mtime >= SAFE_AGE_SECONDS:
-                found.append(name)
-    return tuple(found)
+
+def _recompute(
+    root: Path,
+    plan: Plan,
+    chosen: Sequence[tuple[ShardSpec, int]],
+    seed: int,
+    device: str,
+    report: Report,
+) -> tuple[Recomputed, dict[str, str]]:
+    """Make rows again, one at a time, and compare; and of shards that are too far off why."""
+    deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+    far: dict[str, str] = {}
+    report(0, len(chosen), "reading the rows")
+    with ExitStack() as stack:
+        if is_imported(plan.encoder):
+            again, rows = _from_files(root, plan, report, stack)
+            how, limit = "read again from their files", 0.0
+        else:
+            again, rows, where, limit = _encoded(root, plan, device, report)
+            how = f"encoded alone on {where}"
+        row_arrays = RowArrays(plan, rows)
+        for done, (shard, row) in enumerate(chosen, start=1):
+            receipt = planned_receipt(root, plan, shard)
+            arrays = arrays_of(root / SHARD_FOLDER / receipt.file, receipt)
+            there = {key: array[row - shard.start] for key, array in arrays.items()}
+            states, tokens = again(shard.split, row)
+            of_row = ShardSpec(split=shard.split, index=0, start=row, stop=row + 1)
+            for key, (_, [expected]) in row_arrays.of(of_row, [tokens]).items():
+                if not np.array_equal(there[key], expected):
+                    text = key.startswith("column_")
+                    is_, must = (unpacked(x[None]) if text else x for x in (there[key], expected))
+                    far.setdefault(shard.name, f"row {row} has {key} {is_}, must be {must}")
+            for pooling, ours_LD in states.items():
+                kept_LD = _numbers(there[embeddings_key(plan, pooling)], plan)
+                here_L = relative(kept_LD, ours_LD, plan.storage_dtype)
+                deviation_L = np.maximum(deviation_L, here_L)
+                if not here_L.max() <= limit:
+                    layer = int(here_L.argmax())
+                    why = f"row {row}, {how}, deviates by {here_L[layer]:.1e} in layer "
+                    why += f"{layer + plan.first_layer}, more than {limit:.1e}"
+                    far.setdefault(shard.name, why)
+            report(done, len(chosen), "comparing rows")
+    about = Recomputed(
+        rows=len(chosen),
+        seed=seed,
+        how=how,
+        deviation=tuple(deviation_L.tolist()),
+        limit=limit,
+        first_layer=plan.first_layer,
+    )
+    return about, far
+
+
+def _numbers(stored: NDArray[Any], plan: Plan) -> NDArray[Any]:
+    return as_float32(stored) if plan.storage_dtype == "bfloat16" else stored
+
+
+def _encoded(
+    root: Path, plan: Plan, device: str, report: Report
+) -> tuple[Again, Mapping[str, Rows], str, float]:
+    config = recorded_config(plan, root, device=device)
+    source = find_source(config.dataset)
+    rows = {split: source.read(config, split, report) for split in config.splits}
+    encoder = open_encoder(plan.encoder["kind"], config, rows)
+    identity, content = encoder.identity(), content_of(rows)
+    now = plan_fields(rows, plan.class_names, content, identity, config.storage_dtype)
+    _check_same(now, plan.fingerprint_fields, "the encoder or the data set is", root)
+    report(0, 0, "loading the encoder")
+    encoder.load()
+
+    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
+        inputs = encoder.prepare([rows[split].inputs[row]])
+        alone = encoder.encode_alone(inputs.items[0])
+        return {name: x_BLD[0].cpu().numpy() for name, x_BLD in alone.items()}, inputs.lengths[0]
+
+    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
+    return again, rows, str(encoder.device), limit
+
+
+def _from_files(
+    root: Path, plan: Plan, report: Report, stack: ExitStack
+) -> tuple[Again, Mapping[str, Rows]]:
+    config = recorded_import(plan, root)
+    found = stack.enter_context(opened(config))
+    then = plan.fingerprint_fields["encoder"]["imported"]["files"]
+    _check_same(hash_files(config.files, report), then, "the files are", root)
+
+    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
+        part = found.rows[split]
+        states = part.stored(row, row + 1, plan.storage_dtype)[0]
+        return {plan.pooling[0]: _numbers(states, plan)}, int(part.tokens[row])
+
+    return again, found.rows
+
+
+def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:
+    if rows := differences(now, then):
+        raise CacheError(
+            f"{what} no longer what the cache was made from",
+            expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
+            found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
+            where=str(root.absolute()),
+            hint="bring them back to verify against them; the cache itself is unchanged by this",
+        )
