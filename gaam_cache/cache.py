@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,33 @@ from gaam_cache.store.shard import (
     planned_receipt,
 )
 
-if TYPE_CHECKING:
-    from gaam_cache.store.as_dataset import TorchRows
+
+class TorchRows:
+    """Rows of a split for a ``DataLoader``: (states (L, D) in float32, label).
+
+    Nothing is read before it is asked for. A ``DataLoader`` asks for a batch at once
+    (``__getitems__``), also from workers, to which this is sent as it is.
+    """
+
+    def __init__(self, states: ShardedArray, labels: NDArray[np.int64]) -> None:
+        """Use ``Split.to_torch``."""
+        self._states, self._labels = states, labels
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._labels)
+
+    def __getitem__(self, row: int) -> tuple[Any, Any]:
+        """One row."""
+        return self.__getitems__([range(len(self))[row]])[0]
+
+    def __getitems__(self, rows: Sequence[int]) -> list[tuple[Any, Any]]:
+        """Several rows with one look at the shards."""
+        import torch
+
+        row_B = np.asarray(rows, np.int64)
+        states_BLD = torch.from_numpy(self._states[row_B].astype(np.float32, copy=False))
+        return list(zip(states_BLD, torch.from_numpy(self._labels[row_B]), strict=True))
 
 
 class Split:
@@ -103,8 +128,6 @@ class Split:
 
     def to_torch(self, pooling: str | None = None) -> TorchRows:
         """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label)."""
-        from gaam_cache.store.as_dataset import TorchRows
-
         states = self.embeddings if pooling is None else self.pooled(pooling)
         return TorchRows(states, self.labels)
 

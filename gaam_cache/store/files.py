@@ -184,22 +184,21 @@ def check_file(path: Path, *, option: str, special: bool = False) -> None:
     if path.is_file() or not path.exists():
         _check_writable(path, path.parent, option)
     elif path.is_dir() or not special:
-        raise _not_writable(path, "a folder" if path.is_dir() else "no file", path, option)
+        raise _not_writable(path, "a folder" if path.is_dir() else "no file", option)
 
 
 def _check_writable(path: Path, folder: Path, option: str) -> None:
     # the folder, or the nearest one above it that is there
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     if not there.is_dir():
-        raise _not_writable(path, "a file" if there.is_file() else "no folder", there, option)
+        raise _not_writable(path, f"'{there}' is no folder", option)
     if not os.access(there, os.W_OK | os.X_OK):
-        raise _not_writable(path, "Permission denied", there, option)
+        raise _not_writable(path, f"Permission denied at '{there}'", option)
 
 
-def _not_writable(path: Path, found: str, where: Path, option: str) -> ConfigError:
+def _not_writable(path: Path, found: str, option: str) -> ConfigError:
     hint = f"choose another {option}; nothing was done yet"
-    message = f"nothing can be written to '{path}'"
-    return ConfigError(message, found=found, where=str(where), hint=hint)
+    return ConfigError(f"nothing can be written to '{path}'", found=found, hint=hint)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.import_config import is_imported
+from gaam_cache.messages import brief
 from gaam_cache.store.digest import canonical_json, digest_of, sealed_text, short_digest, unsealed
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import MAX_JSON_BYTES, raise_if_refused, read_json, write_file
@@ -243,13 +244,9 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str,
 
 def difference_table(rows: list[tuple[str, str, str]], then: str) -> str:
     """What ``differences`` found as lines for people; ``then`` says when or where theirs was."""
-
-    def short(value: str) -> str:
-        return value if len(value) <= 40 else short_digest(value) + "..."
-
     width = max((len(name) for name, _, _ in rows), default=0)
     return "\n".join(
-        f"    {name:<{width}}  now {short(ours)}, {then} {short(theirs)}"
+        f"    {name:<{width}}  now {brief(ours, 40)}, {then} {brief(theirs, 40)}"
         for name, ours, theirs in rows
     )
 
@@ -287,17 +284,10 @@ def without_path(source: Mapping[str, Any]) -> dict[str, Any]:
 def portable_plan(plan: Plan) -> Plan:
     """A plan of the same fingerprint, which covers no path, that names none of this machine."""
     dataset = without_path(plan.dataset)
+    dataset.pop("import", None)  # the files that were imported are here alone
     on_disk = plan.dataset.get("path") is not None or is_imported(plan.encoder)
-    if origins := dataset.get("origin"):
-        dataset["origin"] = {
-            split: portable_name(str(origin), local=on_disk) for split, origin in origins.items()
-        }
-    if again := dataset.get("import"):
-        given = {name: again[name] for name in ("encoder_name", "dataset_name") if again.get(name)}
-        names = {name: portable_name(value) for name, value in given.items()}
-        dataset["import"] = {
-            **again,
-            **names,
-            "files": [portable_name(f, local=True) for f in again["files"]],
-        }
+    dataset["origin"] = {
+        split: portable_name(str(origin), local=on_disk)
+        for split, origin in dataset.get("origin", {}).items()
+    }
     return replace(plan, encoder=without_path(plan.encoder), dataset=dataset)

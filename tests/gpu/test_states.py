@@ -78,8 +78,8 @@ def test_rows_of_the_cpu_are_verified_on_the_device(
     gaam_cache.extract(replace(config, device="cpu"))
     found = verify(config.out, recompute_rows=len(TEXTS), device=str(device))
     assert found.recomputed is not None
-    assert not found.recomputed.far
-    assert found.recomputed.device == str(device)
+    assert found.good
+    assert found.recomputed.how == f"encoded alone on {device}"
 
 
 @on()
