@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, GaamError, ShortOfMemoryError, StorageError
 from gaam_cache.messages import shortened, visible
 
 if TYPE_CHECKING:
@@ -34,24 +34,16 @@ _workers_here = 1
 
 
 def check_device(name: str) -> None:
-    """Refuse what names no device, whether or not there is one.
-
-    Raises:
-        ConfigError: naming those there can be.
-    """
+    """Refuse what names no device, whether or not there is one."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
         hint = "did you mean 'cuda'?" if name.casefold().startswith(("gpu", "cuda")) else None
         raise ConfigError("unknown --device", expected=NAMES, found=shortened(name), hint=hint)
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that is named; ``auto``: a GPU that CUDA can use, else the CPU.
+    """The device that is named; ``auto``: a GPU that CUDA can use, else the CPU, never ``mps``.
 
-    Nobody has tried ``mps``, so that it computes only where it is asked for by name. From here on
-    float32 means float32 in this process, and a GPU gives the same bits twice.
-
-    Raises:
-        ConfigError: no device has that name, or a GPU is asked for and there is none.
+    From here on float32 means float32 in this process, and a GPU gives the same bits twice.
     """
     import torch
 
@@ -59,11 +51,8 @@ def resolve_device(name: str) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
         name = "cuda" if count else "cpu"
-    if name == "mps":
-        there = torch.backends.mps.is_available()
-    else:
-        there = name == "cpu" or int(name.partition(":")[2] or 0) < count
-    if not there:
+    there = name == "cpu" or (name == "mps" and torch.backends.mps.is_available())
+    if not there and (name == "mps" or int(name.partition(":")[2] or 0) >= count):
         numbers = f", cuda:0 to cuda:{count - 1}" if count else ""
         raise ConfigError(
             f"no device '{name}'",
@@ -71,16 +60,7 @@ def resolve_device(name: str) -> torch.device:
             found=f"torch {torch.__version__}, {count or 'no'} GPU{'s' * (count > 1)}{numbers}",
             hint="--device cpu",
         )
-    _settle()
-    if name == "cuda":  # with its number: each thread may have a current device of its own
-        name = f"cuda:{torch.cuda.current_device() if torch.cuda.is_initialized() else 0}"
-    return torch.device(name)
-
-
-def _settle() -> None:
-    """Float32 keeps its 24 bits (cuDNN's TensorFloat-32 has 11), and cuDNN the order of sums."""
-    import torch
-
+    # float32 keeps its 24 bits (cuDNN's TensorFloat-32 has 11), and cuDNN the order of sums
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
@@ -91,14 +71,13 @@ def _settle() -> None:
         for part in (matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv):
             part.fp32_precision = "ieee"
     cudnn.deterministic, cudnn.benchmark = True, False
+    if name == "cuda":  # with its number: each thread may have a current device of its own
+        name = f"cuda:{torch.cuda.current_device() if torch.cuda.is_initialized() else 0}"
+    return torch.device(name)
 
 
 def check_arithmetic(dtype: str, device: torch.device) -> None:
-    """Refuse arithmetic that a device is not used for.
-
-    Raises:
-        ConfigError: half precision on mps.
-    """
+    """Refuse half precision on mps."""
     if device.type == "mps" and dtype not in ("float32", "auto"):
         expected = "--dtype float32, or another --device"
         raise ConfigError(f"--dtype {dtype} is not used on mps", expected=expected)
@@ -217,8 +196,7 @@ def out_of_memory(error: BaseException) -> bool:
 class NoRoom(NamedTuple):
     """Memory ran out."""
 
-    said: str
-    """By whom it did, in their words."""
+    said: str  # in the words of whose it was
 
 
 def attempt(function: Callable[[], T], device: torch.device) -> T | NoRoom:
@@ -238,6 +216,24 @@ def said_of_memory(error: BaseException) -> str:
     """The first sentence or two of an exception, on a line."""
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return ". ".join(said.split(". ")[:2])
+
+
+def as_refusal(error: BaseException) -> GaamError | None:
+    """What a person is told of an exception: our own words, or what the machine refused.
+
+    None where it is a bug of ours. Libraries wrap what the system said, and so may we.
+    """
+    cause = None if isinstance(error, ShortOfMemoryError) else error  # that says more than we can
+    while cause is not None:
+        if not isinstance(cause, GaamError) and out_of_memory(cause):
+            said = " ".join(str(cause).split())[:300] or type(cause).__name__
+            hint = "hold less at once: --set batch-tokens=512 or --set seed-batch=1"
+            return GaamError("not enough memory", found=said, hint=hint)
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, OSError) and not isinstance(error, GaamError):
+        hint = "look at the disk, its permissions and 'ulimit -n'; what is finished is kept"
+        return StorageError("the system refused", found=str(error), hint=hint)
+    return error if isinstance(error, GaamError) else None
 
 
 def cores() -> list[int]:

@@ -31,6 +31,10 @@ from gaam_cache.store.shard import missing_shards, planned_receipt, receipt_path
 
 SHOWN = 20
 """Damages, and workers, that are listed for people."""
+OF_PLAN = (
+    *("fingerprint", "untrained_seed", "num_layers", "first_layer", "hidden_size", "pooling"),
+    *("storage_dtype", "class_names", "created_with"),
+)
 WINDOW_SECONDS = 900.0
 """The rate is that of the last quarter of an hour in which a shard came."""
 
@@ -96,42 +100,28 @@ def inspect(path: Path) -> Inspection:
     at_work = [one for one in held if one.name in absent]
     rate = _rate(path, done) if any(not one.dead for one in at_work) else None
     encoder = plan.fingerprint_fields["encoder"]
-    return Inspection(
-        about
-        | {
-            "complete": not missing and not damage,
-            "shards": len(done) + len(missing),
-            "missing_shards": missing,
-            "rows": rows,
-            "rows_done": rows_done,
-            "at_work": [asdict(one) for one in at_work],
-            "rows_per_second": rate,
-            "seconds_left": (rows - rows_done) / rate if rate else None,
-            "maker": maker_of(plan.encoder),
-            "fingerprint": plan.fingerprint,
-            "encoder": plan.encoder["name"],
-            "untrained_seed": plan.untrained_seed,
-            "revision": plan.encoder["revision"],
-            "dataset": plan.dataset["name"],
-            "num_layers": plan.num_layers,
-            "first_layer": plan.first_layer,
-            "hidden_size": plan.hidden_size,
-            "pooling": list(plan.pooling),
-            "storage_dtype": plan.storage_dtype,
-            "compute_dtype": encoder["dtype"],
-            "layers": encoder.get("layers"),
-            "pooled": encoder.get("pooled"),
-            "prompt": encoder.get("prompt"),
-            "pool_over": encoder.get("pool_over", "all"),
-            "imported_from": encoder.get("imported", {}).get("files"),
-            "planted": planted_in(plan),
-            "max_length": encoder["max_length"],
-            "class_names": list(plan.class_names),
-            "columns": list(plan.columns),
-            "splits": splits,
-            "created_with": plan.created_with,
-        }
-    )
+    about |= {
+        "complete": not missing and not damage,
+        "shards": plan.num_shards,
+        "missing_shards": missing,
+        "rows": rows,
+        "rows_done": rows_done,
+        "at_work": [asdict(one) for one in at_work],
+        "rows_per_second": rate,
+        "seconds_left": (rows - rows_done) / rate if rate else None,
+        "maker": maker_of(plan.encoder),
+        "encoder": plan.encoder["name"],
+        "revision": plan.encoder["revision"],
+        "dataset": plan.dataset["name"],
+        "compute_dtype": encoder["dtype"],
+        "pool_over": encoder.get("pool_over", "all"),
+        "imported_from": encoder.get("imported", {}).get("files"),
+        "planted": planted_in(plan),
+        "columns": list(plan.columns),
+        "splits": splits,
+    }
+    about |= {name: encoder.get(name) for name in ("layers", "pooled", "prompt", "max_length")}
+    return Inspection(about | {name: getattr(plan, name) for name in OF_PLAN})
 
 
 def _split(
@@ -199,12 +189,11 @@ def _in_words(about: dict[str, Any]) -> str:
         return "\n".join([head, *damage, f"  shards       {about['receipts']:,} with a receipt"])
     if "fingerprint" not in about:
         return "\n".join([f"{head}nothing is there yet, its rows are being read", *workers])
-    missing, left = about["missing_shards"], about["seconds_left"]
+    missing, left = len(about["missing_shards"]), about["seconds_left"]
     if damage:
-        there = about["shards"] - len(missing)
-        head += f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
+        head += f"DAMAGED; {about['shards'] - missing:,} of {about['shards']:,} shards are there"
     elif missing:
-        head += f"incomplete, {len(missing)} shards are missing of {about['shards']:,}; "
+        head += f"incomplete, {missing} shards are missing of {about['shards']:,}; "
         head += f"{about['rows_done']:,} of {about['rows']:,} rows are there"
     else:
         head += "complete"
@@ -213,28 +202,23 @@ def _in_words(about: dict[str, Any]) -> str:
         workers = [f"  speed        {speed}", *workers]
     if missing and not held:
         workers.append(f"  at work      nobody: the {about['maker']} that began it goes on")
-    imported, pooled = about["imported_from"] is not None, " and ".join(about["pooling"])
+    imported = about["imported_from"] is not None
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
     encoder += f" at {short_digest(about['revision'])}" if about["revision"] else ""
     encoder += ", computed elsewhere" if imported else f", computed in {about['compute_dtype']}"
+    zero, tokens = "" if about["first_layer"] else ", from layer 0", about["max_length"] > 1
     over = f" over {about['pooled']}" if about["pooled"] else ""
-    pooled = f"pooling called {pooled}" if imported else f"{pooled} pooled{over}"
-    numbers = "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
-    states = f"{about['num_layers']} layers{numbers} x {about['hidden_size']}"
-    tokens = not imported or about["max_length"] > 1
-    longest = f", at most {about['max_length']} tokens a row" if tokens else ""
-    labels, planted = "", {"teacher_accuracy": "not said"} | (about["planted"] or {})
-    if about["planted"]:
-        labels = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}; its "
-        labels = (labels + "accuracy is {teacher_accuracy}").format(**planted)
+    planted = {"teacher_accuracy": "not said"} | (about["planted"] or {})
+    labels = "gate {gate}, strength {strength}, seed {seed}, whose accuracy is {teacher_accuracy}"
     table = {
         "encoder": f"{encoder}; its layers: {about['layers'] or 'not said'}",
-        "data set": f"{about['dataset']}{longest}",
-        "states": f"{states}, {pooled}, stored as {about['storage_dtype']}",
+        "data set": about["dataset"] + f", at most {about['max_length']} tokens a row" * tokens,
+        "states": f"{about['num_layers']} layers x {about['hidden_size']}{zero}, pooled by "
+        f"{' and '.join(about['pooling'])}{over}, stored as {about['storage_dtype']}",
         "fingerprint": short_digest(about["fingerprint"]),
         "prompt": about["prompt"] and excerpt(about["prompt"]),
         "pooling": "over the text's own tokens" if about["pool_over"] == "text" else "",
-        "labels": labels,
+        "labels": about["planted"] and f"drawn from a teacher: {labels.format(**planted)}",
         "columns": ", ".join(about["columns"]),
     }
     lines = [head, *(f"  {name:<12} {text}" for name, text in table.items() if text)]
@@ -242,10 +226,10 @@ def _in_words(about: dict[str, Any]) -> str:
         line = f"  {name:<12} {split['rows']:,} rows"
         if "bytes" in split:
             classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
-            shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
-            line += f" ({shown if split['labelled'] else 'without labels'}), "
-            line += f"{split['mean_tokens']} tokens on average, " if tokens else ""
-            line += "" if imported else f"{split['truncated_rows']:,} truncated, "
+            classes[8:] = ["..."] * (len(classes) > 8)
+            line += f" ({', '.join(classes) if split['labelled'] else 'without labels'}), "
+            line += f"{split['mean_tokens']} tokens on average, " * tokens
+            line += f"{split['truncated_rows']:,} truncated, " * (not imported)
             line += f"{split['bytes'] / 1e6:,.1f} MB"
         lines.append(line)
     return "\n".join([*lines, *workers, *damage])

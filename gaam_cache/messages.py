@@ -8,13 +8,10 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, TextIO
 
-LONGEST_WORD, LONGEST_NAME = 60, 120
-"""Characters, of what a person wrote and of a name, that a message shows."""
-MOST_MARKS = 4
-"""On one letter: more than any script needs, and few enough to stay between the lines."""
+LONGEST_WORD, LONGEST_NAME = 60, 120  # characters of what a person wrote, and of a name
+MOST_MARKS = 4  # on one letter: more than any script needs, few enough to stay between the lines
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
@@ -22,12 +19,7 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """The text, with all that a terminal or reader would obey or hide as Python escapes it.
-
-    Args:
-        text: anything, from anywhere.
-        keep: characters to leave alone, such as the line feeds of a message.
-    """
+    """The text, with all that a terminal or reader would obey or hide as escapes; but ``keep``."""
     if text.isascii() and text.isprintable():
         return text
     shown, marks = [], 0
@@ -64,15 +56,14 @@ def tell(text: str, *, to: TextIO | None = None) -> None:
     print(visible(text, keep="\n"), file=to or sys.stdout)
 
 
-def shortened(word: str) -> str:
+def shortened(word: str, longest: int = LONGEST_WORD) -> str:
     """What a person wrote, cut off where it is long."""
-    return word if len(word) <= LONGEST_WORD else f"{word[: LONGEST_WORD - 3]}..."
+    return word if len(word) <= longest else f"{word[: longest - 3]}..."
 
 
 def excerpt(value: object) -> str:
     """A value in quotes and on one line; its end is cut off where it is long."""
-    shown, longest = repr(value), LONGEST_WORD if isinstance(value, str) else 100
-    return shown if len(shown) <= longest + 2 else f"{shown[: longest - 3]}..."
+    return shortened(repr(value), LONGEST_WORD + 2 if isinstance(value, str) else 100)
 
 
 def option_of(field: str) -> str:
@@ -113,10 +104,3 @@ def duration(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // part} {smaller}"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
-
-
-def install(extra: str) -> str:
-    """The command that installs an extra: of a checkout its own, else of the package."""
-    root = Path(__file__).resolve().parents[1]
-    checkout = (root / "pyproject.toml").is_file()
-    return f"pip install -e '{root}[{extra}]'" if checkout else f"pip install 'gaam[{extra}]'"

@@ -21,6 +21,7 @@ from gaam_cache.messages import did_you_mean, shortened
 
 SECTIONS = ("extract", "import", "train", "plant")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
+TAKEN: Any = {bool: (), int: (int, str), float: (int, float, str), str: str, Path: (str, Path)}
 Config = TypeVar("Config")
 
 
@@ -41,16 +42,8 @@ def resolve(
 ) -> Config:
     """Build a configuration from every place that may set its fields.
 
-    Args:
-        cls: its dataclass.
-        section: the table of TOML files that belongs to it.
-        given: what options say; None means not given.
-        sets: ``KEY=VALUE``; a key that is there several times has all its values.
-        config_file: a TOML file of the user's, or of a run.
-        preset: name of a file in ``data/presets``.
-
-    Raises:
-        ConfigError: an unknown key or preset, a key twice, or a value of the wrong type.
+    What options say is ``given``, None where they do not; ``sets`` are ``KEY=VALUE``. ``section``
+    is its table in TOML files: ``config_file``, and ``preset`` of ``data/presets``.
     """
     layers: list[tuple[str, Mapping[str, Any]]] = []
     if preset is not None:
@@ -70,24 +63,23 @@ def resolve(
         written = set()
         for key, value in layer.items():
             if (field := named.get(key.removeprefix("--").replace("-", "_"))) is None:
-                known = sorted(set(map(key_of, every)))
-                raise plugins.unknown("setting", key, known, where=where)
+                raise plugins.unknown("setting", key, sorted(map(key_of, every)), where=where)
             if field.name in written:
                 raise ConfigError(f"'{key_of(field)}' is set twice", expected="once", where=where)
             written.add(field.name)
             try:
                 values[field.name] = _parsed(value, hints[field.name], field.metadata)
+            except GaamError:
+                raise
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-                if isinstance(error, GaamError):
-                    raise
                 said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-                _, several, choices = str(error).partition("one of: ")
+                choices = str(error).partition("one of: ")[2].split(", ")
                 raise ConfigError(
                     f"bad value for '{f'--{key_of(field)}' if key in options else key}'",
                     found=shortened(repr(str(said))),
                     expected=str(error),
                     where=where,
-                    hint=did_you_mean(str(value), choices.split(", ")) if several else None,
+                    hint=did_you_mean(str(value), choices),
                 ) from error
     return cls(**values)
 
@@ -97,8 +89,7 @@ def _read(path: Path, section: str) -> dict[str, Any]:
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        found = error.strerror
-        raise NotFoundError(f"cannot read '{shortened(str(path))}'", found=found) from error
+        raise NotFoundError(f"cannot read '{path}'", found=error.strerror) from error
     except ValueError as error:
         raise ConfigError(f"'{path}' is not valid TOML", found=str(error)) from error
     for name in content:
@@ -125,11 +116,7 @@ def pairs(
 
 
 def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
-    """A value of a TOML file or the command line as the field holds it.
-
-    Raises:
-        TypeError, ValueError, OverflowError, RuntimeError: with what must be there.
-    """
+    """A value of a TOML file or the command line as the field holds it; errors say what must be."""
     several = value if isinstance(value, (list, tuple)) else [value]
     for one in several:
         if isinstance(one, str) and (not one.strip() or "\0" in one) and not about.get(UNCHECKED):
@@ -146,12 +133,9 @@ def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
         if not all(isinstance(one, str) for one in several):
             raise TypeError("a list of strings")
         return tuple(part for one in several for part in one.split(",") if part)
-    if kind is bool and value in ("true", "false"):
-        return value == "true"
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    whole, path = number and isinstance(value, int), isinstance(value, Path)
-    own = {bool: isinstance(value, bool), int: whole, float: number, str: path, Path: path}
-    if not (own[kind] or (isinstance(value, str) and kind is not bool)):
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if isinstance(value, bool) or not isinstance(value, TAKEN[kind]):
         raise TypeError(WORDS[kind])
     try:
         return Path(value).expanduser() if kind is Path else kind(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib.util
 import os
@@ -16,8 +15,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from gaam_cache.devices import out_of_memory
-from gaam_cache.errors import ConfigError, GaamError, GaamWarning, ShortOfMemoryError, StorageError
+from gaam_cache.devices import as_refusal as as_refusal
+from gaam_cache.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.messages import duration, nearest, tell, visible
 
 T = TypeVar("T")
@@ -28,8 +27,6 @@ EXIT_CODE = 130
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
-SAID = {"learning-rate": "lr", "n-seeds": "seeds", "model": "encoder"}
-"""What people call an option that has another name here."""
 _asked, _says = False, True
 
 
@@ -48,17 +45,14 @@ def counting(items: Iterable[T], report: Report, text: str, *, every: int = 2048
 
 @contextmanager
 def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Report]:
-    """Show on stderr how far the work is: a bar on a terminal, else a line every 30 s.
-
-    What is yielded raises KeyboardInterrupt where a signal asked for it.
-    """
+    """Show on stderr how far the work is: a bar on a terminal, else a line every 30 s."""
     from rich import console, progress
 
     live = bool(not quiet and sys.stderr and sys.stderr.isatty())
     text = progress.TextColumn("{task.description:.36}", markup=False)
-    left = progress.TimeRemainingColumn()
+    count = progress.BarColumn(16), progress.MofNCompleteColumn(), unit
     bar = progress.Progress(
-        *(title, progress.BarColumn(16), progress.MofNCompleteColumn(), unit, left, text),
+        *(title, *count, progress.TimeRemainingColumn(), text),
         console=console.Console(stderr=True),
         transient=True,
         redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),  # else it is for a file
@@ -88,11 +82,7 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
 
 
 def unwind_on_signals(*, says: bool = True) -> None:
-    """From now on the first signal raises KeyboardInterrupt, and a second one ends the process.
-
-    Args:
-        says: whether this process says that it was interrupted; one of another's steps does not.
-    """
+    """From now on the first signal raises KeyboardInterrupt, and a second one ends the process."""
     global _asked, _says  # noqa: PLW0603 a signal belongs to the process
     _asked, _says = False, says
     _on_signals(_stop)
@@ -115,10 +105,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def go_on() -> None:
-    """Raise KeyboardInterrupt if a signal asked for it before; called wherever work is reported.
-
-    Python drops an exception that a signal handler raises while a destructor runs.
-    """
+    """Raise KeyboardInterrupt if a signal asked for it: Python drops one raised in a destructor."""
     unwinding = sys.exc_info()[0] is not None
     if _asked and not unwinding and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
@@ -130,44 +117,26 @@ def ask() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def as_refusal(error: BaseException) -> GaamError | None:
-    """What a person is told of an exception: our own words, or what the machine refused.
-
-    None where it is a bug of ours. Libraries wrap what the system said, and so may we.
-    """
-    cause = None if isinstance(error, ShortOfMemoryError) else error  # that says more than we can
-    while cause is not None:
-        if not isinstance(cause, GaamError) and out_of_memory(cause):
-            said = " ".join(str(cause).split())[:300] or type(cause).__name__
-            hint = "hold less at once: --set batch-tokens=512 or --set seed-batch=1"
-            return GaamError("not enough memory", found=said, hint=hint)
-        cause = cause.__cause__ or cause.__context__
-    if isinstance(error, OSError) and not isinstance(error, GaamError):
-        hint = "look at the disk, its permissions and 'ulimit -n'; what is finished is kept"
-        return StorageError("the system refused", found=str(error), hint=hint)
-    return error if isinstance(error, GaamError) else None
-
-
 def run(app: Callable[..., Any], settings: Mapping[str, type], *, says: bool = True) -> NoReturn:
     """Run a command line and exit; every error becomes one message and an exit code.
 
-    A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it.
-    A traceback means a bug. ``settings`` are the configurations of commands that have one.
+    ``settings`` are the configurations of commands that have one. One of another's steps ``says``
+    not that it was interrupted.
     """
     unwind_on_signals(says=says)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or another's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    others = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, GaamWarning):
+            tell(f"warning: {' '.join(str(message).split())}", to=sys.stderr)
+        else:
+            others(message, category, *place, **more)
+
     try:
         with warnings.catch_warnings():
-            others = warnings.showwarning
-
-            def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-                if issubclass(category, GaamWarning):
-                    tell(f"warning: {' '.join(str(message).split())}", to=sys.stderr)
-                else:
-                    others(message, category, *place, **more)
-
             warnings.showwarning = show
             warnings.simplefilter("always", GaamWarning)
             code = _code(app, settings)
@@ -210,19 +179,15 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     """What the parser cannot take, in the words that all refusals have."""
     from gaam_cache.describe_settings import keys  # it reads the configurations' source
 
-    said = error.format_message().partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
-    said = said.replace("Input should be ", "")
+    said, _, near = error.format_message().partition(" (Possible options: ")
+    said = said.partition(", unable")[0].rstrip(".")
     hint = f"{error.ctx.command_path} --help" if error.ctx else "gaam --help"
-    if error.ctx and hasattr(error, "possibilities"):  # there is no such option
-        config = settings.get(str(error.ctx.command.name))
-        known = {one["key"] for one in keys(config)} if config else set()
-        names = {name for one in error.ctx.command.params for name in one.opts}
-        options = {name[2:] for name in names if name.startswith("--")}
-        said_for = {word: name for word, name in SAID.items() if name in options}
-        asked = error.option_name.lstrip("-")
-        near = difflib.get_close_matches(asked, options, 1, 0.7)  # --attm
-        if meant := nearest(asked, [*options, *known], said_for) or next(iter(near), None):
-            hint = f"did you mean '--{meant if meant in options else f'set {meant}=VALUE'}'?"
+    if near:
+        hint = f"did you mean '{near.rstrip(')').partition(',')[0]}'?"
+    elif error.ctx and (config := settings.get(str(error.ctx.command.name))):
+        asked = str(getattr(error, "option_name", "")).lstrip("-")
+        if meant := nearest(asked, [one["key"] for one in keys(config) if not one["option"]]):
+            hint = f"did you mean '--set {meant}=VALUE'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 
 
