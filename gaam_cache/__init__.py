@@ -44,29 +44,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "EmbeddingCache": "cache",
+    **dict.fromkeys(("EmbeddingCache", "open_cache"), "cache"),
     "ExtractConfig": "config",
     "GaamError": "errors",
+    "ImportConfig": "import_config",
     "estimate": "extraction.estimate",
     "export_cache": "hub.export",
-    "Verification": "store.verify",
     "extract": "extraction.extract",
-    "ImportConfig": "import_config",
-    "import_states": "store.importing",
-    "open_cache": "cache",
-    "preview_import": "store.importing",
-    "verify": "store.verify",
-    "write": "store.importing",
+    **dict.fromkeys(("import_states", "preview_import", "write"), "store.importing"),
+    **dict.fromkeys(("Verification", "verify"), "store.verify"),
 }
 
 
 def offer(package: str, homes: dict[str, str]) -> None:
-    """Let a package that is being imported offer names of its modules, imported on first use.
-
-    Args:
-        package: dotted name.
-        homes: name -> module that has it, or that is itself meant.
-    """
+    """Let a package offer names, imported on first use: name -> module that has it or is it."""
 
     def get(name: str) -> Any:
         if name not in homes:

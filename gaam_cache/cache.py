@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from gaam_cache.store.dtypes import unpacked
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_cache.store.read import CheckMemory, ShardedArray, ShardReader
 from gaam_cache.store.shard import (
-    DatasetSpec,
     Receipt,
     column_key,
     embeddings_key,
@@ -151,7 +149,7 @@ class EmbeddingCache(Mapping[str, Split]):
         self.unlabelled = self.plan.unlabelled
         """Splits without labels: to predict on."""
         if missing := missing_shards(root, self.plan):
-            total = sum(1 for _ in self.plan.shards())
+            total = self.plan.num_shards
             raise CacheError(
                 "the cache is incomplete",
                 expected=f"{total} shards",
@@ -160,18 +158,10 @@ class EmbeddingCache(Mapping[str, Split]):
                 hint=f"run the {maker_of(self.plan.encoder)} that made it again: it goes on",
             )
         memory = CheckMemory()
-        self._splits = {name: self._read_split(name, memory) for name in self.plan.rows}
-
-    def _read_split(self, name: str, memory: CheckMemory) -> Split:
-        layouts: dict[Any, dict[str, DatasetSpec]] = {}
-        receipts = []
-        for shard in self.plan.shards(name):
-            receipt = planned_receipt(self.root, self.plan, shard)
-            # of many shards nearly all look alike: one layout and fingerprint in memory for them
-            same = layouts.setdefault(tuple(receipt.datasets.items()), receipt.datasets)
-            fingerprint = self.plan.fingerprint
-            receipts.append(replace(receipt, datasets=same, fingerprint=fingerprint, split=name))
-        return Split(self.root, self.plan, name, receipts, memory)
+        self._splits = {}
+        for name in self.plan.rows:
+            receipts = [planned_receipt(root, self.plan, one) for one in self.plan.shards(name)]
+            self._splits[name] = Split(root, self.plan, name, receipts, memory)
 
     def __repr__(self) -> str:
         """Folder, encoder, splits."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
@@ -30,24 +29,11 @@ OPENING = threading.Lock()
 threads while it loads weights, and parameters are of that type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """Rows, and where each of them stands: those of a file need not follow one another."""
 
     rows: Sequence[str]
-    places: Sequence[str]
-    """As in 'line 7', one of every row."""
-
-    @classmethod
-    def of(cls, rows: Sequence[str] | Placed, first_row: int) -> Placed:
-        """As they are placed, else by their number from 1, the first of which is the next one."""
-        if isinstance(rows, Placed):
-            return rows
-        return cls(rows, [f"row {first_row + place + 1}" for place in range(len(rows))])
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
+    places: Sequence[str]  # as in 'line 7', one of every row
 
 
 class RowEncoder:
@@ -65,10 +51,7 @@ class RowEncoder:
         """Use ``RowEncoder.open``."""
         from gaam_cache.extraction.states import StateMaker
 
-        self.encoding = encoding
-        self.tally = tally
-        """What was done so far."""
-        self._config = config
+        self.encoding, self.tally, self._config = encoding, tally, config
         self._maker = StateMaker(encoder, encoding, config.batch_tokens, tally, further=True)
         self._preparing, self._running = threading.Lock(), threading.Lock()
 
@@ -93,8 +76,6 @@ class RowEncoder:
             ConfigError: another encoder, or another version of what decodes sounds or pictures,
                 with all that differs; or states that nobody here made.
             NotFoundError: no encoder there, or not the rows that it was fitted on.
-            HubError: the hub cannot be reached.
-            ShortOfMemoryError: the weights do not fit into the memory.
         """
         from gaam_cache.extraction.reopen import reopen
         from gaam_cache.extraction.summary import Tally
@@ -140,9 +121,10 @@ class RowEncoder:
         ready: Future[Piece | None] | None = None
         with ThreadPoolExecutor(1, "prepare") as reader:
             for chunk in chunks:  # not in the thread: who waits for a terminal can be interrupted
-                placed = Placed.of(chunk, row)
-                row += len(placed)
-                ahead = reader.submit(self._prepare, placed, origin)
+                if not isinstance(chunk, Placed):
+                    chunk = Placed(chunk, [f"row {row + n}" for n in range(1, 1 + len(chunk))])
+                row += len(chunk.rows)
+                ahead = reader.submit(self._prepare, chunk, origin)
                 if ready is not None:
                     yield self._states(ready.result(), pooling)
                 ready = ahead
@@ -152,10 +134,10 @@ class RowEncoder:
     def _prepare(self, placed: Placed, origin: str) -> Piece | None:
         from gaam_cache.sources._collect import given_inputs
 
-        if not len(placed):
+        if not len(placed.rows):
             return None
-        rows, places = placed.rows, placed.places
-        inputs = given_inputs(rows, self.encoding.kind, self._config, origin=origin, places=places)
+        (rows, places), kind = placed, self.encoding.kind
+        inputs = given_inputs(rows, kind, self._config, origin=origin, places=places)
         with self._preparing:
             return self._maker.prepare(inputs, origin=origin, places=places)
 

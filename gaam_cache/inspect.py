@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,18 @@ from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.shards import CLAIM_FOLDER
 from gaam_cache.import_config import maker_of
-from gaam_cache.messages import duration, excerpt, visible_values
+from gaam_cache.messages import excerpt, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import (
     PLAN_FILE,
     SHARD_FOLDER,
     Plan,
-    ShardSpec,
     describe_encoder,
     planted_in,
     read_plan,
 )
 from gaam_cache.store.read import CheckMemory
-from gaam_cache.store.shard import missing_shards, planned_receipt, receipt_path
+from gaam_cache.store.shard import missing_shards, planned_receipt
 
 SHOWN = 20
 """Damages, and workers, that are listed for people."""
@@ -35,8 +33,6 @@ OF_PLAN = (
     *("fingerprint", "untrained_seed", "num_layers", "first_layer", "hidden_size", "pooling"),
     *("storage_dtype", "class_names", "created_with"),
 )
-WINDOW_SECONDS = 900.0
-"""The rate is that of the last quarter of an hour in which a shard came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +92,15 @@ def inspect(path: Path) -> Inspection:
     absent = set(missing)
     splits = {name: _split(path, plan, name, absent, damage) for name in plan.rows}
     done = [shard for shard in plan.shards() if shard.name not in absent]
-    rows_done, rows = sum(shard.stop - shard.start for shard in done), sum(plan.rows.values())
     at_work = [one for one in held if one.name in absent]
-    rate = _rate(path, done) if any(not one.dead for one in at_work) else None
     encoder = plan.fingerprint_fields["encoder"]
     about |= {
         "complete": not missing and not damage,
         "shards": plan.num_shards,
         "missing_shards": missing,
-        "rows": rows,
-        "rows_done": rows_done,
+        "rows": sum(plan.rows.values()),
+        "rows_done": sum(shard.stop - shard.start for shard in done),
         "at_work": [asdict(one) for one in at_work],
-        "rows_per_second": rate,
-        "seconds_left": (rows - rows_done) / rate if rate else None,
         "maker": maker_of(plan.encoder),
         "encoder": plan.encoder["name"],
         "revision": plan.encoder["revision"],
@@ -159,21 +151,6 @@ def _damage(what: str, error: CacheError) -> dict[str, str]:
     return {"what": what, "why": why, "repair": repair}
 
 
-def _rate(root: Path, done: list[ShardSpec]) -> float | None:
-    """Rows a second lately, by the times of the receipts alone: one clock, that of their server."""
-    times = []
-    for shard in done:
-        with suppress(OSError):  # taken away to be made again
-            time = receipt_path(root, shard.name).stat().st_mtime
-            times.append((time, shard.stop - shard.start))
-    last = max((time for time, _ in times), default=0.0)
-    lately = sorted(one for one in times if one[0] > last - WINDOW_SECONDS)
-    if len(lately) < 3 or last <= lately[0][0]:
-        return None
-    # the first one's rows were made before its time
-    return sum(rows for _, rows in lately[1:]) / (last - lately[0][0])
-
-
 def _in_words(about: dict[str, Any]) -> str:
     held = [Holding(**one) for one in about["at_work"]]
     workers = [f"  {one.name:<12} {one.in_words()}" for one in held]
@@ -189,7 +166,7 @@ def _in_words(about: dict[str, Any]) -> str:
         return "\n".join([head, *damage, f"  shards       {about['receipts']:,} with a receipt"])
     if "fingerprint" not in about:
         return "\n".join([f"{head}nothing is there yet, its rows are being read", *workers])
-    missing, left = len(about["missing_shards"]), about["seconds_left"]
+    missing = len(about["missing_shards"])
     if damage:
         head += f"DAMAGED; {about['shards'] - missing:,} of {about['shards']:,} shards are there"
     elif missing:
@@ -197,9 +174,6 @@ def _in_words(about: dict[str, Any]) -> str:
         head += f"{about['rows_done']:,} of {about['rows']:,} rows are there"
     else:
         head += "complete"
-    if left is not None:
-        speed = f"{about['rows_per_second']:,.1f} rows/s lately, about {duration(left)} left"
-        workers = [f"  speed        {speed}", *workers]
     if missing and not held:
         workers.append(f"  at work      nobody: the {about['maker']} that began it goes on")
     imported = about["imported_from"] is not None

@@ -13,7 +13,6 @@ from gaam_cache.messages import shortened
 
 ENGINES = "gaam_cache.engines"
 DEVICES = "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
-"""What may be asked for."""
 
 
 def parse_devices(value: Any) -> str:
@@ -34,11 +33,7 @@ def parse_devices(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placing:
-    """Which workers there are to be.
-
-    Raises:
-        ConfigError: by ``check_placing``, where a value is out of its range.
-    """
+    """Which workers there are to be; ``check_placing`` refuses what cannot be."""
 
     engine: str = "local"
     """Who starts the workers."""
@@ -80,14 +75,9 @@ def check_placing(placing: Placing) -> None:
     share, local = placing.gpus_per_worker, placing.engine == "local"
     fits = share is None or 0 < share < 1 or (1 <= share < 1024 and share == int(share))
     alone = ("is for a cluster", "--engine ray beside it")
-    check_rules(
-        placing,
-        [
-            ("gpus_per_worker", fits, "is out of range", "a part of one GPU (0.25), or whole ones"),
-            ("address", not (local and placing.address), *alone),
-            ("gpus_per_worker", not (local and share), *alone),
-        ],
-    )
+    parts = "is out of range", "a part of one GPU (0.25), or whole ones"
+    rules = ("gpus_per_worker", fits, *parts), ("address", not (local and placing.address), *alone)
+    check_rules(placing, [*rules, ("gpus_per_worker", not (local and share), *alone)])
 
 
 def parse_rank(text: str) -> tuple[int, int]:

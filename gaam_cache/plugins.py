@@ -2,12 +2,10 @@
 
 A module in a folder is a name: ``student_t.py`` <-> ``student-t``. Other installed distributions
 may add to the folder ``a.b.attention`` by entry points of the group ``gaam.attention``, each a name
-and a class of the kind that the folder has. A name of ours stays ours.
+and a class of the kind that the folder has. A name of ours stays ours. Listing imports nothing.
 
-Listing reads the folder and what distributions say of themselves, and imports nothing of either;
-only the chosen module is imported. A plug-in module defines exactly one public class, and may say
-in ``ALIASES`` what else people call it: such a name is not taken, but answered with the one that
-is.
+A plug-in module defines exactly one public class, and may say in ``ALIASES`` what else people call
+it: such a name is not taken, but answered with the one that is.
 """
 
 from __future__ import annotations
@@ -43,13 +41,9 @@ def names(package: str) -> list[str]:
 
 
 def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
-    """The public class that ``name`` stands for.
+    """The public class that ``name`` of a folder stands for; ``kind`` is what people call it.
 
-    Args:
-        package: dotted name of the folder.
-        name: as ``names`` lists it.
-        kind: what people call what is in there.
-        details: of the error, such as where the name was written.
+    ``details`` are of the error, such as where the name was written.
 
     Raises:
         ConfigError: no plug-in of that name; the message lists those there are. Or one of another
@@ -93,11 +87,7 @@ def origin(package: str, name: str) -> str | None:
 
 @contextmanager
 def blamed(package: str, name: str, *, kind: str) -> Iterator[None]:
-    """What goes wrong inside is the fault of the distribution of a plug-in; of ours it is a bug.
-
-    Raises:
-        ConfigError: whatever a plug-in of another distribution raised.
-    """
+    """What goes wrong inside is the fault of the distribution of a plug-in; of ours it is a bug."""
     try:
         yield
     except Exception as error:
@@ -188,12 +178,7 @@ def unknown(
 ) -> ConfigError:
     """The refusal of a name that there is not, with those there are and the one that was meant.
 
-    Args:
-        kind: what the name would be of, as people call it.
-        word: what was written.
-        valid: all names.
-        aliases: other words -> the valid name that they stand for.
-        details: of the error, such as where the word was written.
+    ``aliases`` are other words for valid names; ``details`` of the error, such as where it stands.
     """
     listed = list(valid)
     hint = details.pop("hint", None) or did_you_mean(word, listed, aliases)

@@ -16,7 +16,6 @@ from gaam_cache.errors import CacheError
 from gaam_cache.import_config import is_imported
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
-from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import whole_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, portable_plan, read_plan
 from gaam_cache.store.shard import planned_receipt, receipt_path
@@ -24,7 +23,7 @@ from gaam_cache.store.verify import verify
 from gaam_cache.terminal import Report, silent
 
 CARD_FILE, FORMAT_FILE = "README.md", "FORMAT.md"
-SPLITS = ("split", "rows", "MB of states", "labels")
+SPLITS = ("split", "rows", "MB", "labels")
 SLOTS = {
     "license": "of the states: what data and encoder allow",
     "language": "of the texts or sounds, such as en",
@@ -179,14 +178,14 @@ def card(plan: Plan) -> str:
         "tags": ["gaam", "embeddings", "hidden-states"],
         "configs": [{"config_name": "default", "data_files": data_files}],
     }
-    size = plan.num_layers * plan.hidden_size * len(plan.pooling) * ITEM_BYTES[plan.storage_dtype]
     splits = [
-        (split, f"{n:,}", f"{n * size / 1e6:,.1f}", "no" if split in plan.unlabelled else "yes")
+        (split, f"{n:,}", f"{n * plan.row_bytes / 1e6:,.1f}")
+        + ("no" if split in plan.unlabelled else "yes",)
         for split, n in plan.rows.items()
     ]
     count = len(plan.class_names)
     classes = [f"{n}. {plain(brief(name))}" for n, name in enumerate(plan.class_names)]
-    more = [f"\nand {count - MOST_CLASSES:,} more, in `cache.json`"] if count > MOST_CLASSES else []
+    classes[MOST_CLASSES:] = ["\nand more, in `cache.json`"] * (count > MOST_CLASSES)
     limits = ["terms and privacy of the data hold for its states: they may tell what a row was"]
     for split, others in plan.shared_texts.items():
         for other, n in others.items():
@@ -198,7 +197,7 @@ def card(plan: Plan) -> str:
         row=f"{plan.num_layers} layers x {plan.hidden_size}, {plan.storage_dtype}",
         splits="\n".join(pipes(SPLITS, splits, ("split", "labels"))),
         count=count,
-        classes="\n".join(classes[:MOST_CLASSES] + more),
+        classes="\n".join(classes),
         split=next(iter(plan.rows)),
         limits="\n".join(items(limits)),
         licences="\n".join(licences(("the data", "the encoder"))),

@@ -15,7 +15,7 @@ from typing import Any
 
 from gaam_cache.config import DEFAULT_DATASET, DEFAULT_ENCODER
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
-from gaam_cache.messages import nearest, shortened
+from gaam_cache.messages import shortened
 
 TIMEOUT_SECONDS = 8.0
 """How long the hub may take to name a commit; its client would wait for minutes."""
@@ -39,43 +39,38 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
     """Turn what the hub's client raises into one GaamError; ``kind`` is 'model' or 'dataset'."""
     from huggingface_hub import errors
 
+    what = f"{NOUNS[kind]} '{repo_id}'"
     try:
         yield
     except errors.GatedRepoError as error:
         raise gated(repo_id, kind) from error
     except (errors.HTTPError, errors.HFValidationError, OSError, RuntimeError) as error:
-        network = isinstance(error, ConnectionError | TimeoutError)
+        network, said = isinstance(error, ConnectionError | TimeoutError), one_line(error)
         if isinstance(error, GaamError) or (getattr(error, "errno", None) and not network):
             raise  # said already, or of this disk
-        raised, expected, message, hint = _told(error, f"{NOUNS[kind]} '{repo_id}'")
-        here = DEFAULT_ENCODER if kind == "model" else DEFAULT_DATASET
-        short = {here.rpartition("/")[2]: here, here.partition("-")[0]: here}
-        if repo_id != here and nearest(repo_id, [here], short):
-            hint = f"did you mean '{here}', which needs no hub?"
-        raise raised(message, expected=expected, found=one_line(error), hint=hint) from error
-
-
-def _told(error: BaseException, what: str) -> tuple[type[GaamError], str | None, str, str | None]:
-    """What to raise for an error of the client: class, what must hold, message, remedy."""
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.HFValidationError):
-        expected = "an existing path, or an id like 'owner/name'"
-        return ConfigError, expected, f"no {what}", None
-    if isinstance(error, errors.RevisionNotFoundError):
-        expected = "a branch, a tag or a full commit hash of that repository"
-        return NotFoundError, expected, f"the {what} has no such revision", None
-    if isinstance(error, errors.RepositoryNotFoundError):
-        expected = "a local path or an id that exists on the hub (private ones need HF_TOKEN)"
-        return NotFoundError, expected, f"no {what}", None
-    while getattr(error, "response", None) is None and error.__cause__ is not None:
-        error = error.__cause__
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status is None:
-        hint = "no file or folder has that name; for the hub check HF_ENDPOINT, HF_HUB_OFFLINE"
-        return HubError, None, f"the hub could not be reached for the {what}", hint
-    later = "run the same again later: files that are complete are kept"
-    return HubError, None, f"the hub refused the {what}", REMEDIES.get(status, later)
+        if isinstance(error, errors.HFValidationError):
+            expected = "an existing path, or an id like 'owner/name'"
+            raise ConfigError(f"no {what}", expected=expected, found=said) from error
+        if isinstance(error, errors.RevisionNotFoundError):
+            expected = "a branch, a tag or a full commit hash of that repository"
+            message = f"the {what} has no such revision"
+            raise NotFoundError(message, expected=expected, found=said) from error
+        if isinstance(error, errors.RepositoryNotFoundError):
+            expected = "a local path or an id that exists on the hub (private ones need HF_TOKEN)"
+            raise NotFoundError(f"no {what}", expected=expected, found=said) from error
+        cause: Any = error
+        while getattr(cause, "response", None) is None and cause.__cause__ is not None:
+            cause = cause.__cause__
+        status = getattr(getattr(cause, "response", None), "status_code", None)
+        message = f"the hub refused the {what}"
+        hint = REMEDIES.get(status or 0, "run the same again later: complete files are kept")
+        if status is None:
+            message = f"the hub could not be reached for the {what}"
+            hint = "no file or folder has that name; for the hub check HF_ENDPOINT, HF_HUB_OFFLINE"
+            here = DEFAULT_ENCODER if kind == "model" else DEFAULT_DATASET
+            if here.endswith(f"/{repo_id}"):
+                hint = f"did you mean '{here}', which needs no hub?"
+        raise HubError(message, found=said, hint=hint) from error
 
 
 def gated(repo_id: str, kind: str) -> HubError:
@@ -166,6 +161,4 @@ def refuse_code(folder: Path) -> None:
                         expected="an encoder and tokenizer that transformers knows by itself",
                         found=f"{key}: {json.dumps(value)[:120]}",
                         where=str(folder / f"{name}.json"),
-                        hint="choose another encoder; if the class of transformers computes the "
-                        f"same, copy the folder, remove {key} and give --encoder the copy",
                     )

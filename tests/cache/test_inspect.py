@@ -94,22 +94,6 @@ def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: P
     assert inspect(cache).to_dict()["at_work"] == []  # given back
 
 
-def test_the_rate_is_that_of_the_receipts(cache: Path) -> None:
-    *done, left = read_plan(cache).shards()
-    receipt_path(cache, left.name).unlink()
-    for base in (1e6, 4e9):  # whatever the server's clock says
-        for place, shard in enumerate(done):
-            time = base + 10.0 * place
-            os.utime(receipt_path(cache, shard.name), (time, time))
-        with Claims(cache / CLAIM_FOLDER) as claims:
-            claims.take(left.name)
-            about = inspect(cache).to_dict()
-        rows = sum(s.stop - s.start for s in done[1:])
-        assert about["rows_per_second"] == pytest.approx(rows / (10.0 * (len(done) - 1)))
-        seconds = (left.stop - left.start) / about["rows_per_second"]
-        assert about["seconds_left"] == pytest.approx(seconds)
-
-
 def test_a_cache_that_is_not_begun_says_who_reads_its_rows(tmp_path: Path, gaam: Gaam) -> None:
     with Claims(tmp_path / "c" / CLAIM_FOLDER) as claims:
         claims.take("rows")
