@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.import_config import maker_of
 from gaam_cache.store.dtypes import unpacked
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_cache.store.read import CheckMemory, ShardedArray, ShardReader
@@ -155,7 +154,7 @@ class EmbeddingCache(Mapping[str, Split]):
                 expected=f"{total} shards",
                 found=f"{total - len(missing)} ({missing[0]} is the first that is missing)",
                 where=str(root.absolute()),
-                hint=f"run the {maker_of(self.plan.encoder)} that made it again: it goes on",
+                hint=f"run the {self.plan.maker} that made it again: it goes on",
             )
         memory = CheckMemory()
         self._splits = {}

@@ -137,16 +137,14 @@ def extract_rules(config: ExtractConfig) -> Iterator[Rule]:
            "cannot spread an untrained encoder", "one device that holds it: --device")
     yield ("device_map devices", not device_map or config.alone or config.engine != "local",
            "spreads one encoder over all GPUs", "one worker, --engine ray, or device-map=none")
-    yield "splits", splits, "is empty: nothing to do", "at least one"
-    yield "pool", config.pool, "is empty: nothing to do", "at least one"
-    yield "splits", len(set(splits)) == len(splits), twice, "each once"
+    yield "splits", splits, "is empty", "at least one"
+    yield "pool", config.pool, "is empty", "at least one"
     yield ("splits", all(map(NAME_PATTERN.fullmatch, splits)),
            "cannot be part of a file name", "letters, digits, '_' and '.'")
     yield ("file_column text_columns", not (config.file_column and config.text_columns),
            "is for sounds and pictures, --text-column for texts", "one of the two")
     yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, kept)),
            "becomes the name of an array: give the column another name in the data", COLUMN_NAME)
-    yield "keep_columns", len(set(kept)) == len(kept), twice, "each once"
     yield ("split_seed", fraction is not None or not config.split_seed,
            "is for --test-fraction", "--test-fraction beside it")
     if fraction is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,21 +26,9 @@ IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of such states, and its name where nobody says one."""
 
 
-def is_imported(encoder: Mapping[str, Any]) -> bool:
-    """Whether somebody else computed the states, by the ``encoder`` of a plan."""
-    return bool(encoder["kind"] == IMPORTED)
-
-
-def maker_of(encoder: Mapping[str, Any]) -> str:
-    """The command that makes what a cache lacks, by the ``encoder`` of its plan."""
-    return "gaam import" if is_imported(encoder) else "gaam extract"
-
-
 def parse_words(value: Any) -> tuple[str, ...]:
     """Texts as they were given: a comma in one is part of it."""
     words = value if isinstance(value, (list, tuple)) else [value]
-    if not all(isinstance(word, (str, Path)) for word in words):
-        raise TypeError("a list of strings")
     return tuple(map(str, words))
 
 
@@ -91,8 +79,6 @@ class ImportConfig:
         check_at_least(self, 1, "shard_rows")
         if not self.files:
             raise ConfigError("nothing to import", expected="one file of arrays, or several")
-        if twice := [name for name in self.files if self.files.count(name) > 1]:
-            raise ConfigError(f"'{shortened(twice[0])}' is given twice")
         check_rules(self, self._rules())
         for option in ("arrays", "labels", "num_tokens"):
             of_splits(self, option)

@@ -13,7 +13,6 @@ from gaam_cache.cache import Split
 from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.shards import CLAIM_FOLDER
-from gaam_cache.import_config import maker_of
 from gaam_cache.messages import excerpt, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import (
@@ -101,7 +100,7 @@ def inspect(path: Path) -> Inspection:
         "rows": sum(plan.rows.values()),
         "rows_done": sum(shard.stop - shard.start for shard in done),
         "at_work": [asdict(one) for one in at_work],
-        "maker": maker_of(plan.encoder),
+        "maker": plan.maker,
         "encoder": plan.encoder["name"],
         "revision": plan.encoder["revision"],
         "dataset": plan.dataset["name"],

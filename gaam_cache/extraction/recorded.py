@@ -11,7 +11,7 @@ from typing import Any
 from gaam_cache import config_checks, settings
 from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.import_config import ImportConfig, is_imported, maker_of
+from gaam_cache.import_config import ImportConfig
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import Plan
 from gaam_cache.store.shard import receipt_path
@@ -95,10 +95,9 @@ def recorded_import(plan: Plan, out: Path) -> ImportConfig:
 
 def extract_again(root: Path, plan: Plan) -> str:
     """The command line that made a cache, and makes what it lacks."""
-    maker, imported = maker_of(plan.encoder), is_imported(plan.encoder)
-    words = maker.split()
+    words = plan.maker.split()
     with suppress(CacheError):
-        config = recorded_import(plan, root) if imported else recorded_config(plan, root)
+        config = recorded_import(plan, root) if plan.imported else recorded_config(plan, root)
         for field in dataclasses.fields(config):
             value = getattr(config, field.name)
             if field.metadata.get("positional"):
@@ -107,7 +106,7 @@ def extract_again(root: Path, plan: Plan) -> str:
                 words += config_checks.words(field, value)
         if all(word.isprintable() for word in words):
             return shlex.join(words)
-    return f"the {maker} that made the cache"
+    return f"the {plan.maker} that made the cache"
 
 
 def repair_command(root: Path, name: str, again: str) -> str:

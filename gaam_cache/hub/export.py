@@ -13,7 +13,6 @@ import gaam_cache
 from gaam_cache.cache import open_cache
 from gaam_cache.encoders._located import usual_length
 from gaam_cache.errors import CacheError
-from gaam_cache.import_config import is_imported
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.files import whole_folder, write_synced
@@ -166,7 +165,7 @@ def card(plan: Plan) -> str:
         f"data set: {brief(dataset['name'])}, revision {brief(str(dataset.get('revision')))}",
         f"encoder: {brief(plan.encoder_label)}, revision {encoder['revision']}",
         f"pooled by {', '.join(plan.pooling)}",
-        "computed elsewhere and imported" if is_imported(encoder) else how,
+        "computed elsewhere and imported" if plan.imported else how,
         f"fingerprint {plan.fingerprint}",
         f"made with gaam {brief(str(plan.created_with.get('gaam')))}",
         f"prompt around every text: {brief(str(identity.get('prompt')), 500)}",
@@ -178,9 +177,9 @@ def card(plan: Plan) -> str:
         "tags": ["gaam", "embeddings", "hidden-states"],
         "configs": [{"config_name": "default", "data_files": data_files}],
     }
+    labels = {split: "no" if split in plan.unlabelled else "yes" for split in plan.rows}
     splits = [
-        (split, f"{n:,}", f"{n * plan.row_bytes / 1e6:,.1f}")
-        + ("no" if split in plan.unlabelled else "yes",)
+        (split, f"{n:,}", f"{n * plan.row_bytes / 1e6:,.1f}", labels[split])
         for split, n in plan.rows.items()
     ]
     count = len(plan.class_names)

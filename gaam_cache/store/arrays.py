@@ -25,12 +25,11 @@ from gaam_cache.import_config import ImportConfig, of_splits
 from gaam_cache.store.files import raise_if_refused
 
 STRINGS = "str"
-STATES, LABELS, NUM_TOKENS, CLASS_NAMES = "states", "labels", "num_tokens", "class_names"
+STATES, LABELS, NUM_TOKENS = "states", "labels", "num_tokens"
 WORDS = {
     **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states"), STATES),
     **dict.fromkeys(("features", "X"), STATES),
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
-    **dict.fromkeys(("class_names", "label_names"), CLASS_NAMES),
     NUM_TOKENS: NUM_TOKENS,
 }
 """What an array may be called, and what it then is."""
@@ -70,10 +69,10 @@ class Array:
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype} {self.shape}"
 
-    def read(self, rows: slice, layer: int | None = None) -> NDArray[Any]:
-        """Rows, or those of a layer; bfloat16 comes as its bits in uint16, strings as objects."""
+    def read(self, index: Any = slice(None)) -> NDArray[Any]:
+        """A part; bfloat16 comes as its bits in uint16, strings as objects."""
         with refusing(self.where):
-            part = self._values[rows] if layer is None else self._values[layer, rows]
+            part = self._values[index]
             if hasattr(part, "cpu"):  # a tensor
                 part = part.cpu().contiguous()
                 if self.dtype == "bfloat16":
@@ -224,7 +223,6 @@ class Offer:
         self._arrays = arrays
         self.said: dict[tuple[str, str], list[tuple[int | None, Array]]] = {}
         """Split and role -> arrays that say to be that."""
-        self.class_names: list[Array] = []
         words, splits = "|".join((*WORDS, *kept)), "|".join(SPLITS)
         number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
         body = rf"(?:(?P<word>{words})|{number})"
@@ -240,9 +238,7 @@ class Offer:
             of_file = set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
             split = {found["before"], found["after"], *(of_file if len(of_file) == 1 else ())}
             split -= {None, ""}
-            if role == CLASS_NAMES:
-                self.class_names.append(array)
-            elif len(split) == 1:  # else it says none, or two
+            if len(split) == 1:  # else it says none, or two
                 of_role = self.said.setdefault((split.pop(), role), [])
                 of_role.append((int(layer) if layer else None, array))
 
@@ -285,10 +281,8 @@ class Offer:
         return ConfigError(message, expected=UNDERSTOOD, found=found, hint=hint)
 
 
-def choose(
-    arrays: Sequence[Array], config: ImportConfig
-) -> tuple[dict[str, Taken], tuple[str, ...] | None, list[Array]]:
-    """The arrays of every split, names of classes where somebody says them, and what is left."""
+def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Taken], list[Array]]:
+    """The arrays of every split, and what is left."""
     offer, explicit = Offer(arrays, config.keep_columns), of_splits(config, "arrays")
     labels, tokens = of_splits(config, "labels"), of_splits(config, "num_tokens")
     states = {
@@ -324,12 +318,4 @@ def choose(
                 raise offer.unclear(f"'{split}' has no column '{name}'", hint)
             columns[name] = column
         splits[split] = Taken(states[split], known, one(split, NUM_TOKENS, tokens), columns)
-    said = {}
-    for array in offer.class_names:
-        if array.dtype == STRINGS and array.shape:
-            said[tuple(array.read(slice(None)))] = array
-            used.add(array)
-    if len(said) > 1 and not config.class_names:
-        raise offer.unclear("the class names differ", "--set class-name=NAME once for each class")
-    left = [array for array in arrays if array not in used]
-    return splits, config.class_names or next(iter(said), None), left
+    return splits, [array for array in arrays if array not in used]

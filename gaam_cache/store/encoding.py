@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from gaam_cache.import_config import is_imported
+from gaam_cache.import_config import IMPORTED
 from gaam_cache.store.plan import Batching, Plan, describe_encoder, without_path
 
 NO_PLACE = {"path": None, "revision": None}
@@ -65,7 +65,7 @@ class Encoding:
     @property
     def imported(self) -> bool:
         """Whether nobody here can encode further rows: the states were handed over."""
-        return is_imported({"kind": self.kind})
+        return self.kind == IMPORTED
 
     @property
     def untrained_seed(self) -> int | None:

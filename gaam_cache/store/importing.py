@@ -9,11 +9,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,6 @@ from gaam_cache.store.digest import digest_of, hash_file, short_digest
 from gaam_cache.store.dtypes import (
     ITEM_BYTES,
     LARGEST,
-    NUMPY_DTYPES,
     as_float32,
     check_digits,
     count_digits,
@@ -81,16 +81,12 @@ class ImportSummary:
     num_layers: int
     hidden_size: int
     storage_dtype: str
-    class_names: tuple[str, ...]
-    splits: dict[str, dict[str, Any]]
-    """What is taken as what, with the numbers of rows."""
+    splits: dict[str, dict[str, Any]]  # what is taken as what, with the numbers of rows
     shards: int
-    shards_made: int
-    """In this run; the others were there."""
+    shards_made: int  # in this run; the others were there
     bytes: int
     seconds: float
-    left: tuple[str, ...]
-    """Arrays of the files that are not taken."""
+    left: tuple[str, ...]  # arrays of the files that are not taken
 
     @property
     def rows(self) -> dict[str, int]:
@@ -159,79 +155,49 @@ class ImportedRows(Rows):
         """All that people know of a row."""
         return f"all layers are the same; its label is '{self.labels[row]}'"
 
-    @property
-    def block_rows(self) -> int:
-        """Rows to read at a time."""
-        return max(1, BLOCK_BYTES // (self.num_layers * self.hidden_size * 8))
-
-    def stored(
+    def blocks(
         self, start: int, stop: int, storage_dtype: str, digits_2L: NDArray[np.int64] | None = None
-    ) -> NDArray[Any]:
-        """Rows as they are stored, (n, L, D); bfloat16 as its bits.
+    ) -> Iterator[NDArray[Any]]:
+        """Rows as they are stored, (n, L, D), some at a time; bfloat16 as its bits.
 
         To ``digits_2L`` are added the numbers that lost their digits, and those that are not 0.
         """
-        size, dtype = (stop - start, self.num_layers, self.hidden_size), self.arrays[0].dtype
-        out = np.empty(size, NUMPY_DTYPES[storage_dtype])
-        for first in range(start, stop, self.block_rows):
-            rows = slice(first, min(first + self.block_rows, stop))
-            if self.axes == "nld":
-                given_NLD = self.arrays[0].read(rows)
-            elif self.axes == "lnd":
-                layers = [self.arrays[0].read(rows, layer) for layer in range(self.num_layers)]
-                given_NLD = np.stack(layers, axis=1)
-            else:
+        dtype, step = self.arrays[0].dtype, BLOCK_BYTES // (8 * self.num_layers * self.hidden_size)
+        for first in range(start, stop, max(1, step)):
+            rows = slice(first, min(first + max(1, step), stop))
+            if self.axes == "nd":
                 given_NLD = np.stack([one.read(rows) for one in self.arrays], axis=1)
-            kept = out[first - start : rows.stop - start]
-            kept[:] = stored(given_NLD, dtype, storage_dtype)
+            elif self.axes == "nld":
+                given_NLD = self.arrays[0].read(rows)
+            else:
+                given_NLD = np.swapaxes(self.arrays[0].read((slice(None), rows)), 0, 1)
+            kept = np.ascontiguousarray(stored(given_NLD, dtype, storage_dtype))
             if (bad := first_not_finite(kept, storage_dtype)) is not None:
                 row, layer, feature = bad
                 value = float(as_float32(given_NLD[bad]) if dtype == "bfloat16" else given_NLD[bad])
                 of_layer = self.arrays[layer if len(self.arrays) > 1 else 0].where
                 hint = "look at the row: whoever made it computed no number there"
+                wider = "a wider --storage-dtype: bfloat16 or float32"
                 raise NumericsError(
                     f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
                     expected=f"finite values up to {LARGEST[storage_dtype]:g}",
                     found=f"{value:g}",
                     where=f"{of_layer}, row {first + row + 1}, layer {layer + 1}, "
                     f"feature {feature}",
-                    hint="a wider --storage-dtype: bfloat16 or float32"
-                    if np.isfinite(value)
-                    else hint,
+                    hint=wider if np.isfinite(value) else hint,
                 )
             if digits_2L is not None and dtype != storage_dtype:
                 digits_2L += count_digits(given_NLD, kept, dtype, storage_dtype)
-        return out
+            yield kept
 
     def check(self, name: str, storage_dtype: str, report: Report) -> None:
         """Read and check every number once."""
         digits_2L = np.zeros((2, self.num_layers), np.int64)
-        for start in range(0, len(self), self.block_rows):
-            report(start, len(self), f"checking '{name}'")
-            stop = min(start + self.block_rows, len(self))
-            for row_LD in self.stored(start, stop, storage_dtype, digits_2L):
-                self.inputs.append(sha256(row_LD).digest())
+        for block_NLD in self.blocks(0, len(self), storage_dtype, digits_2L):
+            self.inputs.extend(sha256(row_LD).digest() for row_LD in block_NLD)
+            report(len(self.inputs), len(self), f"checking '{name}'")
         where = f"{self.origin}, row 1 to row {len(self)}"
         check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
-
-
-class Found(NamedTuple):
-    """An import that is ready to begin."""
-
-    rows: dict[str, ImportedRows]
-    plan: Plan  # files and states, of which the fingerprint is made, are not hashed yet
-    left: tuple[str, ...]  # arrays of the files that are not taken
-
-
-@contextmanager
-def opened(config: ImportConfig) -> Iterator[Found]:
-    """Open the files of an import and find out what to take; reads labels, but no states."""
-    check_folder(config.out, option="--out")
-    with ExitStack() as stack:
-        files = [open_file(Path(name).expanduser(), stack) for name in config.files]
-        splits, names, left = choose([array for file in files for array in file], config)
-        told = tuple(f"{array.where} {array.dtype} {array.shape}" for array in left)
-        yield _found(splits, config, names, {"import": settings_of_import(config)}, left=told)
 
 
 def preview_import(config: ImportConfig) -> ImportSummary:
@@ -245,8 +211,7 @@ def preview_import(config: ImportConfig) -> ImportSummary:
         ConfigError: what to take is not clear.
         DataError: a file is damaged, or its arrays do not fit together.
     """
-    with opened(config) as found:
-        return _summary(found, found.plan, config.out)
+    return _import(config, None)
 
 
 def import_states(config: ImportConfig, *, progress: Report | None = None) -> ImportSummary:
@@ -266,8 +231,25 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
     Warns:
         GaamWarning: splits share states, or a split lacks a class.
     """
-    with opened(config) as found:
-        return _publish(found, config.out, config.files, progress or silent)
+    return _import(config, progress or silent)
+
+
+def _import(config: ImportConfig, report: Report | None) -> ImportSummary:
+    check_folder(config.out, option="--out")
+    paths = [Path(file).expanduser().absolute() for file in config.files]
+    with ExitStack() as stack:
+        files = [open_file(Path(name).expanduser(), stack) for name in config.files]
+        splits, others = choose([array for file in files for array in file], config)
+        left = [f"{array.where} {array.dtype} {array.shape}" for array in others]
+        rows, plan = _plan(splits, config, recorded={"import": settings_of_import(config)})
+        if report is None:
+            return _summary(rows, plan, config.out, left)
+        folder = os.path.commonpath([path.parent for path in paths])
+        for path in paths:
+            report(0, 0, f"hashing {path.name}")
+            name = path.relative_to(folder).as_posix()
+            plan.fingerprint_fields["encoder"]["imported"]["files"][name] = hash_file(path)
+        return _publish(rows, plan, config.out, report, left)
 
 
 def write(
@@ -361,21 +343,28 @@ def write(
             Array(f"num_tokens of '{split}'", tokens[split]) if split in tokens else None,
             {name: Array(f"column '{name}' of '{split}'", kept[name][split]) for name in kept},
         )
-    ready = _found(taken, config, config.class_names or None, {}, planted=planted)
-    return _publish(ready, config.out, (), progress or silent)
+    secret, known = planted or ({}, {})
+    rows, plan = _plan(
+        taken,
+        config,
+        covered={KEY: dict(secret)} if planted else {},
+        recorded={KEY: dict(known)} if planted else {},
+    )
+    return _publish(rows, plan, config.out, progress or silent, [])
 
 
-def _found(
+def _plan(
     taken: Mapping[str, Taken],
     config: ImportConfig,
-    class_names: tuple[str, ...] | None,
-    recorded: Mapping[str, Any],
     *,
-    planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
-    left: tuple[str, ...] = (),
-) -> Found:
-    """Check that what is taken fits together; ``recorded`` is what a plan says of the files."""
-    rows, names = _rows(taken, config.axes, class_names)
+    covered: Mapping[str, Any] = MappingProxyType({}),
+    recorded: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[dict[str, ImportedRows], Plan]:
+    """Rows that fit together and their plan, whose fingerprint has to be made: nothing is hashed.
+
+    ``covered`` and ``recorded`` is what the fingerprint and the data set hold beside.
+    """
+    rows, names = _rows(taken, config.axes, config.class_names or None)
     sizes = {name: (one.num_layers, one.hidden_size) for name, one in rows.items()}
     if len(set(sizes.values())) > 1:
         raise DataError(
@@ -393,7 +382,7 @@ def _found(
             "files": {},
             "taken": {name: split.taken for name, split in rows.items()},
             "num_tokens": {name: digest_of(tokens.data) for name, tokens in known.items()},
-            **({KEY: dict(planted[0])} if planted else {}),
+            **covered,
         },
         "pooling": [config.pool],
         "layers": "as in the files",  # nobody knows more of them than their order
@@ -411,14 +400,13 @@ def _found(
             "origin": {name: part.origin for name, part in rows.items()},
             "shared_texts": {},
             **recorded,
-            **({KEY: dict(planted[1])} if planted else {}),
         },
         num_layers=num_layers,
         hidden_size=hidden_size,
         shard_rows=config.shard_rows,
         libraries=("h5py", "numpy"),
     )
-    return Found(rows, plan, left)
+    return rows, plan
 
 
 def _rows(
@@ -522,7 +510,7 @@ def _one_each(
     found, where = f"{array.dtype} {array.shape}", array.where
     right = array.dtype.startswith(("int", "uint")) or array.dtype == STRINGS
     if right and len(array.shape) == 1 and rows in (None, array.shape[0]):
-        values: list[Any] = array.read(slice(None)).tolist()
+        values: list[Any] = array.read().tolist()
         wrong = next((row for row, value in enumerate(values) if not good(value)), None)
         if wrong is None:
             return values
@@ -535,21 +523,11 @@ def _one_each(
     )
 
 
-def hash_files(files: Sequence[str], report: Report = silent) -> dict[str, str]:
-    """SHA-256 of the files, by their names from the folder that all are in."""
-    paths = [Path(file).expanduser().absolute() for file in files]
-    folder, found = os.path.commonpath([path.parent for path in paths or [Path("/")]]), {}
-    for path in paths:
-        report(0, 0, f"hashing {path.name}")
-        found[path.relative_to(folder).as_posix()] = hash_file(path)
-    return found
-
-
-def _publish(found: Found, out: Path, files: Sequence[str], report: Report) -> ImportSummary:
+def _publish(
+    rows: dict[str, ImportedRows], plan: Plan, out: Path, report: Report, left: Sequence[str]
+) -> ImportSummary:
     """Make what a cache of these states lacks."""
-    began, plan, rows = time.perf_counter(), found.plan, found.rows
-    fields = plan.fingerprint_fields
-    fields["encoder"]["imported"]["files"] = hash_files(files, report)
+    began, fields = time.perf_counter(), plan.fingerprint_fields
     if (out / PLAN_FILE).exists():  # another cache is refused before the states are read
         there = read_plan(out)
         content = there.fingerprint_fields["content"]
@@ -572,18 +550,23 @@ def _publish(found: Found, out: Path, files: Sequence[str], report: Report) -> I
         if shard.name not in missing or receipt_path(out, shard.name).exists():
             continue
         part = rows[shard.split]
-        states = part.stored(shard.start, shard.stop, plan.storage_dtype)
+        states = np.concatenate([*part.blocks(shard.start, shard.stop, plan.storage_dtype)])
         arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
         arrays |= row_arrays.of(shard, part.tokens[shard.start : shard.stop].astype(np.int64))
         write_shard(out, plan, shard, arrays)
         made += 1
-    return _summary(found, plan, out, made, began)
+    return _summary(rows, plan, out, left, made, began)
 
 
 def _summary(
-    found: Found, plan: Plan, out: Path, made: int = 0, began: float | None = None
+    rows: Mapping[str, ImportedRows],
+    plan: Plan,
+    out: Path,
+    left: Sequence[str],
+    made: int = 0,
+    began: float | None = None,
 ) -> ImportSummary:
-    counts = {name: Counter(one.labels) for name, one in found.rows.items() if one.labelled}
+    counts = {name: Counter(one.labels) for name, one in rows.items() if one.labelled}
     return ImportSummary(
         path=str(out),
         fingerprint="" if began is None else plan.fingerprint,
@@ -591,18 +574,17 @@ def _summary(
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,
         storage_dtype=plan.storage_dtype,
-        class_names=plan.class_names,
         splits={
             name: {
                 "rows": len(one),
                 "rows_per_class": {c: counts[name][c] for c in plan.class_names if name in counts},
                 **one.taken,
             }
-            for name, one in found.rows.items()
+            for name, one in rows.items()
         },
         shards=plan.num_shards,
         shards_made=made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
         seconds=0.0 if began is None else time.perf_counter() - began,
-        left=found.left,
+        left=tuple(left),
     )

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.import_config import is_imported
+from gaam_cache.import_config import IMPORTED
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import canonical_json, digest_of, sealed_text, short_digest, unsealed
 from gaam_cache.store.dtypes import ITEM_BYTES
@@ -85,6 +85,16 @@ class Plan:
     """Columns of strings that are kept, and how many bytes the longest of their values takes."""
     unlabelled: tuple[str, ...] = ()
     """Splits without labels."""
+
+    @property
+    def imported(self) -> bool:
+        """Whether somebody else computed the states."""
+        return bool(self.encoder["kind"] == IMPORTED)
+
+    @property
+    def maker(self) -> str:
+        """The command that makes what the cache lacks."""
+        return "gaam import" if self.imported else "gaam extract"
 
     @property
     def untrained_seed(self) -> int | None:
@@ -188,7 +198,7 @@ def read_plan(root: Path) -> Plan:
             found="no such file, though there are shards" if gone else found,
             where=str(path.absolute()),
             hint=f"move {path} away and run the gaam extract that made it again: "
-            "it writes the plan anew and keeps every shard that fits it",
+            "every shard that fits the new plan is kept",
         ) from error
 
 
@@ -285,7 +295,7 @@ def portable_plan(plan: Plan) -> Plan:
     """A plan of the same fingerprint, which covers no path, that names none of this machine."""
     dataset = without_path(plan.dataset)
     dataset.pop("import", None)  # the files that were imported are here alone
-    on_disk = plan.dataset.get("path") is not None or is_imported(plan.encoder)
+    on_disk = plan.dataset.get("path") is not None or plan.imported
     dataset["origin"] = {
         split: portable_name(str(origin), local=on_disk)
         for split, origin in dataset.get("origin", {}).items()

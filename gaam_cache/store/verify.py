@@ -1,14 +1,12 @@
 """Whether a cache on disk is what it says: every byte, and what an HDF5 library finds in it.
 
-And whether some rows, encoded again alone or read again from their files, have the stored states.
-L layers, D hidden size.
+And whether some rows, encoded again alone, have the stored states. L layers, D hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,23 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
-from gaam_cache.encoders._base import open_encoder
+from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.encoders._deviation import recompute_limit, relative
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.job import content_of, plan_fields
 from gaam_cache.extraction.recorded import (
     extract_again,
     recorded_config,
-    recorded_import,
     repair_command,
 )
 from gaam_cache.extraction.shards import RowArrays
-from gaam_cache.import_config import is_imported
 from gaam_cache.messages import visible
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
-from gaam_cache.store.importing import hash_files, opened
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
 from gaam_cache.store.read import MAX_THREADS, CheckMemory, arrays_of
 from gaam_cache.store.shard import (
@@ -47,8 +42,6 @@ from gaam_cache.terminal import Report, silent
 
 SHOWN = 20
 """Missing shards that are listed for people."""
-Again = Callable[[str, int], tuple[Mapping[str, NDArray[Any]], int]]
-"""Split and row -> states (L, D) by pooling, and number of tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,14 +55,13 @@ class BadShard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recomputed:
-    """How far stored states are from states that were made again, a row at a time."""
+    """How far stored states are from states that were encoded again, alone."""
 
     rows: int
     seed: int
-    how: str
-    """'encoded alone on cpu', or 'read again from their files'."""
+    device: str
     deviation: tuple[float, ...]
-    """For every layer the largest ``|stored - again| / |again|`` over rows and poolings."""
+    """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
     limit: float
     """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
     first_layer: int
@@ -124,12 +116,13 @@ class Verification:
             f"{self.bytes / 1e6:,.1f} MB hashed",
         ]
         if (again := self.recomputed) is not None:
-            verdict = "within" if max(again.deviation) <= again.limit else "BEYOND"
+            worst = max(again.deviation)
+            verdict = "within" if worst <= again.limit else "BEYOND"
             layers = [f"{n}: {x:.1e}" for n, x in enumerate(again.deviation, again.first_layer)]
             lines.append(
-                f"  recomputed   {again.rows} rows {again.how} (seed {again.seed}): largest "
-                f"relative deviation {max(again.deviation):.1e}, {verdict} the {again.limit:.1e} "
-                "that rounding explains"
+                f"  recomputed   {again.rows} rows alone on {again.device} (seed {again.seed}): "
+                f"largest relative deviation {worst:.1e}, {verdict} the {again.limit:.1e} that "
+                "rounding explains"
             )
             lines += [f"    layer {', '.join(layers[i : i + 8])}" for i in range(0, len(layers), 8)]
         lines += [
@@ -274,39 +267,36 @@ def _recompute(
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
     far: dict[str, str] = {}
     report(0, len(chosen), "reading the rows")
-    with ExitStack() as stack:
-        if is_imported(plan.encoder):
-            again, rows = _from_files(root, plan, report, stack)
-            how, limit = "read again from their files", 0.0
-        else:
-            again, rows, where, limit = _encoded(root, plan, device, report)
-            how = f"encoded alone on {where}"
-        row_arrays = RowArrays(plan, rows)
-        for done, (shard, row) in enumerate(chosen, start=1):
-            receipt = planned_receipt(root, plan, shard)
-            arrays = arrays_of(root / SHARD_FOLDER / receipt.file, receipt)
-            there = {key: array[row - shard.start] for key, array in arrays.items()}
-            states, tokens = again(shard.split, row)
-            of_row = ShardSpec(split=shard.split, index=0, start=row, stop=row + 1)
-            for key, (_, [expected]) in row_arrays.of(of_row, [tokens]).items():
-                if not np.array_equal(there[key], expected):
-                    text = key.startswith("column_")
-                    is_, must = (unpacked(x[None]) if text else x for x in (there[key], expected))
-                    far.setdefault(shard.name, f"row {row} has {key} {is_}, must be {must}")
-            for pooling, ours_LD in states.items():
-                kept_LD = _numbers(there[embeddings_key(plan, pooling)], plan)
-                here_L = relative(kept_LD, ours_LD, plan.storage_dtype)
-                deviation_L = np.maximum(deviation_L, here_L)
-                if not here_L.max() <= limit:
-                    layer = int(here_L.argmax())
-                    why = f"row {row}, {how}, deviates by {here_L[layer]:.1e} in layer "
-                    why += f"{layer + plan.first_layer}, more than {limit:.1e}"
-                    far.setdefault(shard.name, why)
-            report(done, len(chosen), "comparing rows")
+    rows, encoder = _opened(root, plan, device, report)
+    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
+    row_arrays = RowArrays(plan, rows)
+    for done, (shard, row) in enumerate(chosen, start=1):
+        receipt = planned_receipt(root, plan, shard)
+        arrays = arrays_of(root / SHARD_FOLDER / receipt.file, receipt)
+        there = {key: array[row - shard.start] for key, array in arrays.items()}
+        inputs = encoder.prepare([rows[shard.split].inputs[row]])
+        states = encoder.encode_alone(inputs.items[0])
+        of_row = ShardSpec(split=shard.split, index=0, start=row, stop=row + 1)
+        for key, (_, [expected]) in row_arrays.of(of_row, inputs.lengths).items():
+            if not np.array_equal(there[key], expected):
+                text = key.startswith("column_")
+                is_, must = (unpacked(x[None]) if text else x for x in (there[key], expected))
+                far.setdefault(shard.name, f"row {row} has {key} {is_}, must be {must}")
+        for pooling, ours_BLD in states.items():
+            kept_LD = there[embeddings_key(plan, pooling)]
+            kept_LD = as_float32(kept_LD) if plan.storage_dtype == "bfloat16" else kept_LD
+            here_L = relative(kept_LD, ours_BLD[0].cpu().numpy(), plan.storage_dtype)
+            deviation_L = np.maximum(deviation_L, here_L)
+            if not here_L.max() <= limit:
+                layer = int(here_L.argmax())
+                why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
+                why += f"{layer + plan.first_layer}, more than {limit:.1e}"
+                far.setdefault(shard.name, why)
+        report(done, len(chosen), "comparing rows")
     about = Recomputed(
         rows=len(chosen),
         seed=seed,
-        how=how,
+        device=str(encoder.device),
         deviation=tuple(deviation_L.tolist()),
         limit=limit,
         first_layer=plan.first_layer,
@@ -314,54 +304,27 @@ def _recompute(
     return about, far
 
 
-def _numbers(stored: NDArray[Any], plan: Plan) -> NDArray[Any]:
-    return as_float32(stored) if plan.storage_dtype == "bfloat16" else stored
-
-
-def _encoded(
+def _opened(
     root: Path, plan: Plan, device: str, report: Report
-) -> tuple[Again, Mapping[str, Rows], str, float]:
+) -> tuple[Mapping[str, Rows], Encoder]:
+    """The rows and the encoder that the plan names, if they are still those."""
+    if plan.imported:
+        raise CacheError("states that others made cannot be computed again", where=str(root))
     config = recorded_config(plan, root, device=device)
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     encoder = open_encoder(plan.encoder["kind"], config, rows)
-    identity, content = encoder.identity(), content_of(rows)
-    now = plan_fields(rows, plan.class_names, content, identity, config.storage_dtype)
-    _check_same(now, plan.fingerprint_fields, "the encoder or the data set is", root)
-    report(0, 0, "loading the encoder")
-    encoder.load()
-
-    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
-        inputs = encoder.prepare([rows[split].inputs[row]])
-        alone = encoder.encode_alone(inputs.items[0])
-        return {name: x_BLD[0].cpu().numpy() for name, x_BLD in alone.items()}, inputs.lengths[0]
-
-    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
-    return again, rows, str(encoder.device), limit
-
-
-def _from_files(
-    root: Path, plan: Plan, report: Report, stack: ExitStack
-) -> tuple[Again, Mapping[str, Rows]]:
-    config = recorded_import(plan, root)
-    found = stack.enter_context(opened(config))
-    then = plan.fingerprint_fields["encoder"]["imported"]["files"]
-    _check_same(hash_files(config.files, report), then, "the files are", root)
-
-    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], int]:
-        part = found.rows[split]
-        states = part.stored(row, row + 1, plan.storage_dtype)[0]
-        return {plan.pooling[0]: _numbers(states, plan)}, int(part.tokens[row])
-
-    return again, found.rows
-
-
-def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:
-    if rows := differences(now, then):
+    now = plan_fields(
+        rows, plan.class_names, content_of(rows), encoder.identity(), config.storage_dtype
+    )
+    if changed := differences(now, plan.fingerprint_fields):
         raise CacheError(
-            f"{what} no longer what the cache was made from",
-            expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
-            found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
+            "the encoder or the data set is no longer what the cache was made from",
+            expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in changed),
+            found=", ".join(f"{name} {ours:.40}" for name, ours, _ in changed),
             where=str(root.absolute()),
             hint="bring them back to verify against them; the cache itself is unchanged by this",
         )
+    report(0, 0, "loading the encoder")
+    encoder.load()
+    return rows, encoder

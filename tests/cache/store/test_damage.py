@@ -51,7 +51,7 @@ def refused(cache: Path, case: object) -> None:
 
 
 def bytes_of_damage(content: bytes, other: bytes) -> Iterator[bytes]:
-    for place in range(0, len(content), max(1, len(content) // 60)):
+    for place in range(0, len(content), max(1, len(content) // 20)):
         yield content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
     for cut in (0, 1, len(content) // 2, len(content) - 2):
         yield content[:cut]

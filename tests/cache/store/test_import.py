@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,7 @@ def check(out: Path, given: dict[str, Any], dtype: str = "float32") -> None:
         exact = torch.as_tensor(one).to(getattr(torch, dtype)).float().numpy()
         assert cache[split].embeddings[:].astype(np.float32).tobytes() == exact.tobytes()
         np.testing.assert_array_equal(cache[split].labels, labels(len(one)))
-    assert gaam_cache.verify(out, recompute_rows=40).good
+    assert gaam_cache.verify(out).good
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -116,7 +114,6 @@ def test_classes_are_strings_numbers_or_named(tmp_path: Path) -> None:
         "ordered": ({"labels": text}, {"class_names": tuple(names)}, names.tolist(), [0, 1, 2, 3]),
         "digits": ({"labels": names[2 + number]}, {}, ["9", "10"], [1, 0]),
         "named": ({"labels": number}, said, ["no, never", "yes"], [0, 1]),
-        "array": ({"y": number, "class_names": np.array(["n", "y"])}, {}, ["n", "y"], [0, 1]),
     }
     for suffix, case in product(("npz", "h5"), cases):
         arrays, options, classes, turn = cases[case]
@@ -155,7 +152,7 @@ def test_tokens_columns_and_splits_without_labels(tmp_path: Path) -> None:
         np.testing.assert_array_equal(cache["new"].num_tokens, 1)
         assert cache["train"].column("who") == who[:21].tolist()
         assert cache["new"].column("session") == [str(n) for n in range(10)]
-        assert gaam_cache.verify(out, recompute_rows=31).good
+        assert gaam_cache.verify(out).good
 
 
 def test_arrays_of_every_library_from_memory(tmp_path: Path) -> None:
@@ -183,39 +180,3 @@ def test_arrays_of_every_library_from_memory(tmp_path: Path) -> None:
             with pytest.raises((DataError, ConfigError)):
                 gaam_cache.write(tmp_path / "no", {"train": split})
     assert not (tmp_path / "no").exists()
-
-
-MEASURE = """
-import sys
-from pathlib import Path
-from tests.cache.store.making import run
-
-def anonymous(*_):
-    [line] = [one for one in open("/proc/self/status") if one.startswith("RssAnon")]
-    seen.append(int(line.split()[1]) / 1024)
-
-folder, most = Path(sys.argv[1]), []
-for size in ("small", "large"):
-    for suffix in ("safetensors", "npy", "h5"):
-        seen = []
-        files = (folder / suffix / size).iterdir()
-        run(*files, out=folder / suffix / f"{size} cache", shard_rows=64, progress=anonymous)
-        most.append(max(seen))
-print(max(most[3:]) - max(most[:3]))
-"""
-
-
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    """100 MB of states in shards of 3 MB."""
-    pattern = np.arange(24 * 512, dtype=np.float32).reshape(1, 24, 512)
-    for suffix, (name, rows) in product(
-        ("safetensors", "npy", "h5"), (("small", 64), ("large", 2048))
-    ):
-        given = pattern + np.arange(rows, dtype=np.float32)[:, None, None]
-        arrays = {"train_X": given, "train_y": labels(rows)}
-        save(tmp_path / suffix / name / f"train.{suffix}", arrays)
-    command = [sys.executable, "-c", MEASURE, str(tmp_path)]
-    root = Path(__file__).parents[3]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 40, f"{done.stdout} MB more for 32 times as many rows"

@@ -35,47 +35,33 @@ UNCLEAR: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("train.npz", {"X": TRAIN}, {}, "--labels train=NAME"),
     ("all.npz", {"a/X": TRAIN, "a/y": labels(9), "b/y": labels(9)}, {}, "'b' has no states"),
     ("train.npz", {**GOOD, "states": TRAIN}, {}, "several arrays could be the states"),
-    ("train.npz", {**GOOD, "layer_0": TRAIN[:, 0]}, {}, "several arrays could be the states"),
-    ("train.npz", {**GOOD, "label": labels(9)}, {}, "several arrays could be the labels"),
-    ("train.npz", {"test/X": TRAIN, "test/y": labels(9)}, {}, "which arrays are states"),
     ("train.npz", {"layer_0": TRAIN[:, 0], "layer_2": TRAIN[:, 1]}, {}, "layer 1 of the states"),
     ("train.npz", GOOD, {"arrays": ("train=nope_*",)}, "no array 'nope_*'"),
-    ("train.npz", GOOD, {"unlabelled": ("test",)}, "'test' has no states"),
     ("train.npz", GOOD, {"keep_columns": ("age",)}, "no column 'age'"),
 ]
 """File, arrays, options, and what is said: all of them exit code 2."""
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (GOOD, {"unlabelled": ("train",)}, "no split has labels"),
     (GOOD, {"class_names": ("a", "b", "a")}, "must differ"),
-    ({**GOOD, "class_names": ABC, "label_names": ABC[:3]}, {}, "class names differ"),
+    (GOOD, {"class_names": ("a", "b")}, "one of the 2 classes"),
     *(
         ({"X": np.ones(shape, dtype), "y": labels(9)}, {"axes": axes}, "cannot be states of")
         for shape, dtype, axes in (
-            *(((9, 5, 3, 4), "f4", None), ((9,), "f4", None), ((0, 3, 4), "f4", None)),
-            *(((9, 0, 4), "f4", None), ((8, 3, 4), "f4", None), ((3, 9, 4), "f4", None)),
-            *(((9, 3, 4), "f4", "lnd"), ((9, 9, 4), "f4", None), ((9, 3, 4), "f4", "nd")),
-            *(((9, 3, 4), "i4", None), ((9, 3, 4), "c8", None)),
+            *(((9,), "f4", None), ((9, 0, 4), "f4", None), ((3, 9, 4), "f4", None)),
+            *(((9, 3, 4), "f4", "lnd"), ((9, 9, 4), "f4", None), ((9, 3, 4), "i4", None)),
         )
     ),
     ({"layer_0": TRAIN[:, 0], "layer_1": TRAIN[:, 1, :3], "y": labels(9)}, {}, "all arrays"),
-    ({"layer_0": TRAIN, "layer_1": TRAIN, "y": labels(9)}, {}, "cannot be states of"),
     *(
         ({"X": TRAIN, "y": one}, {}, "cannot be labels")
-        for one in (labels(9)[:, None], labels(9) * 1.0, labels(9) > 0, labels(9) - 1,
-                    np.full(9, 10**7), np.full(9, 2**63, np.uint64))
+        for one in (labels(9)[:, None], labels(9) * 1.0, labels(9) - 1, np.full(9, 10**7))
     ),
-    (GOOD, {"class_names": ("a", "b")}, "one of the 2 classes"),
-    *(
-        ({"X": TRAIN, "y": labels(9), "num_tokens": one}, {}, "cannot be numbers of tokens")
-        for one in (np.ones((9, 2), int), np.arange(9), np.ones(9), np.full(9, 2**31))
-    ),
+    ({**GOOD, "num_tokens": np.arange(9)}, {}, "cannot be numbers of tokens"),
     ({**GOOD, "who": np.array(["x" * 5000] * 9)}, {"keep_columns": ("who",)}, "at most 4,096"),
-    ({**GOOD, "who": np.ones(9)}, {"keep_columns": ("who",)}, "cannot be a column"),
     ({**BOTH, "X_test": TRAIN[:, 0], "y_test": labels(9)}, {}, "states of different sizes"),
     ({**BOTH, "y_test": np.arange(9) % 4}, {}, "y_test, row 4"),
     ({**BOTH, "y_train": ABC[labels(9)], "y_test": ABC[np.arange(9) % 4]}, {}, "y_test, row 4"),
-    ({**BOTH, "y_train": ABC[labels(9)], "y_test": labels(9)}, {}, "y_test, row 1"),
-]  # fmt: skip
+]
 """Arrays, options, and what is said."""
 
 
@@ -92,7 +78,7 @@ def test_what_is_not_clear_or_cannot_be_right_is_refused_with_where(tmp_path: Pa
         assert said in str(error), (said, str(error))
         assert error.exit_code in (2, 3)
     for wrong in (
-        *({"files": ()}, {"files": ("a", "a")}, {"pool": "Mean"}, {"shard_rows": 0}),
+        *({"files": ()}, {"pool": "Mean"}, {"shard_rows": 0}),
         *({"arrays": (one,)} for one in ("embeddings", "=x", "train=", "a/b=x")),
         *({"labels": ("train=a", "train=b")}, {"keep_columns": ("a b",)}),
     ):
@@ -142,11 +128,11 @@ def test_no_file_that_was_cut_is_read(tmp_path: Path) -> None:
     for suffix in FORMATS[:5]:
         [file] = save(tmp_path / f"train.{suffix}", {"X": states(30, 3, 40), "y": labels(30)})
         whole = file.read_bytes()
-        for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        for size in (0, len(whole) // 2, len(whole) - 1):
             file.write_bytes(whole[:size])
             with pytest.raises(GaamError):
                 run(file, out=tmp_path / "c")
-        assert not (tmp_path / "c").exists()
+    assert not (tmp_path / "c").exists()
 
 
 def test_what_hdf5_would_fill_with_zeros_or_take_elsewhere_is_refused(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_states_and_labels_of_another_row_are_found(cache: Path, gaam: Gaam) -> 
     outcome = gaam("verify", cache, "--recompute", 1000)
     assert outcome.code == 3
     (line,) = [line for line in outcome.out.splitlines() if line.startswith("bad: ")]
-    assert line.startswith(f"bad: {NAME}: row 24, encoded alone on cpu, deviates by ")
+    assert line.startswith(f"bad: {NAME}: row 24, encoded alone, deviates by ")
     assert "in layer 2" in line
     spoil("label", 3, 1 - int(train.labels[23]))
     (bad,) = gaam_cache.verify(cache, recompute_rows=1000).bad
