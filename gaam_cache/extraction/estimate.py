@@ -16,8 +16,7 @@ from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import check_folder
 from gaam_cache.terminal import Report, silent
 
-SAMPLE_ROWS, SAMPLE_SECONDS = 8192, 6.0
-"""Rows that are tokenised at most, and time spent on encoding batches of them."""
+SAMPLE_ROWS, SAMPLE_SECONDS = 8192, 6.0  # tokenised at most, and spent on encoding some of them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,12 +41,11 @@ class Estimate:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         how = f"timed here on {self.timed_on}" if self.timed_on else "as tokens-per-second says"
-        about = "" if self.exact_tokens else "about "
         return f"""\
 about {duration(max(1, self.seconds))} and {self.bytes / 1e6:,.1f} MB for \
 {sum(self.rows.values()):,} {self.noun}s ({rows}); nothing was written
   encoder  {visible(self.encoder)}
-  {self.unit:<8} {about}{self.tokens:,}, {self.truncated_share:.1%} of the {self.noun}s are cut
+  {self.unit:<8} {"about " * (not self.exact_tokens)}{self.tokens:,}, {self.truncated_share:.1%} cut
   speed    {self.tokens_per_second:,.0f} {self.unit}/s of one worker, {how}"""
 
 
@@ -67,28 +65,25 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     check_folder(config.out, option="--out")
     config = config if speed is None else replace(config, device="cpu")  # on which nothing runs
     job = prepare_job(config, report, weights=speed is None)
-    encoder, rows = job.encoder, {name: len(part) for name, part in job.rows.items()}
-    total = sum(rows.values())
+    encoder, total = job.encoder, sum(map(len, job.rows.values()))
     sample = [row for part in job.rows.values() for row in part.inputs[:: -(-total // SAMPLE_ROWS)]]
     report(0, 0, f"tokenising {len(sample):,} rows, and timing some batches")
-    started = time.perf_counter()
-    inputs = encoder.prepare(sample)
+    started, inputs = time.perf_counter(), encoder.prepare(sample)
     tokens, seconds = int(np.sum(inputs.lengths)), time.perf_counter() - started
     if speed is None:
-        encoder.load()
-        # tokenising goes on beside the encoder
+        encoder.load()  # tokenising goes on beside it
         seconds = max(seconds, _seconds(encoder, inputs, config.batch_tokens))
     else:
         encoder.outline()
         seconds = tokens / speed
-    states = len(config.pool) * encoder.num_layers * encoder.hidden_size
+    states = total * len(config.pool) * encoder.num_layers * encoder.hidden_size
     return Estimate(
         encoder=encoder.label,
-        rows=rows,
+        rows={name: len(part) for name, part in job.rows.items()},
         tokens=round(tokens * total / len(sample)),
         exact_tokens=len(sample) == total,
         truncated_share=float(np.mean(inputs.truncated)),
-        bytes=total * states * ITEM_BYTES[config.storage_dtype],
+        bytes=states * ITEM_BYTES[config.storage_dtype],
         seconds=seconds * total / len(sample),
         tokens_per_second=tokens / seconds,
         timed_on=str(encoder.device) if speed is None else None,
@@ -99,14 +94,13 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
 
 def _seconds(encoder: Encoder, inputs: Inputs, batch_tokens: int | None) -> float:
     """Of all inputs, by batches of any length until the time for that is up."""
-    budget = budget_of(batch_tokens, encoder.device.type)
-    batches = token_budget_batches(inputs.sizes, budget, encoder.batching, inputs.extents)
-    order = np.random.default_rng(0).permutation(len(batches)).tolist()
+    budget, sizes = budget_of(batch_tokens, encoder.device.type), inputs.sizes
+    batches = token_budget_batches(sizes, budget, encoder.batching, inputs.extents)
     done, started = 0, 0.0
-    for batch in (batches[i] for i in (order[0], *order)):
+    for batch in (batches[i] for i in (0, *np.random.default_rng(0).permutation(len(batches)))):
         sum(float(x.sum()) for x in encoder.encode(inputs.batch(batch)).values())  # waits for it
-        done += padded_tokens(inputs.sizes, [batch]) if started else 0
+        done += padded_tokens(sizes, [batch]) if started else 0
         started = started or time.perf_counter()  # the first one warms it up
         if time.perf_counter() - started > SAMPLE_SECONDS:
             break
-    return padded_tokens(inputs.sizes, batches) * (time.perf_counter() - started) / done
+    return padded_tokens(sizes, batches) * (time.perf_counter() - started) / done
