@@ -21,9 +21,8 @@ import typer
 import gaam_cache
 from gaam_cache import describe_settings, plugins, settings, terminal
 from gaam_cache.bundle import data_path
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.import_config import ImportConfig
 from gaam_cache.messages import tell
 from gaam_cache.terminal import show_progress
 from gaam_decoder.config import TrainConfig

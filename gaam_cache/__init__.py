@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
-    from gaam_cache.config import ExtractConfig
+    from gaam_cache.config import ExtractConfig, ImportConfig
     from gaam_cache.errors import GaamError
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
     from gaam_cache.hub.export import export_cache
-    from gaam_cache.import_config import ImportConfig
     from gaam_cache.store.importing import import_states, preview_import, write
     from gaam_cache.store.verify import Verification, verify
 
@@ -45,9 +44,8 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("EmbeddingCache", "open_cache"), "cache"),
-    "ExtractConfig": "config",
+    **dict.fromkeys(("ExtractConfig", "ImportConfig"), "config"),
     "GaamError": "errors",
-    "ImportConfig": "import_config",
     "estimate": "extraction.estimate",
     "export_cache": "hub.export",
     "extract": "extraction.extract",

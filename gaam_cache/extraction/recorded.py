@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache import config_checks, settings
-from gaam_cache.config import RECORDED, ExtractConfig
+from gaam_cache.config import RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.import_config import ImportConfig
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import Plan
 from gaam_cache.store.shard import receipt_path

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config import NAME_PATTERN, ImportConfig, of_splits
 from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
-from gaam_cache.import_config import ImportConfig, of_splits
 from gaam_cache.store.files import raise_if_refused
 
 STRINGS = "str"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from gaam_cache.import_config import IMPORTED
+from gaam_cache.config import IMPORTED
 from gaam_cache.store.plan import Batching, Plan, describe_encoder, without_path
 
 NO_PLACE = {"path": None, "revision": None}

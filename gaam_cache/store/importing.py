@@ -19,13 +19,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config import IMPORTED, NAME_PATTERN, ImportConfig
 from gaam_cache.config_checks import SHARD_ROWS
 from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.extraction.job import class_order, content_of, new_plan, plan_fields, warn
 from gaam_cache.extraction.recorded import settings_of_import
 from gaam_cache.extraction.shards import RowArrays, discard_broken
-from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.messages import excerpt, shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config import IMPORTED, NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.import_config import IMPORTED
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import canonical_json, digest_of, sealed_text, short_digest, unsealed
 from gaam_cache.store.dtypes import ITEM_BYTES
@@ -26,12 +25,10 @@ FORMAT_VERSION = 1
 PLAN_FILE = "cache.json"
 SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
-MAX_SHARDS = 2**20
-"""Of one cache: what a reader lists and a folder can hold."""
+MAX_SHARDS = 2**20  # of one cache: what a reader lists and a folder can hold
 NOT_SETTINGS = ("path", "origin", "shared_texts", "import")
 """What a plan says of its data set that is no setting: where rows lie, and what was found there."""
-MAX_VALUE_BYTES = 4096
-"""Of a value of a kept column in UTF-8: a name, not a text."""
+MAX_VALUE_BYTES = 4096  # of a value of a kept column in UTF-8: a name, not a text
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
 BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
@@ -110,14 +107,12 @@ class Plan:
     @property
     def batching(self) -> Batching:
         """Which texts may share a batch, as measured by whoever wrote the plan."""
-        found: Batching = self.encoder["batching"]
-        return found
+        return cast("Batching", self.encoder["batching"])
 
     @property
     def shared_texts(self) -> dict[str, dict[str, int]]:
         """Rows of a split that have a text of a split, or, of itself, of another of its rows."""
-        found: dict[str, dict[str, int]] = self.dataset["shared_texts"]
-        return found
+        return dict(self.dataset["shared_texts"])
 
     @property
     def encoder_label(self) -> str:
@@ -172,7 +167,7 @@ def read_plan(root: Path) -> Plan:
         if fingerprint(fields) != plan.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
         for name in ("pooling", "class_names", "unlabelled", "columns", "rows", "storage_dtype"):
-            kind = {"columns": set, "rows": dict, "storage_dtype": str}.get(name, list)
+            kind = {"columns": set, "rows": dict}.get(name, list)
             if kind(getattr(plan, name)) != kind(covered[name]):
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
         if not all(map(NAME_PATTERN.fullmatch, plan.rows)) or plan.batching not in BATCHINGS:

@@ -27,12 +27,9 @@ from gaam_cache.store.files import open_regular, raise_if_refused
 from gaam_cache.store.plan import SHARD_FOLDER, Plan
 from gaam_cache.store.shard import Receipt
 
-MOST_MAPPED = 32
-"""Files that are mapped at a time: each takes a descriptor, and a cache may have many shards."""
-MAX_THREADS = 8
-"""More wait for the disk."""
-THREADS_FROM_BYTES = 4 * 2**20
-"""Less is copied before threads have begun."""
+MOST_MAPPED = 32  # files at a time: each takes a descriptor, and a cache may have many shards
+MAX_THREADS = 8  # more wait for the disk
+THREADS_FROM_BYTES = 4 * 2**20  # less is copied before threads have begun
 RACY_NANOSECONDS = 2 * 10**9
 """A file that changed so recently may change again within a tick of the file system's clock."""
 
@@ -40,8 +37,7 @@ RACY_NANOSECONDS = 2 * 10**9
 class CheckMemory:
     """Which shard files had which SHA-256, so that the second training does not hash them again.
 
-    Lines in the user's cache folder, each a file's identity to the file system and its hash. What
-    happens to them costs time; it never raises.
+    Lines in the user's cache folder, each a file's identity to the file system and its hash.
     """
 
     def __init__(self) -> None:
@@ -81,11 +77,10 @@ class CheckMemory:
     def save(self) -> None:
         """Write down what was found, if that can be."""
         new, self._new = self._new - self._known, set()
-        if new:
-            with suppress(OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                with self._path.open("ab") as file:
-                    file.write(b"\n".join([*new, b""]))
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("ab") as file:
+                file.write(b"".join(line + b"\n" for line in new))
 
 
 @lru_cache(MOST_MAPPED)
@@ -108,10 +103,8 @@ class ShardReader:
     def __init__(
         self, root: Path, plan: Plan, split: str, receipts: Sequence[Receipt], memory: CheckMemory
     ) -> None:
-        self._root, self._plan = root, plan
-        self._specs, self._receipts = list(plan.shards(split)), receipts
-        self._memory = memory
-        self._folder = (root / SHARD_FOLDER).absolute()
+        self._root, self._plan, self._receipts, self._memory = root, plan, receipts, memory
+        self._specs, self._folder = list(plan.shards(split)), (root / SHARD_FOLDER).absolute()
         self._checked = [False] * len(receipts)
 
     def read(
@@ -196,6 +189,7 @@ class ShardedArray:
         """Type on disk: float16, bfloat16, float32, or of labels and tokens."""
         self._keep = keep
         self.shape = shape if keep is None else (shape[0], len(keep), *shape[2:])
+        self.ndim = len(shape)
         self.dtype = np.dtype("<f4" if dtype == "bfloat16" else NUMPY_DTYPES[dtype])
 
     def __repr__(self) -> str:
@@ -204,21 +198,12 @@ class ShardedArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
     def __iter__(self) -> Iterator[NDArray[Any]]:
         for start in range(0, len(self), 64):
             yield from self[start : start + 64]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
-
-    def astype(self, dtype: Any) -> NDArray[Any]:
-        """The whole array in memory, of that type."""
-        return np.asarray(self, dtype=dtype)
 
     def __dlpack__(self, **asked: Any) -> Any:
         return self[:].__dlpack__(**asked)
