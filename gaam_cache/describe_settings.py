@@ -27,6 +27,7 @@ def keys(cls: type) -> list[dict[str, Any]]:
     meanings: dict[str, str] = {}
     for base in cls.__mro__[:-1]:
         source = Path(inspect.getfile(base)).read_text("utf-8")
+        source = source.partition(f"\nclass {base.__name__}")[2].partition("\n@dataclass")[0]
         meanings |= re.findall(r'^    (\w+): .*?\n    """(.*?)"""', source, re.M | re.S)
     hints, found = typing.get_type_hints(cls), []
     for field in fields(cls):
