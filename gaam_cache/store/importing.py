@@ -60,13 +60,9 @@ from gaam_cache.store.shard import (
 from gaam_cache.terminal import Report, silent
 
 READABLE = (*ITEM_BYTES, "float64")
-"""Types of states."""
-BLOCK_BYTES = 8 * 2**20
-"""Of states that are read and converted at a time: enough that a read costs more than asking."""
-MOST_CLASSES = 10**6
-"""A number beyond this is no class: a plan names every class, and would be too large to be read."""
-SHOWN = 12
-"""Classes, and arrays that are left, that are named."""
+BLOCK_BYTES = 8 * 2**20  # of states that are read and converted at a time
+MOST_CLASSES = 10**6  # a number beyond this is no class: a plan names every class
+SHOWN = 12  # classes, and arrays that are left, that are named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -363,7 +359,19 @@ def _plan(
 
     ``covered`` and ``recorded`` is what the fingerprint and the data set hold beside.
     """
-    rows, names = _rows(taken, config.axes, config.class_names or None)
+    given = {split: one.labels for split, one in taken.items() if one.labels is not None}
+    if not given:
+        raise ConfigError("no split has labels", expected="one at least that has")
+    reference = given.get("train", next(iter(given.values())))
+    known, names = _one_each(reference, "labels"), config.class_names
+    if not names and reference.dtype == STRINGS:
+        names = class_order(set(known))
+    names = names or tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
+    if "" in names or len(set(names)) < len(names):
+        raise ConfigError("class names must differ, and none be empty", found=", ".join(names))
+    strings = reference.dtype == STRINGS
+    class_of = dict(zip(names, names, strict=True)) if strings else dict(enumerate(names))
+    rows = {split: _rows(split, one, config.axes, class_of) for split, one in taken.items()}
     sizes = {name: (one.num_layers, one.hidden_size) for name, one in rows.items()}
     if len(set(sizes.values())) > 1:
         raise DataError(
@@ -375,18 +383,18 @@ def _plan(
     num_layers, hidden_size = next(iter(sizes.values()))
     dtypes = {split.arrays[0].dtype for split in rows.values()}
     lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
-    known = {name: one.tokens for name, one in rows.items() if "num_tokens" in one.taken}
+    counted = {name: one.tokens for name, one in rows.items() if "num_tokens" in one.taken}
     identity = {
         "imported": {
             "files": {},
             "taken": {name: split.taken for name, split in rows.items()},
-            "num_tokens": {name: digest_of(tokens.data) for name, tokens in known.items()},
+            "num_tokens": {name: digest_of(tokens.data) for name, tokens in counted.items()},
             **covered,
         },
         "pooling": [config.pool],
         "layers": "as in the files",  # nobody knows more of them than their order
         "dtype": "unknown",
-        "max_length": max((int(tokens.max()) for tokens in known.values()), default=1),
+        "max_length": max((int(tokens.max()) for tokens in counted.values()), default=1),
     }
     no_place = {"path": None, "revision": None}
     plan = new_plan(
@@ -408,94 +416,66 @@ def _plan(
     return rows, plan
 
 
-def _rows(
-    splits: Mapping[str, Taken], axes: str | None, names: tuple[str, ...] | None
-) -> tuple[dict[str, ImportedRows], tuple[str, ...]]:
-    """The rows of every split; and the classes: ``names``, or what the labels call them."""
-    given = {split: one.labels for split, one in splits.items() if one.labels is not None}
-    if not given:
-        raise ConfigError("no split has labels", expected="one at least that has")
-    reference = "train" if "train" in given else next(iter(given))
-    known, strings = _one_each(given[reference], "labels"), given[reference].dtype == STRINGS
-    if names is None and strings:
-        names = class_order(set(known))
-    elif names is None:
-        names = tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
-    shown = ", ".join(map(excerpt, names[:SHOWN])) + ", ..." * (len(names) > SHOWN)
-    if "" in names or len(set(names)) < len(names):
-        raise ConfigError("class names must differ, and none be empty", found=shown)
-    class_of = {name: name for name in names} if strings else dict(enumerate(names))
-    classes = f"one of the {len(names):,} classes of '{reference}' or of class-name: {shown}"
-    classes += "" if strings else f", by numbers from 0 to {len(names) - 1}"
-    text = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
-    rows = {}
-    for split, one in splits.items():
-        labels, count = None, None
-        if one.labels is not None:
-            of = _one_each(one.labels, f"labels of '{split}'", classes, class_of.__contains__)
-            labels, count = [class_of[label] for label in of], len(of)
-        sizes = _check_states(split, one.states, count, axes)
-        tokens = np.ones(sizes["n"], np.int32)
-        if one.num_tokens is not None:
-            role = "numbers of tokens", "whole numbers from 1", range(1, 2**31).__contains__
-            tokens = np.array(_one_each(one.num_tokens, *role, sizes["n"]), np.int32)
-        kept = {
-            name: _one_each(array, "a column", text, _can_be_kept, sizes["n"])
-            for name, array in one.columns.items()
-        }
-        alone = {"labels": one.labels, "num_tokens": one.num_tokens}
-        first, last = one.states[0], one.states[-1]
-        rows[split] = ImportedRows(
-            inputs=[],
-            labels=labels or [NO_LABEL] * sizes["n"],
-            class_names=None,
-            origin=first.where if first is last else f"{first.where} to {last.name}",
-            kept={name: list(map(str, values)) for name, values in kept.items()},
-            labelled=labels is not None,
-            arrays=one.states,
-            axes="".join(sizes),
-            num_layers=sizes.get("l", len(one.states)),
-            hidden_size=sizes["d"],
-            tokens=tokens,
-            taken={
-                "states": [array.name for array in one.states],
-                "dtypes": [first.dtype],
-                "axes": "".join(sizes),
-                "columns": {name: array.name for name, array in one.columns.items()},
-                **{role: array.name for role, array in alone.items() if array is not None},
-            },
-        )
-    return rows, names
-
-
-def _check_states(
-    split: str, arrays: Sequence[Array], rows: int | None, axes: str | None
-) -> dict[str, int]:
-    """Axis -> its size; ``rows`` is how many there must be, where that is known."""
-    dtype, shape = arrays[0].dtype, arrays[0].shape
-    named = axes or ("nld" if len(shape) == 3 else "nd")
-    sizes = dict(zip(named, shape, strict=False))
-    fits = dtype in READABLE and len(shape) == len(named) and 0 not in shape
-    fits &= rows in (None, sizes.get("n")) and (len(arrays) == 1 or named == "nd")
+def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str]) -> ImportedRows:
+    """The rows of a split, whose labels stand for classes; states are looked at, and not read."""
+    labels, first, last = None, one.states[0], one.states[-1]
+    if one.labels is not None:
+        shown = ", ".join(map(excerpt, list(class_of)[:SHOWN])) + ", ..." * (len(class_of) > SHOWN)
+        classes = f"one of the {len(class_of):,} classes: {shown}"
+        of = _one_each(one.labels, f"labels of '{split}'", classes, class_of.__contains__)
+        labels = [class_of[label] for label in of]
+    named = axes or ("nld" if len(first.shape) == 3 else "nd")
+    sizes = dict(zip(named, first.shape, strict=False))
+    fits = first.dtype in READABLE and len(first.shape) == len(named) and 0 not in first.shape
+    fits &= labels is None or len(labels) == sizes.get("n")
+    fits &= len(one.states) == 1 or named == "nd"
     # rows and layers cannot be told apart where there are as many
-    fits &= axes is not None or rows is None or len(shape) < 3 or shape[0] != shape[1]
-    for array in arrays:
-        if not fits or (array.dtype, array.shape) != (dtype, shape):
-            count = "rows" if rows is None else f"{rows:,} rows, as there are labels"
+    fits &= axes is not None or named == "nd" or labels is None or sizes["n"] != sizes["l"]
+    for array in one.states:
+        if not fits or (array.dtype, array.shape) != (first.dtype, first.shape):
+            n = "rows" if labels is None else f"{len(labels):,} rows, as there are labels"
             raise DataError(
                 f"the array '{array.name}' cannot be states of '{split}'",
-                expected=f"axes {named} (n {count}, l layers, d features), none of them "
-                f"empty, of {', '.join(READABLE)}; all arrays of a split alike",
+                expected=f"axes {named} (n {n}, l layers, d features), none of them empty, "
+                f"of {', '.join(READABLE)}; all arrays of a split alike",
                 found=f"{array.dtype} {array.shape}",
                 where=array.where,
                 hint="--set axes=nld, lnd or nd says what the axes are; states of every token "
                 "have to be pooled before, to one vector for each layer",
             )
-    return sizes
+    tokens, count = np.ones(sizes["n"], np.int32), sizes["n"]
+    if one.num_tokens is not None:
+        role = "numbers of tokens", "whole numbers from 1", range(1, 2**31).__contains__
+        tokens = np.array(_one_each(one.num_tokens, *role, count), np.int32)
+    text = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
 
+    def kept(value: Any) -> bool:
+        return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
 
-def _can_be_kept(value: Any) -> bool:
-    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
+    alone = {"labels": one.labels, "num_tokens": one.num_tokens}
+    return ImportedRows(
+        inputs=[],
+        labels=labels or [NO_LABEL] * count,
+        class_names=None,
+        origin=first.where if first is last else f"{first.where} to {last.name}",
+        kept={
+            name: list(map(str, _one_each(array, "a column", text, kept, count)))
+            for name, array in one.columns.items()
+        },
+        labelled=labels is not None,
+        arrays=one.states,
+        axes=named,
+        num_layers=sizes.get("l", len(one.states)),
+        hidden_size=sizes["d"],
+        tokens=tokens,
+        taken={
+            "states": [array.name for array in one.states],
+            "dtypes": [first.dtype],
+            "axes": named,
+            "columns": {name: array.name for name, array in one.columns.items()},
+            **{role: array.name for role, array in alone.items() if array is not None},
+        },
+    )
 
 
 def _one_each(
@@ -516,7 +496,7 @@ def _one_each(
         found, where = excerpt(values[wrong]), f"{where}, row {wrong + 1}"
     raise DataError(
         f"the array '{array.name}' cannot be {role}",
-        expected=f"one for every row{'' if rows is None else f', {rows:,} in all'}: {expected}",
+        expected=f"one for every row{'' if rows is None else f' of {rows:,}'}: {expected}",
         found=found,
         where=where,
     )

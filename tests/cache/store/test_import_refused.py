@@ -61,6 +61,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({**BOTH, "X_test": TRAIN[:, 0], "y_test": labels(9)}, {}, "states of different sizes"),
     ({**BOTH, "y_test": np.arange(9) % 4}, {}, "y_test, row 4"),
     ({**BOTH, "y_train": ABC[labels(9)], "y_test": ABC[np.arange(9) % 4]}, {}, "y_test, row 4"),
+    ({**BOTH, "y_train": ABC[labels(9)], "y_test": labels(9)}, {}, "y_test, row 1"),
 ]
 """Arrays, options, and what is said."""
 
