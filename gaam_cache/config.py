@@ -19,7 +19,6 @@ from gaam_cache.config_checks import (
     check_place,
     check_rules,
     extract_rules,
-    parse_delimiter,
     settle_paths,
 )
 from gaam_cache.config_checks import NAME_PATTERN as NAME_PATTERN
@@ -75,9 +74,7 @@ class ExtractConfig(Placing):
         default=(), metadata={"option": "--keep-column"} | OF_ROWS
     )
     """Column that the cache keeps, such as who speaks; repeatable."""
-    delimiter: str | None = field(
-        default=None, metadata={"parse": parse_delimiter, UNCHECKED: True} | KEY | OF_ROWS
-    )
+    delimiter: str | None = field(default=None, metadata={UNCHECKED: True} | KEY | OF_ROWS)
     """What parts the fields of a CSV file: a character, or tab, semicolon, pipe, space (default: a
     comma)."""
     encoding: str | None = field(default=None, metadata=OF_ROWS | KEY)

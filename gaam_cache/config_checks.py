@@ -91,27 +91,9 @@ def check_rules(config: Any, rules: Iterable[Rule]) -> None:
             raise ConfigError(message, expected=expected, found=shortened(found))
 
 
-def parse_delimiter(value: Any) -> str | None:
-    """A character, or a word for one; a tab is always 'tab', which can be seen."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError("a character")
-    if not _is_delimiter(value):
-        raise ValueError(_DELIMITER)
-    return "tab" if value == "\t" else value
-
-
-_DELIMITER = "one character other than a quote or a line end, or a word: " + ", ".join(DELIMITERS)
-
-
-def _is_delimiter(value: str | None) -> bool:
-    character = "," if value is None else DELIMITERS.get(value, value)
-    return len(character) == 1 and re.match('["\r\n\0\ud800-\udfff]', character) is None
-
-
 def delimiter_of(config: ExtractConfig) -> str:
     """The character that parts fields."""
-    given = "comma" if config.delimiter is None else config.delimiter
-    return DELIMITERS.get(given, given)
+    return DELIMITERS.get(config.delimiter or "comma", config.delimiter or "")
 
 
 def _is_encoding(name: str) -> bool:
@@ -158,7 +140,8 @@ def extract_rules(config: ExtractConfig) -> Iterator[Rule]:
     labels = "train" if "train" in splits else splits[0]
     yield ("unlabelled", labels not in unlabelled,
            f"cannot be '{labels}'", "labels in the split that says which classes there are")
-    yield "delimiter", _is_delimiter(config.delimiter), "is none", _DELIMITER
+    one = re.fullmatch('[^"\r\n\0\ud800-\udfff]', delimiter_of(config))
+    yield "delimiter", one, "is none", f"a character, no quote, or: {', '.join(DELIMITERS)}"
     yield ("encoding", config.encoding is None or _is_encoding(config.encoding), "is unknown",
            "one that Python knows, such as cp1252, latin-1, utf-16, gb18030 or shift_jis")
     yield "pool_over", config.pool_over in ("all", "text"), range_, "all or text"
