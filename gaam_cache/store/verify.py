@@ -118,13 +118,12 @@ class Verification:
         if (again := self.recomputed) is not None:
             worst = max(again.deviation)
             verdict = "within" if worst <= again.limit else "BEYOND"
-            layers = [f"{n}: {x:.1e}" for n, x in enumerate(again.deviation, again.first_layer)]
+            layer = again.first_layer + again.deviation.index(worst)
             lines.append(
                 f"  recomputed   {again.rows} rows alone on {again.device} (seed {again.seed}): "
-                f"largest relative deviation {worst:.1e}, {verdict} the {again.limit:.1e} that "
-                "rounding explains"
+                f"largest relative deviation {worst:.1e} in layer {layer}, {verdict} the "
+                f"{again.limit:.1e} that rounding explains"
             )
-            lines += [f"    layer {', '.join(layers[i : i + 8])}" for i in range(0, len(layers), 8)]
         lines += [
             f"bad: {shard.name}: {shard.reason}; repair: {shard.repair}" for shard in self.bad
         ]
