@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -69,16 +67,3 @@ def test_states_are_an_array_to_other_libraries(cache: EmbeddingCache) -> None:
             np.testing.assert_array_equal(make(states).numpy(), states[:])
         model = LogisticRegression().fit(states[:, -1], train.labels)
         assert model.score(states[:, -1], train.labels) == 1.0
-
-
-def test_datasets_reads_the_shards_themselves(cache: EmbeddingCache, tmp_path: Path) -> None:
-    files = sorted(map(str, (cache.root / "shards").glob("train-*.h5")))
-    found: Any = datasets.load_dataset("hdf5", data_files=files, cache_dir=str(tmp_path))["train"]
-    table = found.with_format("numpy")[:]
-    states = np.asarray(table["embeddings"])
-    if cache.plan.storage_dtype == "bfloat16":  # its bits
-        states = (states.astype(np.uint32) << 16).view(np.float32)
-    np.testing.assert_array_equal(states, cache["train"].embeddings[:])
-    np.testing.assert_array_equal(table["label"], cache["train"].labels)
-    who = [bytes(value).decode().rstrip("\0") for value in found["column_who"]]
-    assert who == cache["train"].column("who")

@@ -114,16 +114,6 @@ def test_rows_encoded_alone_agree_with_the_cache(
     assert "that rounding explains" in gaam("verify", config.out, "--recompute", 3).out
 
 
-def test_the_seed_decides_the_rows_and_all_rows_is_the_most(made: Path) -> None:
-    first, again, other = (
-        gaam_cache.verify(made, recompute_rows=2, seed=seed).recomputed for seed in (1, 1, 2)
-    )
-    assert first == again != replace(other, seed=1)  # type: ignore[type-var]
-    everything = gaam_cache.verify(made, recompute_rows=1000).recomputed
-    assert everything is not None
-    assert everything.rows == 30
-
-
 def test_states_and_labels_of_another_row_are_found(cache: Path, gaam: Gaam) -> None:
     train = gaam_cache.open_cache(cache)["train"]
 
