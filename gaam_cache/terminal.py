@@ -179,11 +179,10 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     """What the parser cannot take, in the words that all refusals have."""
     from gaam_cache.describe_settings import keys  # it reads the configurations' source
 
-    said, _, near = error.format_message().partition(" (Possible options: ")
-    said = said.partition(", unable")[0].rstrip(".")
+    said = error.format_message().partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
     hint = f"{error.ctx.command_path} --help" if error.ctx else "gaam --help"
-    if near:
-        hint = f"did you mean '{near.rstrip(')').partition(',')[0]}'?"
+    if near := getattr(error, "possibilities", None):
+        hint = f"did you mean '{near[0]}'?"
     elif error.ctx and (config := settings.get(str(error.ctx.command.name))):
         asked = str(getattr(error, "option_name", "")).lstrip("-")
         if meant := nearest(asked, [one["key"] for one in keys(config) if not one["option"]]):

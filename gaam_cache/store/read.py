@@ -77,10 +77,11 @@ class CheckMemory:
     def save(self) -> None:
         """Write down what was found, if that can be."""
         new, self._new = self._new - self._known, set()
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("ab") as file:
-                file.write(b"".join(line + b"\n" for line in new))
+        if new:
+            with suppress(OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("ab") as file:
+                    file.write(b"\n".join([*new, b""]))
 
 
 @lru_cache(MOST_MAPPED)
