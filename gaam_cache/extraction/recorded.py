@@ -79,24 +79,13 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
         ) from error
 
 
-def recorded_import(plan: Plan, out: Path) -> ImportConfig:
-    """The import that made a cache; CacheError where arrays came from memory."""
-    try:
-        given = {**plan.dataset["import"], "out": out}
-        return settings.resolve(ImportConfig, "import", given)
-    except (KeyError, TypeError, ConfigError) as error:
-        raise CacheError(
-            "imported states cannot be computed again, and nobody says where they came from",
-            found="states that were handed over by a program",
-            where=str(out.absolute()),
-        ) from error
-
-
 def extract_again(root: Path, plan: Plan) -> str:
     """The command line that made a cache, and makes what it lacks."""
     words = plan.maker.split()
-    with suppress(CacheError):
-        config = recorded_import(plan, root) if plan.imported else recorded_config(plan, root)
+    with suppress(CacheError, ConfigError, KeyError, TypeError):
+        given = {**plan.dataset["import"], "out": root} if plan.imported else {}
+        config: Any = settings.resolve(ImportConfig, "import", given) if given else None
+        config = config or recorded_config(plan, root)
         for field in dataclasses.fields(config):
             value = getattr(config, field.name)
             if field.metadata.get("positional"):
