@@ -191,7 +191,7 @@ def _check_writable(path: Path, folder: Path, option: str) -> None:
     # the folder, or the nearest one above it that is there
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     if not there.is_dir():
-        raise _not_writable(path, f"'{there}' is no folder", option)
+        raise _not_writable(path, f"'{there}' is a file, no folder", option)
     if not os.access(there, os.W_OK | os.X_OK):
         raise _not_writable(path, f"Permission denied at '{there}'", option)
 
