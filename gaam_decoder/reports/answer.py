@@ -69,12 +69,12 @@ def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
 
 def _use(table: Table, better: Sequence[str]) -> str:
     """What to use where that can be said: of the same states and rows, nothing optimistic."""
-    rows = [row for row in table.rows if row.chosen_mean is not None and not row.shuffled]
+    rows = [row for row in table.rows if row.scores.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
     if table.unchosen or len(given) > 1 or any(row.optimistic for row in rows):
         return ""
     sign = 1 if table.unit.score.larger_is_better else -1
-    best = max(rows, key=lambda row: sign * (row.chosen_mean or 0.0))
+    best = max(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))
     label = dict(zip(map(id, table.rows), table.labels(), strict=True))
     if label[id(best)] in better:
         return f"use {label[id(best)]}: best mean, shown to be better than '{table.baseline}'"
@@ -91,7 +91,7 @@ def _use(table: Table, better: Sequence[str]) -> str:
 
 def _alone(table: Table) -> str:
     """Where nothing is compared."""
-    if len(table.rows) == 1 and (found := table.rows[0].chosen_two_level):
+    if len(table.rows) == 1 and (found := table.rows[0].scores.chosen.two_level):
         unit = table.unit
         of = "" if table.score == DEFAULT else f"{unit.score.title} "
         sign = "%" if unit.score.percent else ""
@@ -99,7 +99,7 @@ def _alone(table: Table) -> str:
             f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
             f"{of}{unit.span(found)}{sign} in 95 of 100 cases" + _conditions(table)
         )
-    if table.pairs and table.pairs.there:
+    if table.pairs and table.pairs.groups:
         return "There is no baseline; every pair is compared below"
     return "Nothing is said of differences, for nothing is compared"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gaam_cache.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.axes import SHUFFLED
+from gaam_decoder.reports.labels import SHUFFLED
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.unit import Unit, p_value, percent, score_of
@@ -133,10 +133,10 @@ def _short(count: int) -> str:
 ATTENTION = Column("attention", "", _name, "the mechanism", words=True)
 HEAD = Column("head", "", lambda c: brief(c.row.head, 60), "what classifies what it read", words=True)
 SETTINGS = Column("settings", "", lambda c: c.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
-SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.row.chosen_mean), "mean over the seeds that finished, on the test rows")
-SD = Column("sd", "sd", lambda c: c.unit.std(c.row.chosen_std), "standard deviation over seeds")
-SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.row.chosen_interval), "Student's t over seeds, the test rows taken as given")
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.row.chosen_two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
+SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.row.scores.chosen.mean), "mean over the seeds that finished, on the test rows")
+SD = Column("sd", "sd", lambda c: c.unit.std(c.row.scores.chosen.std), "standard deviation over seeds")
+SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.row.scores.chosen.interval), "Student's t over seeds, the test rows taken as given")
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.row.scores.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
 OTHER = Column("{other}", "", _other_value, "the same mean of the score that is not compared")
 SEEDS = Column("seeds", "seeds", lambda c: str(len(c.row.seeds)) + (f" ({len(c.row.failed)} failed)" if c.row.failed else ""), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=_some_seeds)
 SELECT = Column("select", "", lambda c: "test (optimistic)" if c.row.select == "test" else brief(c.row.select, 40), "what chose the epoch", words=True)

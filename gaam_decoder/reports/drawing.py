@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.axes import numbered
+from gaam_decoder.reports.labels import numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -240,7 +240,7 @@ def verdict(row: Row) -> Literal["above", "at", "below"] | None:
     on half of them: rows alone say nothing of that.
     """
     low, high = chance(row)
-    found = row.two_level
+    found = row.scores.accuracy.two_level
     if found is None or len(row.scores.seeds) < 2:
         return None
     return "above" if found[0] > high else "below" if found[1] < low else "at"

@@ -86,7 +86,7 @@ def _strip(table: Table) -> Figure:
                       alpha=0.6, label="one seed")  # fmt: skip
             axes.plot([value_S.mean()] * 2, [place - 0.36, place + 0.32], color=PALETTE["ink"],
                       lw=1.4, label="mean")  # fmt: skip
-        bounds = unit.scaled(row.chosen_interval), unit.scaled(row.chosen_two_level)
+        bounds = unit.scaled(row.scores.chosen.interval), unit.scaled(row.scores.chosen.two_level)
         _draw_intervals(axes, place + 0.18, *bounds)
     return legend_below(figure)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TextIO
 
 from gaam_cache.messages import visible
 from gaam_decoder.reports.columns import DIFFERENCES, SCORES, cells_of
-from gaam_decoder.reports.finals import FinalModel
 from gaam_decoder.reports.table import Format, Table
 from gaam_decoder.reports.unit import all_scores
 
@@ -67,7 +66,7 @@ class Csv(Format):
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and one line per row of every table.
 
-        Behind the fixed columns come four for every parameter that any mechanism learns. What
+        Behind the fixed columns come those of every parameter that any mechanism learns. What
         single seeds did is in ``load_runs(...).to_frame()``. A final model is a line without
         accuracies.
         """
@@ -78,24 +77,28 @@ class Csv(Format):
         writer.writerows([_cell(line.get(name)) for name in fields] for line in lines)
 
 
-def _lines(table: Table) -> list[dict[str, Any]]:
-    about = table.to_dict()
+def _lines(table: Table) -> Iterator[dict[str, Any]]:
+    about, places = table.to_dict(), paths()
+    of_table = {"cache": about["cache"]}
+    of_table["left_out"] = (table.selection and table.selection.left_out_in_words()) or None
     shared = {name: about[name] for name in ("majority_accuracy", "tested_on", "test_rows")}
-    shared |= {"cache": about["cache"], "compared_by": table.score}
-    shared["left_out"] = (table.selection and table.selection.left_out_in_words()) or None
-    places, lines = paths(), []
+    shared |= of_table | {"compared_by": table.score, "evaluated": True}
     own = [c.field for c in dict.fromkeys((*SCORES, *DIFFERENCES)) if c.field]
     for cell, row in zip(cells_of(table), about["rows"], strict=True):
         compared = row["comparison"] or {}
-        counts = {"seeds": len(row["seeds"]), "failed_seeds": len(row["failed_seeds"])}
-        counts |= {"paired_seeds": len(compared["paired_seeds"])} if compared else {}
-        more = {"counts": counts, "here": compared.get("on_these_test_rows")}
-        values = row | shared | more | {"settings": cell.settings, "evaluated": True}
-        line = {name: _value(values, path) for name, path in places.items()}
+        more = {"here": compared.get("on_these_test_rows"), "settings": cell.settings}
+        line = _line(row | shared | more, places, paired_seeds=compared.get("paired_seeds"))
         line |= _learned(row)
         line |= {"temperature": (row["temperature"] or {}).get("mean")} if table.temperature else {}
-        lines.append(line | {name: value(cell) for name, value in own})
-    return lines + [_final(final, shared, places) for final in table.finals]
+        yield line | {name: value(cell) for name, value in own}
+    for final in about["final_models"]:
+        yield _line(final | of_table, places)
+
+
+def _line(values: dict[str, Any], places: dict[str, Any], **more: Any) -> dict[str, Any]:
+    listed = {name: values[name] for name in ("seeds", "failed_seeds")} | more
+    counts = {name: None if of is None else len(of) for name, of in listed.items()}
+    return {name: _value(values | {"counts": counts}, path) for name, path in places.items()}
 
 
 def _learned(row: dict[str, Any]) -> dict[str, Any]:
@@ -111,19 +114,11 @@ def _learned(row: dict[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _final(final: FinalModel, shared: dict[str, Any], places: dict[str, Any]) -> dict[str, Any]:
-    counts = {"seeds": len(final.seeds), "failed_seeds": len(final.failed)}
-    values = {name: shared[name] for name in ("cache", "left_out")} | final.to_dict()
-    values |= {"counts": counts, "settings": final.settings}
-    values["seconds_per_seed"] = final.seconds_per_seed
-    return {name: _value(values, path) for name, path in places.items()}
-
-
 def _value(values: Any, path: list[str]) -> Any:
     for key in path:
         if values is None:
             return None
-        values = values[int(key)] if isinstance(values, list) else values.get(key)
+        values = values.get(key) if isinstance(values, dict) else values[int(key)]
     return values
 
 

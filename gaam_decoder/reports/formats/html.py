@@ -82,7 +82,7 @@ def _provenance(table: Table) -> Sheet:
         "made with": f"{versions(table)}; report by gaam {gaam_cache.__version__}",
         "recipe": _spell(dict(shared)),
     }
-    labels = [*table.labels(), *(f"the final model {final.label}" for final in table.finals)]
+    labels = [*table.labels(), *(f"final model {n}" for n, _ in enumerate(table.finals, 1))]
     for label, recipe in zip(labels, recipes, strict=True):
         if own := {key: value for key, value in recipe.items() if (key, value) not in shared}:
             facts[f"recipe of {label}"] = _spell(own)

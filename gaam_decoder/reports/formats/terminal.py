@@ -99,7 +99,7 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     for note in notes[:MOST_NOTES]:
         _say(console, f"- {note}")
     for one in further:
-        asked = one.name == "pairs" and table.pairs and table.pairs.family.axis != "attn"
+        asked = one.name == "pairs" and table.pairs and table.pairs.axis != "attn"
         if asked or one.said:
             _say(console, f"{one.heading}: {one.lead}")
         for sheet in one.sheets if asked else ():

@@ -66,7 +66,6 @@ def _scores(table: Table) -> Section:
     }
     names = [unit.score.title for unit in units.values()]
     smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
-    recall, said = _recall(table)
     return Section(
         name="scores",
         heading="Other scores",
@@ -77,9 +76,8 @@ def _scores(table: Table) -> Section:
             f"given. Of {', '.join(smaller)} smaller is better",
             "which score is compared has to be chosen before it is seen: of many, one differs "
             "by chance",
-            *said,
         ),
-        parts=lambda: ((_every(table, units), recall), (_confusion(table),)),
+        parts=lambda: ((_every(table, units), _recall(table)), (_confusion(table),)),
     )
 
 
@@ -108,31 +106,20 @@ def _most_frequent(row: Row) -> Any:
     return np.sort(there[np.argsort(-count_C[there], kind="stable")][:MOST_CLASSES])
 
 
-def _recall(table: Table) -> tuple[Sheet, list[str]]:
-    """Share of the rows of every class that are right, and what is left out."""
-    names = table.cache["class_names"]
+def _recall(table: Table) -> Sheet:
+    """Share of the rows of every class that are right."""
+    names, labels, lines = table.cache["class_names"], table.labels(), []
     count_C = table.rows[0].scores.labels_per_class
-    there, shown = np.flatnonzero(count_C), _most_frequent(table.rows[0])
-    labels, lines = table.labels(), []
     for place in most_accurate(table, MOST_DECODERS):
         scores = table.rows[place].scores
-        for one in shown if scores.seeds else ():
+        for one in _most_frequent(table.rows[0]) if scores.seeds else ():
             share = scores.confusion[one, one] / (len(scores.seeds) * count_C[one])
             cells = [brief(str(names[one]), 40), f"{count_C[one]:,}", percent(float(share))]
             lines.append([labels[place], *cells])
-    said = []
-    if len(there) > len(shown):
-        said.append(f"recall of the {len(shown)} most frequent of {len(there)} classes")
-    if len(there) < len(names):
-        said.append(
-            f"{len(names) - len(there)} of {len(names)} classes have no test rows: they count in "
-            "neither balanced accuracy nor AUROC"
-        )
-    if len(table.rows) > MOST_DECODERS:
-        said.append(f"recall of the {MOST_DECODERS} most accurate of {len(table.rows)} decoders")
     header = ["decoder", "class", "rows", "recall %"]
-    caption = "recall by class, mean over seeds"
-    return Sheet(caption=caption, header=header, lines=lines, words=("decoder", "class")), said
+    caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
+    caption += f"of the {MOST_DECODERS} most accurate decoders"
+    return Sheet(caption=caption, header=header, lines=lines, words=("decoder", "class"))
 
 
 def _confusion(table: Table) -> Picture:
@@ -147,11 +134,10 @@ def _confusion(table: Table) -> Picture:
     worst = worst if wrong_CC.any() else "No errors."
     share_CC = count_CC / np.maximum(1, row.scores.confusion[shown].sum(1, keepdims=True))
     texts = [[f"{100 * share:.1f}" for share in line] for line in share_CC]
-    few = f" The {len(shown)} most frequent classes." if len(shown) == MOST_CLASSES else ""
     return Picture(
         "confusion",
         f"Confusion of {label}, the most accurate",
-        f"Percent of each true class, over {len(row.scores.seeds)} seeds. {worst}{few}",
+        f"Percent of each true class, over {len(row.scores.seeds)} seeds. {worst}",
         lambda: matrix(share_CC, texts, names, names, ("true class", "predicted")),
     )
 
@@ -198,11 +184,7 @@ def _reliability(table: Table, found: list[tuple[str, Row]]) -> Picture:
     ranked = np.argsort([-(row.mean or 0.0) for _, row in found], kind="stable")
     drawn = [found[place] for place in sorted(ranked[:MOST_LINES])]
     rest = f" The {MOST_LINES} most accurate of {len(found)}." if len(found) > MOST_LINES else ""
-    if table.temperature:
-        without = [label for label, row in drawn if row.scores.temperatures is None]
-        but = f", but for {', '.join(without)}" if without else ""
-        rest += " Logits were divided by a temperature fitted on the rows that chose the epoch"
-        rest += f"{but}."
+    scaled = " Logits were divided by a temperature where one was fitted." * table.temperature
 
     def draw() -> Figure:
         lines = []
@@ -216,6 +198,6 @@ def _reliability(table: Table, found: list[tuple[str, Row]]) -> Picture:
         "reliability",
         "Reliability diagram",
         f"Test rows of all seeds in {BINS} bins by the probability of what is predicted; below the "
-        f"dashed line probabilities are too large.{rest}",
+        f"dashed line probabilities are too large.{rest}{scaled}",
         draw,
     )

@@ -152,7 +152,10 @@ def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> No
         other = next(r for r in alike if r.attention == "none")
         if row is not other:
             assert found is not None
-            expected = row.scores.accuracy.mean() - other.scores.accuracy.mean()
+            expected = (
+                row.scores.accuracy.scored.values.mean()
+                - other.scores.accuracy.scored.values.mean()
+            )
             assert found.claim.difference == pytest.approx(expected)
     for mine, others in product(SIZES, SIZES):
         [table] = build_tables([of_size("gaam", mine), of_size("none", others)])
@@ -213,13 +216,15 @@ def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:
         assert table.pairs is not None
         (group,) = table.pairs.groups
         sign = 1 if group.rows[0].score.larger_is_better else -1
-        means = [sign * (row.chosen_mean or 0) for row in group.rows]
+        means = [sign * (row.scores.chosen.mean or 0) for row in group.rows]
         assert means == sorted(means, reverse=True), "the best stands first"
         assert len(group.pairs) == count * (count - 1) // 2
         p = np.array([pair.claim.p for pair in group.pairs])
         assert [pair.claim.p_holm for pair in group.pairs] == stats.holm(p).tolist()
         for pair in group.pairs if score == "accuracy" else ():
-            one, other = (group.rows[at].scores.by_row for at in (pair.first, pair.second))
+            one, other = (
+                group.rows[at].scores.accuracy.scored.by_row for at in (pair.first, pair.second)
+            )
             assert pair.claim.p == stats.claim(one, other).p
 
 

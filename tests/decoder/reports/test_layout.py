@@ -32,7 +32,7 @@ def sweep() -> list[RunResult]:
 def keyed(table: Table, place: int, sort: str) -> float:
     row, found = table.rows[place], table.comparisons[place]
     if sort in ("accuracy", "score"):
-        return -float(np.mean(row.scores.accuracy))
+        return -float(np.mean(row.scores.accuracy.scored.values))
     if sort == "difference":
         return -found.claim.difference if found else np.inf
     return float(row.parameters["total"]) if sort == "parameters" else 0.5

@@ -66,10 +66,12 @@ def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
     np.testing.assert_allclose(share.get_ydata(), 100 / 6)
     assert found["importance"].draw().axes[0].get_ylim()[0] == 0
     dots, mean, both, seeds = found["accuracy"].draw().axes[0].lines
-    np.testing.assert_allclose(sorted(dots.get_xdata()), sorted(100 * row.scores.accuracy))
+    np.testing.assert_allclose(
+        sorted(dots.get_xdata()), sorted(100 * row.scores.accuracy.scored.values)
+    )
     np.testing.assert_allclose(mean.get_xdata(), 100 * (row.mean or 0))
-    np.testing.assert_allclose(both.get_xdata(), 100 * np.array(row.two_level))
-    np.testing.assert_allclose(seeds.get_xdata(), 100 * np.array(row.interval))
+    np.testing.assert_allclose(both.get_xdata(), 100 * np.array(row.scores.accuracy.two_level))
+    np.testing.assert_allclose(seeds.get_xdata(), 100 * np.array(row.scores.accuracy.interval))
 
 
 @pytest.mark.filterwarnings("error")

@@ -10,7 +10,7 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports.axes import AT_EDGE
+from gaam_decoder.reports.labels import AT_EDGE
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.report import report
 from gaam_decoder.reports.rows import BY_FOLD
