@@ -121,6 +121,18 @@ def _other_training(cell: Cell) -> str:
     return p_value(other.p if other else None)
 
 
+def _decide(cell: Cell) -> str:
+    claim = cell.claim
+    if claim.verdict != "undecided" or claim.p is None:
+        return claim.no_claim and f"no claim: {claim.no_claim}"
+    if (seeds := claim.seeds_to_decide) is not None:
+        return f"about {seeds:,} seeds" if seeds > claim.num_seeds else "a few more seeds"
+    if (rows := claim.rows_to_decide) is not None:
+        return f"about {rows:,} rows"
+    both = claim.both_to_decide
+    return f"about {both[0]:,} seeds, {both[1]:,} rows" if both else "too few rows differ to say"
+
+
 def _short(count: int) -> str:
     """``591360`` as ``591k``."""
     for size, letter in ((10**6, "M"), (10**3, "k")):
@@ -146,11 +158,12 @@ DIFFERENCE = Column("difference", "diff", lambda c: c.unit.difference(c.claim.di
 DIFFERENCE_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.claim.interval_corrected, signed=True), "of the difference, over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference")
 P = Column("p", "", lambda c: p_value(c.claim.p), "t test of crossed seeds and test rows; of few rows that differ, a sign-flip test over rows has to agree")
 P_HOLM = Column("p Holm", "p\nHolm", lambda c: p_value(c.claim.p_holm), "corrected for every comparison of the report, also for those that filters left out")
-VERDICT = Column("verdict", "verdict", _verdict, "see below; (within margin): they differ, by less than --margin", words=True)
+VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", words=True)
 HERE_CI = Column("95% CI on these rows", "", lambda c: c.unit.span(c.claim.on_these_rows.interval, signed=True), "Student's t over seeds, the test rows taken as given; it decides nothing")
 HERE_P = Column("p on these rows", "", lambda c: p_value(c.claim.on_these_rows.sign_flip.p if c.claim.on_these_rows.sign_flip else None), "sign-flip test over seeds, not corrected; it decides nothing")
 MDD = Column("MDD", "", lambda c: c.unit.std(c.claim.on_these_rows.detectable), "smallest true difference that a paired t test over seeds finds with a power of 80% on these rows")
 PAIRS = Column("pairs", "", lambda c: str(len(c.compared.seeds)), "seeds that finished of both")
+DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", words=True)
 P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give")
 VARIED = Column("select", "", lambda c: brief(c.row.select, 40) if len({r.select for r in c.table.rows}) > 1 else "", "what chose the epoch", words=True)
 # fmt: on
@@ -160,8 +173,8 @@ SCORES = (
 )
 """Of every row that is shown."""
 DIFFERENCES = (
-    *(ATTENTION, HEAD, DIFFERENCE, DIFFERENCE_CI, P, P_HOLM, VERDICT, HERE_CI, HERE_P, MDD, PAIRS),
-    *(P_TRAINING, VARIED, SETTINGS),
+    *(ATTENTION, HEAD, DIFFERENCE, DIFFERENCE_CI, P, P_HOLM, VERDICT, DECIDE, HERE_CI, HERE_P, MDD),
+    *(PAIRS, P_TRAINING, VARIED, SETTINGS),
 )
 """Of every row that is compared."""
 SCREEN = (
@@ -180,9 +193,8 @@ VERDICTS = {
     "the kind would show it too. Without any difference it is said in at most 5 of 100 reports",
     "equivalent": "two one-sided tests of the same kind show that the difference is smaller than "
     "--margin, corrected by Holm in a family of their own",
-    "undecided": "neither; a sentence says how many seeds or test rows would decide",
-    "no claim": f"fewer than {stats.LEAST_SEEDS} paired seeds, or a score of which none is made; "
-    "a sentence says why",
+    "undecided": f"neither, or fewer than {stats.LEAST_SEEDS} paired seeds",
+    "no claim": "the score, or the data, allow none",
 }
 
 

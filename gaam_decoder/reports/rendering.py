@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 import gaam_cache
 from gaam_cache.messages import brief
-from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import accuracies, differences
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.sections._base import sections
@@ -64,7 +64,6 @@ def _about(table: Table) -> dict[str, Any]:
         ],
         "differences": differences(table),
         "baseline": brief(str(table.baseline)),
-        "claims": claims(table),
         "notes": notes(table),
         "sections": sections(table),
     }

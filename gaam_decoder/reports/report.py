@@ -27,7 +27,7 @@ from gaam_decoder.reports.table import (
     laid_out,
 )
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
-from gaam_decoder.runs.filters import Selection, Texts, one_form
+from gaam_decoder.runs.filters import Texts, one_form
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RUN_FILE, RunResult
 from gaam_decoder.specs import parse_attention
@@ -72,12 +72,18 @@ class Report:
             ConfigError: no such format or section, or a folder that holds a run or a cache.
             StorageError: the file system refused; a file that was there is as it was.
         """
-        _check_file(Path(file))
-        _write(Path(file), self.text(format, section).encode())
+        _check_file(out := Path(file))
+        content = self.text(format, section).encode()
+        if out.absolute().is_relative_to("/dev") or (out.exists() and not out.is_file()):
+            with storage_errors(out), out.open("ab") as stream:  # a pipe, a device, /dev/stdout
+                stream.write(content)
+        else:  # the file that a link means is replaced, and not the link
+            write_file(Path(os.path.realpath(out)), content)
 
     def beside(self, format: str) -> list[str]:
         """What nobody may miss and that format does not say in words: what was left out."""
-        return [] if _format(format).says_selection else list(selected(self.tables[0]))
+        said = None if _format(format).says_selection else selected(self.tables[0])
+        return [said] if said else []
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first six pictures as PDF and PNG; returns their paths.
@@ -158,20 +164,6 @@ def _check_file(out: Path) -> None:
     check_file(out, option="--out", special=True)
 
 
-def _write(out: Path, content: bytes) -> None:
-    with storage_errors(out):
-        special = out.exists() and not out.is_file()
-        if special or out.absolute().is_relative_to("/dev"):  # a pipe, a device, /dev/stdout
-            # a pipe that nobody reads from is refused, not waited for
-            handle = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
-            os.set_blocking(handle, True)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            return
-    # the file that a link means is replaced, and not the link
-    write_file(Path(os.path.realpath(out)), content)
-
-
 def report(
     runs: str | Path | RunResult | Sequence[str | Path | RunResult] = "runs",
     *,
@@ -237,8 +229,13 @@ def report(
     found = gathered(runs, **asked)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
-    if found.selection is not None:
-        _check_left(found.selection, spec)
+    if spec is not None and found.selection and (by := found.selection.lost.get(spec)):
+        raise ConfigError(
+            f"the baseline '{spec}' is left out by {by}",
+            expected="a baseline that is among the runs of the report",
+            found=found.selection.in_words(),
+            hint=f"also give --attn {spec}" if by == "--attn" else f"leave out {by}",
+        )
     tables = build_tables(
         found,
         spec,
@@ -254,17 +251,6 @@ def report(
     if temperature:
         check_fitted(tables)
     return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
-
-
-def _check_left(selection: Selection, baseline: str | None) -> None:
-    """Whether the baseline that was asked for is among what is left."""
-    if baseline is not None and (by := selection.lost.get(baseline)):
-        raise ConfigError(
-            f"the baseline '{baseline}' is left out by {by}",
-            expected="a baseline that is among the runs of the report",
-            found=selection.in_words(),
-            hint=f"also give --attn {baseline}" if by == "--attn" else f"leave out {by}",
-        )
 
 
 def _seeds(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table
@@ -28,7 +28,7 @@ class Json(Format):
 
 
 def _words(table: Table) -> dict[str, Any]:
-    words = {"conclusion": conclusion(table), "claims": claims(table), "notes": notes(table)}
+    words = {"conclusion": conclusion(table), "notes": notes(table)}
     further = {
         found.name.replace("-", "_"): {"lead": found.lead, "lines": found.lines}
         | ({"verbatim": found.verbatim} if found.verbatim else {})

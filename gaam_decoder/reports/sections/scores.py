@@ -10,8 +10,8 @@ import numpy as np
 from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels, matrix
-from gaam_decoder.reports.notes import how
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.notes import TEMPERATURE
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 30
 """That are listed; of more, the most frequent."""
+MOST_ERRORS = 10
 MOST_DECODERS = 8
 """Of which recall is listed; of more, the most accurate. All confusions are in the JSON."""
 FEWEST = 5
@@ -77,7 +78,7 @@ def _scores(table: Table) -> Section:
             "which score is compared has to be chosen before it is seen: of many, one differs "
             "by chance",
         ),
-        parts=lambda: ((_every(table, units), _recall(table)), (_confusion(table),)),
+        parts=lambda: ((_every(table, units), _recall(table), _errors(table)), ()),
     )
 
 
@@ -122,24 +123,21 @@ def _recall(table: Table) -> Sheet:
     return Sheet(caption=caption, header=header, lines=lines, words=("decoder", "class"))
 
 
-def _confusion(table: Table) -> Picture:
+def _errors(table: Table) -> Sheet:
+    """What the most accurate decoder takes for what."""
     (place,) = most_accurate(table, 1)
-    row, label = table.rows[place], table.labels()[place]
-    shown = _most_frequent(row)
-    names = [brief(str(table.cache["class_names"][one]), 60) for one in shown]
-    count_CC = row.scores.confusion[np.ix_(shown, shown)]
-    wrong_CC = count_CC - np.diag(np.diag(count_CC))
-    true, predicted = np.unravel_index(int(wrong_CC.argmax()), wrong_CC.shape)
-    worst = f"Most frequent error: {names[true]} taken for {names[predicted]}."
-    worst = worst if wrong_CC.any() else "No errors."
-    share_CC = count_CC / np.maximum(1, row.scores.confusion[shown].sum(1, keepdims=True))
-    texts = [[f"{100 * share:.1f}" for share in line] for line in share_CC]
-    return Picture(
-        "confusion",
-        f"Confusion of {label}, the most accurate",
-        f"Percent of each true class, over {len(row.scores.seeds)} seeds. {worst}",
-        lambda: matrix(share_CC, texts, names, names, ("true class", "predicted")),
-    )
+    names = [brief(str(name), 40) for name in table.cache["class_names"]]
+    count_CC = table.rows[place].scores.confusion
+    wrong_CC, of_C = count_CC - np.diag(np.diag(count_CC)), np.maximum(1, count_CC.sum(1))
+    lines = []
+    for flat in np.argsort(-wrong_CC, axis=None, kind="stable")[:MOST_ERRORS]:
+        true, predicted = np.unravel_index(int(flat), wrong_CC.shape)
+        if wrong_CC[true, predicted]:
+            share = percent(float(wrong_CC[true, predicted] / of_C[true]))
+            lines.append([names[true], names[predicted], share])
+    caption = f"most frequent errors of {table.labels()[place]}, all seeds together"
+    header = ["true class", "predicted", "% of the true class"]
+    return Sheet(caption, header, lines, ("true class", "predicted"))
 
 
 def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
@@ -167,13 +165,13 @@ def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
         name="calibration",
         heading="Calibration",
         lead=f"expected calibration error {unit.value(min(means))} to "
-        f"{unit.mean(max(means))} (top label, {BINS} bins{scaled})",
+        f"{unit.value(max(means))}% (top label, {BINS} bins{scaled})",
         lines=(
             f"ECE: distance between accuracy and mean probability of what is predicted, in "
             f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each seed; "
             "it is biased upwards, the more the fewer test rows there are, so that nothing is "
             "claimed of differences",
-            how(table),
+            *[TEMPERATURE] * table.temperature,
         ),
         parts=lambda: ((sheet,), (_reliability(table, found),)),
         values=values,

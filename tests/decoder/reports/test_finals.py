@@ -14,7 +14,7 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.table import Table, build_tables
@@ -88,7 +88,7 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
     """Nor a correction, a picture: as if they were not there."""
 
     def said(tables: list[Table]) -> list[Any]:
-        words = [(conclusion(t), claims(t), notes(t), t.labels(), t.settings()) for t in tables]
+        words = [(conclusion(t), notes(t), t.labels(), t.settings()) for t in tables]
         drawn = [(one.name, one.alt, one.caption) for t in tables for one in overviews(t)]
         return [*words, drawn, [t.to_dict() | {"final_models": None} for t in tables]]
 
