@@ -31,13 +31,14 @@ from gaam_decoder.plant_config import GATES, LAYERS, LEAST_LAYERS, ROWS, WIDTH, 
 from gaam_decoder.specs import Spec, build
 
 Floats = NDArray[np.float64]
+States = NDArray[Any]
+"""(N, L, D), as the cache will store it."""
 BLOCK_ROWS = 512
-"""Rows that are in memory at once; of Gaussian states each such block has a seed of its own."""
+"""That are computed with at once; of Gaussian states each such block has a seed of its own."""
 MEAN = 3.0
-"""Distance of the mean of every feature of Gaussian states from 0, in standard deviations. Real
-states have such means; a gate multiplies them, which no linear decoder of the states can follow:
-without (mean 0) a linear map sees 37 to 74% of the variance that gates let
-through, with it 2 to 19%."""
+"""Distance of the mean of every feature of Gaussian states from 0, in standard deviations: a gate
+multiplies it, which no linear decoder can follow. With mean 0 a linear map sees 37 to 74% of the
+variance that gates let through, so 2 to 19%."""
 STATES, CHOICE, HEAD, LABELS = 1, 2, 3, 4
 """Random streams of a seed."""
 ROUNDING = 1e-12
@@ -82,17 +83,15 @@ class PlantSummary:
         linear = "a linear decoder of the states: not known, they have too many features"
         if self.linear_accuracy is not None:
             gap = round(100 * (best - self.linear_accuracy), 1) + 0.0  # no minus before 0.0
-            linear = (
-                f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
-                f"strength {self.strength:g} is {gap:.1f} points here"
-            )
+            linear = f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
+            linear += f"strength {self.strength:g} is {gap:.1f} points here"
+        drawn = f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn"
         return f"""\
 the cache in '{visible(self.path)}' is complete
   gate         {self.gate}: {about.formula}; --attn {about.attn} can express it
   states       {self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}
   rows         {", ".join(f"{name} {count:,}" for name, count in self.rows.items())}
-  accuracy     teacher {100 * best:.1f}% expected, \
-{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn;
+  accuracy     teacher {100 * best:.1f}% expected, {drawn};
                {linear}
   fingerprint  {short_digest(self.fingerprint)}"""
 
@@ -103,8 +102,7 @@ def plant(
     """Make a cache whose labels depend on the states through a known gate, or complete one.
 
     Everything is decided by the configuration; every number is computed from the states as the
-    cache stores them. Of a given cache some hundred rows of states are in memory, but for the rows
-    to which a linear decoder is fitted (1 GB at most).
+    cache stores them. The chosen rows of a given cache are read into memory.
 
     >>> config = gaam_decoder.PlantConfig(out="planted", rows=90)
     >>> gaam_decoder.plant(config).mechanism
@@ -200,10 +198,20 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
         )
     config.check_rows(rows)
     order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
-    return (
-        CachedStates(cache, np.sort(order_N[:train]), config.storage_dtype),
-        CachedStates(cache, np.sort(order_N[train:rows]), config.storage_dtype),
-    )
+    parts = np.sort(order_N[:train]), np.sort(order_N[train:rows])
+    of_train, of_test = (_taken(cache, row_N, config.storage_dtype) for row_N in parts)
+    return of_train, of_test
+
+
+def _taken(cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -> States:
+    """Rows of a cache, counted over all its splits in order, (N, L, D)."""
+    parts, first = [], 0
+    for split in cache.values():
+        mine = row_N[(row_N >= first) & (row_N < first + len(split))] - first
+        with np.errstate(over="ignore"):  # what overflows is refused where it is stored
+            parts.append(split.embeddings[mine].astype(dtype or split.embeddings.dtype))
+        first += len(split)
+    return np.concatenate(parts)
 
 
 def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float32]:
@@ -222,36 +230,6 @@ def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float3
         generator = np.random.default_rng([seed, STATES, block])
         part[:] = generator.standard_normal(part.shape, dtype=np.float32)
     return x_NLD + (MEAN * (2.0 * signs_D - 1)).astype(np.float32)
-
-
-class CachedStates:
-    """Chosen rows of a cache, counted over all its splits in order; read when they are sliced."""
-
-    def __init__(self, cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -> None:
-        """Read nothing yet. ``dtype`` is what will be stored; None: that of the cache."""
-        self.shape = (len(row_N), cache.num_layers, cache.hidden_size)
-        self.dtype = np.dtype(dtype or next(iter(cache.values())).embeddings.dtype)
-        self._cache, self._row_N = cache, row_N
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> NDArray[Any]:
-        """The states of a range of rows, (B, L, D)."""
-        parts, first = [np.empty((0, *self.shape[1:]), self.dtype)], 0
-        for split in self._cache.values():
-            in_split_B = self._row_N[rows] - first
-            in_split_B = in_split_B[(in_split_B >= 0) & (in_split_B < len(split))]
-            if len(in_split_B):
-                with np.errstate(over="ignore"):  # what overflows is refused where it is stored
-                    parts.append(split.embeddings[in_split_B].astype(self.dtype))
-            first += len(split)
-        return np.concatenate(parts)
-
-
-States = NDArray[Any] | CachedStates
-"""(N, L, D), as the cache will store it; is sliced by rows."""
 
 
 def blocks(states: States) -> Iterator[Floats]:

@@ -188,6 +188,8 @@ PAGE = (
     SECONDS,
 )
 """Of an HTML page, behind the decoder."""
+OF_STUDY = (SCORE, ROWS_CI, SD, SEEDS, DIFFERENCE, DIFFERENCE_CI, VERDICT)
+"""Of the page of a study."""
 VERDICTS = {
     "better, worse": "p Holm is below 0.05, over seeds and test rows: other seeds on other rows of "
     "the kind would show it too. Without any difference it is said in at most 5 of 100 reports",
@@ -233,6 +235,14 @@ def sheet(caption: str, columns: Sequence[Column], cells: Sequence[Cell]) -> She
         lines=[[line[column] for column in kept] for line in lines],
         words=tuple(column.name for column in kept if column.words),
     )
+
+
+def labelled(table: Table, columns: Sequence[Column], mark: Callable[[Row], str]) -> Sheet:
+    """Every row that is shown behind its name, and what marks it."""
+    found, labels = sheet(of_score(table), columns, cells_of(table)), table.labels()
+    for line, place in zip(found.lines, table.places, strict=True):
+        line.insert(0, labels[place] + mark(table.rows[place]))
+    return replace(found, header=["decoder", *found.header], words=("decoder", *found.words))
 
 
 def accuracies(table: Table) -> Sheet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ def rendered(
     tables: Sequence[Table],
     harmless: Callable[[str], str],
     more: Callable[[Table], dict[str, Any]] = lambda table: {},
+    words: Mapping[str, Any] | None = None,
     **filters: Callable[..., str],
 ) -> str:
     """What a template makes of tables.
@@ -32,6 +33,7 @@ def rendered(
         tables: what it is given as ``tables``, each as values by name.
         harmless: what becomes of every text that the template writes, but for what a filter made.
         more: what the template is given of a table beyond what all are.
+        words: what it is given beside tables.
         filters: of the template, whose result is written as it is.
     """
     environment = Environment(
@@ -45,8 +47,8 @@ def rendered(
     environment.filters |= {name: _marked(make) for name, make in filters.items()}
     environment.filters |= {"raw": Markup, "harmless": harmless}
     about = [_about(table) | more(table) for table in tables]
-    words = {"separate": SEPARATE, "version": gaam_cache.__version__}
-    return environment.get_template(f"{name}.jinja").render(tables=about, **words)
+    told = {"separate": SEPARATE, "version": gaam_cache.__version__, **(words or {})}
+    return environment.get_template(f"{name}.jinja").render(tables=about, **told)
 
 
 def _marked(make: Callable[..., str]) -> Callable[..., Markup]:

@@ -26,6 +26,7 @@ baseline=comparison paired_seeds=counts difference=comparison verdict=comparison
 significant=comparison within_margin=comparison margin=comparison
 ci95_seeds_and_rows_low=comparison.ci95_seeds_and_rows.0
 ci95_seeds_and_rows_high=comparison.ci95_seeds_and_rows.1
+ci95_corrected_low=comparison.ci95_corrected.0 ci95_corrected_high=comparison.ci95_corrected.1
 p=comparison p_holm=comparison p_equivalent=comparison p_equivalent_holm=comparison
 seeds_to_decide=comparison rows_to_decide=comparison
 these_rows_verdict=here.verdict these_rows_std=here.std
@@ -98,7 +99,7 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
 def _line(values: dict[str, Any], places: dict[str, Any], **more: Any) -> dict[str, Any]:
     listed = {name: values[name] for name in ("seeds", "failed_seeds")} | more
     counts = {name: None if of is None else len(of) for name, of in listed.items()}
-    return {name: _value(values | {"counts": counts}, path) for name, path in places.items()}
+    return {name: value_at(values | {"counts": counts}, path) for name, path in places.items()}
 
 
 def _learned(row: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +115,8 @@ def _learned(row: dict[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _value(values: Any, path: list[str]) -> Any:
+def value_at(values: Any, path: Sequence[str]) -> Any:
+    """What keys lead to in JSON values; None where one is not there."""
     for key in path:
         if values is None:
             return None

@@ -10,11 +10,12 @@ from typing import Any, TextIO
 
 import gaam_cache
 from gaam_cache.messages import brief, visible
-from gaam_decoder.reports.columns import PAGE, Sheet, cells_of, of_score, sheet
+from gaam_decoder.reports.columns import PAGE, Sheet, labelled
 from gaam_decoder.reports.drawing import DARK, LIGHT, Picture, inline_svg
 from gaam_decoder.reports.notes import versions, warnings
 from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.rendering import rendered
+from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Format, Table
 
 ALIASES = ("htm", "web")
@@ -51,20 +52,14 @@ def _parts(name: str) -> str:
 def _more(table: Table) -> dict[str, Any]:
     return {
         "warnings": warnings(table),
-        "main": _main(table) if table.rows else None,
+        "main": labelled(table, PAGE, _mark) if table.rows else None,
         "pictures": list(overviews(table)),
         "provenance": _provenance(table),
     }
 
 
-def _main(table: Table) -> Sheet:
-    """The table of a page, the verdict behind the decoder."""
-    found, labels = sheet(of_score(table), PAGE, cells_of(table)), table.labels()
-    for line, place in zip(found.lines, table.places, strict=True):
-        mark = f" ({ON_TRAINING_ROWS})" if table.rows[place].on_training_rows else ""
-        line.insert(0, labels[place] + mark)
-    found.header.insert(0, "decoder")
-    return found
+def _mark(row: Row) -> str:
+    return f" ({ON_TRAINING_ROWS})" * row.on_training_rows
 
 
 def _provenance(table: Table) -> Sheet:
