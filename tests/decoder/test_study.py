@@ -85,7 +85,8 @@ def test_what_came_out_is_recorded_and_comes_out_again(
     assert set(rows["report"]) == {"both", "one"}
     compared = rows.dropna(subset="difference_low")
     outside = (compared["difference_low"] > 0) | (compared["difference_high"] < 0)
-    assert len(compared) and (outside == compared["verdict"].isin(["better", "worse"])).all()
+    assert len(compared) > 0
+    assert (outside == compared["verdict"].isin(["better", "worse"])).all()
     assert set(seeds["seed"]) == set(range(2, 8)), "seeds that chose do not report"
     page = (folder / "README.md").read_text()
     for text in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -23,8 +24,17 @@ class Json(Format):
         first, *others = (table.to_dict() | _words(table) for table in tables)
         if others:
             first["other_caches"] = others
-        json.dump(first, stream, indent=2, ensure_ascii=True, allow_nan=False)
+        json.dump(_finite(first), stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for what is no number, such as in the attention map of a lost seed."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _words(table: Table) -> dict[str, Any]:

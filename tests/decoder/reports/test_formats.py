@@ -108,6 +108,15 @@ def test_csv_and_json_hold_the_same_numbers() -> None:
             assert line[name] == ("" if value is None else str(value)), name
 
 
+def test_json_has_null_where_an_attention_map_is_no_number() -> None:
+    gate = np.ones((2, 6, 8))
+    gate[1] = np.nan
+    tables = build_tables([build_run("gaam", answers(2, 0.8, 1), attention_map=gate)])
+    (row,) = json.loads(written("json", tables))["rows"]
+    assert row["importance"]["layers"][0]["factor"] is None
+    assert row["accuracy"]["mean"] > 0
+
+
 def test_markdown_tables_are_whole() -> None:
     tables = build_tables([build_run("gaam", answers(3, 0.8, 1), cache={"dataset": NASTY})])
     for block in written("markdown", [*tables, *wide_tables()]).split("\n\n"):
