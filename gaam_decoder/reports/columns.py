@@ -156,12 +156,8 @@ PARAMETERS = Column("parameters (attn / total)", "params\nattn/all", lambda c: f
 SECONDS = Column("s/seed", "s per\nseed", _seconds, "seconds of training, mean over seeds")
 DIFFERENCE = Column("difference", "diff", lambda c: c.unit.difference(c.claim.difference) + "*" * c.claim.significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05")
 DIFFERENCE_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.claim.interval_corrected, signed=True), "of the difference, over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference")
-P = Column("p", "", lambda c: p_value(c.claim.p), "t test of crossed seeds and test rows; of few rows that differ, a sign-flip test over rows has to agree")
 P_HOLM = Column("p Holm", "p\nHolm", lambda c: p_value(c.claim.p_holm), "corrected for every comparison of the report, also for those that filters left out")
 VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", words=True)
-HERE_CI = Column("95% CI on these rows", "", lambda c: c.unit.span(c.claim.on_these_rows.interval, signed=True), "Student's t over seeds, the test rows taken as given; it decides nothing")
-HERE_P = Column("p on these rows", "", lambda c: p_value(c.claim.on_these_rows.sign_flip.p if c.claim.on_these_rows.sign_flip else None), "sign-flip test over seeds, not corrected; it decides nothing")
-MDD = Column("MDD", "", lambda c: c.unit.std(c.claim.on_these_rows.detectable), "smallest true difference that a paired t test over seeds finds with a power of 80% on these rows")
 PAIRS = Column("pairs", "", lambda c: str(len(c.compared.seeds)), "seeds that finished of both")
 DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", words=True)
 P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give")
@@ -173,8 +169,8 @@ SCORES = (
 )
 """Of every row that is shown."""
 DIFFERENCES = (
-    *(ATTENTION, HEAD, DIFFERENCE, DIFFERENCE_CI, P, P_HOLM, VERDICT, DECIDE, HERE_CI, HERE_P, MDD),
-    *(PAIRS, P_TRAINING, VARIED, SETTINGS),
+    *(ATTENTION, HEAD, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT, DECIDE, PAIRS, P_TRAINING),
+    *(VARIED, SETTINGS),
 )
 """Of every row that is compared."""
 SCREEN = (

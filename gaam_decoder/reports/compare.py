@@ -47,14 +47,9 @@ class Comparison:
     """Of a cross-validation: over its folds, what another training set would give."""
     other_grid: bool
     """Whether more or other values were tried for one than for the other."""
-    mcnemar: stats.McNemar | None
-    """Of the majority votes of all finished seeds of each; None for fewer than 6 pairs, and where
-    rows are tested several times."""
-    mcnemar_p_holm: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        votes = self.mcnemar
         return {
             "baseline": self.baseline,
             "paired_seeds": list(self.seeds),
@@ -62,14 +57,6 @@ class Comparison:
             **claim_values(self.claim),
             "other_training_sets": self.other_training and self.other_training.to_dict(),
             "other_grid": self.other_grid,
-            "mcnemar": {
-                "only_this_right": votes.only_first,
-                "only_baseline_right": votes.only_second,
-                "p": votes.p,
-                "p_holm": self.mcnemar_p_holm,
-            }
-            if votes
-            else None,
         }
 
 
@@ -195,7 +182,6 @@ def against_baseline(
             found.append(None)
             continue
         seeds, mine, theirs, claim = made
-        votes = len(seeds) >= stats.LEAST_SEEDS and row.repeats == 1
         one, two = row.scores, other.scores
         difference_P = (one.part_value[mine] - two.part_value[theirs]).mean(0)
         folded = row.folds > 1 and np.isfinite(difference_P).all()
@@ -211,9 +197,6 @@ def against_baseline(
                 if folded
                 else None,
                 other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
-                mcnemar=stats.mcnemar(one.vote_right, two.vote_right)
-                if votes and row.score.title == "accuracy"
-                else None,
             )
         )
     return found
@@ -244,40 +227,24 @@ def against_probe(rows: Sequence[Row], margin: float) -> list[stats.Claim | None
 
 
 def corrected(
-    tables: Sequence[Sequence[Comparison | None]], others: Sequence[Comparison | None] = ()
-) -> list[tuple[Comparison | None, ...]]:
-    """Add Holm's p-values over all comparisons of a report.
-
-    The tests of a difference, of equivalence and of the majority votes are a family each. Of the
-    ``others``, which filters left out, those that are in a table too count once.
-    """
-    made = [c for table in tables for c in table if c is not None]
-    family = [*made, *_further(made, others)]
-    voted = [c for c in family if c.claim.testable and c.mcnemar]
-    votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar])).tolist()
-    vote_of = dict(zip(map(id, voted), votes, strict=True))
-    claims = stats.holm_corrected([c.claim for c in family])
-    adjusted = {
-        id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
-        for c, claim in zip(family, claims, strict=True)
-    }
-    return [tuple(c and adjusted[id(c)] for c in table) for table in tables]
-
-
-def corrected_claims(
     made: Sequence[stats.Claim | None], others: Sequence[stats.Claim | None] = ()
-) -> tuple[stats.Claim | None, ...]:
-    """The same of claims, such as those against the probe."""
+) -> list[stats.Claim | None]:
+    """Claims with Holm's p-values, corrected for one another.
+
+    The tests of a difference and of equivalence are a family each. Of the ``others``, which filters
+    left out, those that are among the claims too count once.
+    """
     claims = [claim for claim in made if claim is not None]
     told = iter(stats.holm_corrected([*claims, *_further(claims, others)]))
-    return tuple(None if claim is None else next(told) for claim in made)
+    return [None if claim is None else next(told) for claim in made]
 
 
-def _further(made: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """The other claims, or comparisons, that are not among these: of the same numbers they are."""
+def _further(
+    made: Sequence[stats.Claim], others: Sequence[stats.Claim | None]
+) -> list[stats.Claim]:
+    """The other claims that are not among these: of the same numbers they are."""
 
-    def numbers(one: Any) -> tuple[Any, ...]:
-        claim = getattr(one, "claim", one)
+    def numbers(claim: stats.Claim) -> tuple[Any, ...]:
         return claim.difference, claim.p, claim.p_equivalent, claim.interval
 
     there, found = Counter(map(numbers, made)), []

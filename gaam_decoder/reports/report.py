@@ -22,7 +22,6 @@ from gaam_decoder.reports.table import (
     Format,
     Table,
     build_tables,
-    check_fitted,
     check_order,
     laid_out,
 )
@@ -248,8 +247,12 @@ def report(
         tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
         pairs=pairs,
     )
-    if temperature:
-        check_fitted(tables)
+    if temperature and not any(row.scores.temperatures for one in tables for row in one.rows):
+        raise ConfigError(
+            "no run has what a temperature is fitted on",
+            expected="runs of --select val, which keep the logits of the rows that chose",
+            hint="leave out --temperature, or train again with --select val",
+        )
     return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
 
 

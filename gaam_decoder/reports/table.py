@@ -225,13 +225,17 @@ def build_tables(
     all_found, all_rows, _ = rows_of([*runs, *beside]) if beside else ([], [], None)
     compared = [compare.against_baseline(rows, chosen, margin) for rows in row_lists]
     others = [c for rows in all_rows for c in compare.against_baseline(rows, chosen, margin)]
-    corrected = compare.corrected(compared, others)
+    claims = compare.corrected(
+        [c.claim if c else None for table in compared for c in table],
+        [c.claim if c else None for c in others],
+    )
+    told = iter(claims)
+    settled: list[list[Any]] = [[(c, next(told)) for c in table] for table in compared]
     probed = {
         (of.where, rows[0].runs[0].cache["fingerprint"]): compare.against_probe(rows, margin)
         for of, rows in zip(all_found, all_rows, strict=True)
     }
     every_pair = compare.every_pair(row_lists, pairs, margin, all_rows)
-    claims = [c.claim for table in corrected for c in table if c and c.claim.testable]
     tables = []
     for place, (of, rows) in enumerate(zip(found, row_lists, strict=True)):
         cache = rows[0].runs[0].cache
@@ -245,9 +249,9 @@ def build_tables(
                 rows=tuple(rows),
                 baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
                 incomplete=of.incomplete,
-                comparisons=corrected[place],
-                against_probe=compare.corrected_claims(compare.against_probe(rows, margin), hidden),
-                num_tests=max((claim.num_tests for claim in claims), default=0),
+                comparisons=tuple(c and replace(c, claim=claim) for c, claim in settled[place]),
+                against_probe=tuple(compare.corrected(compare.against_probe(rows, margin), hidden)),
+                num_tests=max((c.num_tests for c in claims if c and c.testable), default=0),
                 pairs=every_pair[place],
                 uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
                 unchosen=tuple(
@@ -449,17 +453,3 @@ def laid_out(table: Table, sort: str | None, top: int | None) -> Table:
           for p in kept if table.comparisons[p] is not None]  # fmt: skip
     theirs = {place for place, row in enumerate(table.rows) if any(row is one for one in of)}
     return replace(table, shown=tuple(sorted({*kept, *theirs})))
-
-
-def check_fitted(tables: Sequence[Table]) -> None:
-    """Refuse a report without any row of which a temperature could be fitted.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if not any(row.scores.temperatures for table in tables for row in table.rows):
-        raise ConfigError(
-            "no run has what a temperature is fitted on",
-            expected="runs of --select val, which keep the logits of the rows that chose",
-            hint="leave out --temperature, or train again with --select val",
-        )

@@ -33,7 +33,7 @@ these_rows_verdict=here.verdict these_rows_std=here.std
 these_rows_ci95_low=here.ci95.0 these_rows_ci95_high=here.ci95.1
 these_rows_p_sign_flip=here.p_sign_flip these_rows_p_equivalent=here.p_equivalent
 minimum_detectable_difference=here p_other_training_sets=comparison.other_training_sets.p
-undertrained mcnemar_p=comparison.mcnemar.p mcnemar_p_holm=comparison.mcnemar.p_holm
+undertrained
 published_mean=published.mean published_std=published.std published_encoder=published.encoder
 recipe_epochs=recipe.epochs recipe_batch_size=recipe.batch_size recipe_lr=recipe.lr
 recipe_weight_decay=recipe.weight_decay recipe_loss=recipe.loss

@@ -100,7 +100,6 @@ def test_csv_and_json_hold_the_same_numbers() -> None:
             "accuracy_ci95_seeds_and_rows_low": low,
             "accuracy_ci95_seeds_and_rows_high": high,
             "log_loss_mean": row["scores"]["log-loss"]["mean"],
-            "mcnemar_p_holm": (found.get("mcnemar") or {}).get("p_holm"),
             "these_rows_verdict": (found.get("on_these_test_rows") or {}).get("verdict"),
         }
         same |= {name: found.get(name) for name in ("difference", "p_holm", "verdict", "margin")}

@@ -179,7 +179,8 @@ WEAK: dict[str, tuple[Make, str]] = {
                  for name in ("gaam", "none")], "only one class is among the test rows",
     ),
     "one class in all": (
-        lambda: [build_run("gaam", right(3, 40, 1), classes=("a",))], "only one class is among the test rows",
+        lambda: [build_run("gaam", right(3, 40, 1), classes=("a",))],
+        "only one class is among the test rows",
     ),
     "fewer than six seeds": (
         lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))],
