@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gaam_cache
 import gaam_decoder
@@ -31,8 +31,8 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import OF_STUDY, labelled
-from gaam_decoder.reports.drawing import DARK, LIGHT, svg_file
-from gaam_decoder.reports.formats.csv import value_at
+from gaam_decoder.reports.drawing import svg_files
+from gaam_decoder.reports.formats.csv import paths, value_at
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.rendering import rendered
@@ -43,10 +43,10 @@ from gaam_decoder.specs import parse_attention
 
 FILE, ROWS, SEEDS, PAGE = "study.toml", "rows.csv", "seeds.csv", "README.md"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
-CONFIGS: dict[str, Any] = {
-    "extract": gaam_cache.ExtractConfig,
-    "plant": gaam_decoder.PlantConfig,
-    "train": gaam_decoder.TrainConfig,
+COMMANDS: dict[str, tuple[Any, Any]] = {
+    "extract": (gaam_cache.ExtractConfig, gaam_cache.extract),
+    "plant": (gaam_decoder.PlantConfig, gaam_decoder.plant),
+    "train": (gaam_decoder.TrainConfig, gaam_decoder.train),
 }
 TABLES = ("title", "question", "text", "caches", "train", "ablate", "report", "check")
 REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "all"}
@@ -60,9 +60,11 @@ MACHINE = {
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere: machines
 sum in other orders. A mean of 20 seeds whose standard deviation is 0.4 points has one of 0.09."""
-OF_ROW = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
-"""Settings that make two rows two; what validation chose does not."""
-KEYS = ["report", "cache", "tested_on", "attention", "head", *OF_ROW]
+KEYS = [
+    *("report", "cache", "tested_on", "attention", "head", "select", "pool", "layers"),
+    *("train_rows", "shots", "epochs", "dtype"),
+]
+"""What makes two rows two; what validation chose does not."""
 SAME = ("baseline", "seeds", "failed", "parameters")
 TOLERATED = {
     **dict.fromkeys(("accuracy", "sd", "low", "high", "macro_f1"), "accuracy"),
@@ -102,7 +104,7 @@ class Step:
             of = ["RUN", *(f"{option_of(k)}={v}" for k, v in given.items() if k != "of")]
             return shlex.join(["gaam", "ablate", *of])
         first = [str(given.pop("out"))] if self.command == "plant" else []
-        every = dataclasses.fields(CONFIGS[self.command])
+        every = dataclasses.fields(COMMANDS[self.command][0])
         fields = {name: f for f in every for name in (f.name, _snake(config_checks.key_of(f)))}
         spelled = (config_checks.words(fields[name], value) for name, value in given.items())
         return shlex.join(["gaam", self.command, *first, *(w for words in spelled for w in words)])
@@ -130,11 +132,8 @@ def read_study(
 ) -> Study:
     """Read a study and check its settings, so that little is found wrong after hours.
 
-    Args:
-        what: its folder, or the name of one in ``data/studies``.
-        out: folder of all studies.
-        dataset: instead of the data set of every extraction.
-        machine: settings of ``MACHINE``.
+    ``what`` is its folder, or the name of one in ``data/studies``; ``out`` the folder of all
+    studies; ``dataset`` replaces that of every extraction; ``machine`` has settings of ``MACHINE``.
 
     Raises:
         ConfigError: there is none, or a command has no such option or takes no such value.
@@ -207,7 +206,7 @@ def _steps(
                 parse_attention(str(options.get("of", "")), "of")
                 yield Step(command, options, options | {k: here[k] for k in here if k == "device"})
                 continue
-            cls = CONFIGS[_one_of("command", command, CONFIGS)]
+            cls = COMMANDS[_one_of("command", command, COMMANDS)][0]
             places |= {"runs": runs} if command == "train" else {}
             mine = {k: v for k, v in here.items() if k in cls.__dataclass_fields__}
             config = settings.resolve(cls, command, {**options, **mine, **places})
@@ -259,20 +258,19 @@ class Outcome:
 
 def estimate(study: Study) -> Outcome:
     """The commands, and roughly how long each takes as far as that is known; nothing is written."""
-    found = []
+    found, of = [], {"extract": gaam_cache.estimate, "train": gaam_decoder.estimate}
     for step in study.steps:
         about = ""
-        of: dict[str, Any] = {"extract": gaam_cache.estimate, "train": gaam_decoder.estimate}
-        if step.command in of:
+        if command := cast(Any, of.get(step.command)):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", GaamWarning)
-                    about = f"about {duration(max(1, of[step.command](step.config).seconds))}"
+                    about = f"about {duration(max(1, command(step.config).seconds))}"
             except GaamError as error:
                 about = f"no estimate: {error.message}"
         found.append({"command": step.words(), "estimate": about})
-    lines = [text for one in found for text in (one["command"], f"  # {one['estimate']}")]
-    return Outcome({"commands": found}, [line for line in lines if line != "  # "])
+    lines = [one["command"] + f"\n  # {one['estimate']}" * bool(one["estimate"]) for one in found]
+    return Outcome({"commands": found}, lines)
 
 
 def carry_out(
@@ -299,26 +297,19 @@ def carry_out(
     trained: list[RunResult] = []
     for step in study.steps:
         say(step.words())
-        if step.command == "extract":
-            gaam_cache.extract(step.config, progress=progress)
-        elif step.command == "plant":
-            gaam_decoder.plant(step.config, progress=progress)
-        elif step.command == "train":
-            made = gaam_decoder.train(step.config, progress=progress)
+        if step.command == "ablate":
+            trained += _ablated(step.config, trained, progress)
+            continue
+        made = COMMANDS[step.command][1](step.config, progress=progress)
+        if step.command == "train":
             gaam_decoder.check_failures(made, step.config.seeds)
             trained += made
-        else:
-            trained += _ablated(step, trained, progress)
-    runs, names = (
-        gaam_decoder.load_runs(study.out / study.folder.name / "runs"),
-        {run.path.name for run in trained},
-    )
+    runs = gaam_decoder.load_runs(study.out / study.folder.name / "runs")
+    names = {run.path.name for run in trained}
     runs[:] = [run for run in runs if run.path.name in names]
     values, files = _made(study, runs)
     into = study.out / study.folder.name
     for folder in (into, study.folder) if record else (into,):
-        for stale in {path.name for path in folder.glob("*.svg")} - files.keys():
-            (folder / stale).unlink()
         for name, content in files.items():
             write_file(folder / name, content)
     lines = [*values["answers"], f"the page, {ROWS}, {SEEDS} and the pictures are in {into}"]
@@ -335,17 +326,16 @@ def carry_out(
     return Outcome({"folder": str(into), **values}, lines, exit_code=int(bool(differs)))
 
 
-def _ablated(step: Step, runs: Sequence[RunResult], progress: Any) -> Sequence[RunResult]:
+def _ablated(asked: Mapping[str, Any], runs: Sequence[RunResult], progress: Any) -> list[RunResult]:
     """The runs of an ablation of the run of a mechanism over all layers, of most seeds."""
     whole = [run for run in runs if not run.recipe.get("layers")]
-    of = str(parse_attention(step.options["of"]))
-    spec = one_form(of, {run.attention for run in whole}, "of")
+    spec = one_form(str(parse_attention(asked["of"])), {run.attention for run in whole}, "of")
     fits = [run for run in whole if run.attention == spec]
     if not fits:
         raise NotFoundError(f"no run of '{spec}' to ablate")
-    options = {k: v for k, v in step.config.items() if k != "of"}
-    path = max(fits, key=lambda run: len(run.seeds)).path
-    found = gaam_decoder.ablate(path, progress=progress, **options)
+    path, options = max(fits, key=lambda run: len(run.seeds)).path, {**asked, "progress": progress}
+    del options["of"]
+    found = gaam_decoder.ablate(path, **options)
     found.check()
     return gaam_decoder.load_runs([path for group in found.groups for path in group.runs])
 
@@ -354,31 +344,34 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
     """All reports as JSON values, and every file that comes out, by name."""
     import pandas
 
-    found: list[tuple[dict[str, Any], str, Table]] = []
+    found: list[tuple[dict[str, Any], str, str, Table]] = []
     for asked in study.reports:
         options = {k: v for k, v in asked.items() if k not in ("name", "title")}
         if "cache" in options:
             options["cache"] = study.out / "caches" / options["cache"]
-        tables, name = gaam_decoder.report(runs, **options).tables, asked["name"]
-        several = len(tables) > 1
-        found += [(asked, f"{name}-{n}" if several else name, t) for n, t in enumerate(tables, 1)]
+        name, title, tables = (
+            asked["name"],
+            asked["title"],
+            gaam_decoder.report(runs, **options).tables,
+        )
+        for number, table in enumerate(tables, 1):
+            if len(tables) > 1:
+                name, title = (
+                    f"{asked['name']}-{number}",
+                    f"{asked['title']}, {table.cache['encoder']}",
+                )
+            found.append((asked, name, title, table))
     files, answers, rows = dict[str, bytes](), [], []
-    for asked, picture, table in found:
+    for asked, picture, title, table in found:
+        answers.append(f"{title}: {conclusion(table)}")
         for drawn in list(overviews(table))[-1:]:  # differences, or without any accuracies
-            for theme, colours in (("light", LIGHT), ("dark", DARK)):
-                svg = svg_file(drawn.draw, colours, alt=drawn.alt)
-                files[f"{picture}-{theme}.svg"] = svg
-        where = f", {table.cache['encoder']}" * (picture != asked["name"])
-        answers.append(f"{asked['title']}{where}: {conclusion(table)}")
+            files |= svg_files(picture, drawn)
         for label, row in zip(table.labels(), table.to_dict()["rows"], strict=True):
             about = {"report": asked["name"], "cache": table.cache["fingerprint"][:12]}
             about |= {"label": label, "tested_on": table.where}
-            row |= {name: table.cache[name] for name in ("dataset", "encoder")}
+            row |= {"dataset": table.cache["dataset"], "encoder": table.cache["encoder"]}
             row |= {"seeds": spell_numbers(row["seeds"]), "failed": len(row["failed_seeds"])}
-            for pair in OF_JSON.split():
-                column, _, path = pair.partition("=")
-                about[column] = value_at(row, (path or column).split("."))
-            rows.append(about)
+            rows.append(about | {name: value_at(row, path) for name, path in paths(OF_JSON)})
     seeds = runs.to_frame()
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
     seeds = seeds.loc[~seeds["tuning_seed"], OF_SEED]
@@ -391,18 +384,13 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def _page(study: Study, answers: Sequence[str], found: Any) -> str:
     """Question, answer, a table and a picture a report, the commands."""
-    of = {id(table): (asked, picture) for asked, picture, table in found}
+    of = {id(table): about for *about, table in found}
 
     def about(table: Table) -> dict[str, Any]:
-        asked, picture = of[id(table)]
-        sizes = ", ".join(f"{count:,} {split}" for split, count in table.cache["rows"].items())
-        return {
-            "heading": asked["title"] + f", {table.cache['encoder']}" * (picture != asked["name"]),
-            "picture": picture,
-            "data": f"{table.cache['dataset']} ({sizes}) through {table.cache['encoder']}",
-            "sheet": labelled(table, OF_STUDY, lambda row: " †" * row.undertrained),
-            "told": ("importance", *["pairs"] * ("pairs" in asked)),
-        }
+        asked, picture, title = of[id(table)]
+        told = ("importance", *["pairs"] * ("pairs" in asked))
+        lines = labelled(table, OF_STUDY, lambda row: " †" * row.undertrained)
+        return {"heading": title, "picture": picture, "sheet": lines, "told": told}
 
     words = {"question": "", "text": "", **study.recipe, "answers": answers}
     words |= {"name": study.folder.name, "commands": [step.words() for step in study.steps]}
@@ -419,8 +407,6 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
     Raises:
         CacheError: the rows are of other states.
     """
-    if missing := {*KEYS, *SAME, *TOLERATED} - set(before):
-        raise CacheError(f"no {ROWS} of a study", found=f"without {', '.join(sorted(missing))}")
     if (old := sorted(set(before["cache"]))) != (new := sorted(set(after["cache"]))):
         raise CacheError(
             "the study is of other states than those that are recorded",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -240,16 +240,17 @@ def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
     )
 
 
-def svg_file(draw: Callable[[], Figure], colours: Mapping[str, str], *, alt: str) -> bytes:
-    """An SVG file for a page whose colours are known: ``LIGHT`` or ``DARK``."""
-    text = inline_svg(draw, key="p", alt=alt)
-    for name in PALETTE:
-        text = text.replace(f"var(--{name})", colours[name])
-    head, rest = text.split(">", 1)
-    font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
-    style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
-    paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
-    return f"{head}>{style}{paper}{rest}\n".encode()
+def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
+    """SVG files for a page in the light and in the dark, by name."""
+    files, svg = {}, inline_svg(picture.draw, key="p", alt=picture.alt)
+    for theme, colours in (("light", LIGHT), ("dark", LIGHT | DARK)):
+        text = re.sub(r"var\(--(\w+)\)", lambda found, of=colours: of[found[1]], svg)  # type: ignore[misc]
+        head, rest = text.split(">", 1)
+        font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
+        style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
+        paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
+        files[f"{name}-{theme}.svg"] = f"{head}>{style}{paper}{rest}\n".encode()
+    return files
 
 
 def image_files(picture: Picture) -> dict[str, bytes]:

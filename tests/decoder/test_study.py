@@ -129,9 +129,8 @@ def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_sta
         assert [column in line for line in found] == [True] * differs, column
     assert "not recorded" in study.compare(rows[1:], rows, study.TOLERANCES)[0]
     assert "not there" in study.compare(rows, rows[1:], study.TOLERANCES)[0]
-    for other, words in ((rows.assign(cache="0" * 12), "other states"), (rows[["report"]], "no ")):
-        with pytest.raises(CacheError, match=words):
-            study.compare(other, rows, study.TOLERANCES)
+    with pytest.raises(CacheError, match="other states"):
+        study.compare(rows.assign(cache="0" * 12), rows, study.TOLERANCES)
 
 
 WRONG = [

@@ -40,20 +40,25 @@ recipe_weight_decay=recipe.weight_decay recipe_loss=recipe.loss
 recipe_train_rows=recipe.train_rows recipe_shots=recipe.shots
 evaluated left_out compared_by
 """
-"""Columns and where they stand in the JSON of a row: ``in`` is ``in.column``."""
+"""Columns and where they stand in the JSON of a row."""
 
 
-def paths() -> dict[str, list[str]]:
-    """Columns and the keys that lead to each; the scores beside the first two stand last."""
-    found = {}
-    for pair in OF_JSON.split():
+def paths(pairs: str) -> Iterator[tuple[str, list[str]]]:
+    """Columns and the keys that lead to each; ``in`` is ``in.column``."""
+    for pair in pairs.split():
         name, _, path = pair.partition("=")
-        keys = path.split(".") if path else [name]
-        found[name] = [*keys, name] if path in ("cache", "counts", "comparison", "here") else keys
-    for score in [name for name in all_scores() if name not in ("accuracy", "macro-f1")]:
-        for of in ("mean", "std"):
-            found[f"{score.replace('-', '_')}_{of}"] = ["scores", score, of]
-    return found
+        found = path.split(".") if path else [name]
+        yield name, [*found, name] if path in ("cache", "counts", "comparison", "here") else found
+
+
+def _columns() -> dict[str, list[str]]:
+    """All of them; the scores beside the first two stand last."""
+    scores = [name for name in all_scores() if name not in ("accuracy", "macro-f1")]
+    return dict(paths(OF_JSON)) | {
+        f"{score.replace('-', '_')}_{of}": ["scores", score, of]
+        for score in scores
+        for of in ("mean", "std")
+    }
 
 
 class Csv(Format):
@@ -72,14 +77,14 @@ class Csv(Format):
         accuracies.
         """
         lines = [line for table in tables for line in _lines(table)]
-        fields = dict.fromkeys([*paths(), *(name for line in lines for name in line)])
+        fields = dict.fromkeys([*_columns(), *(name for line in lines for name in line)])
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(map(_cell, fields))
         writer.writerows([_cell(line.get(name)) for name in fields] for line in lines)
 
 
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
-    about, places = table.to_dict(), paths()
+    about, places = table.to_dict(), _columns()
     of_table = {"cache": about["cache"]}
     of_table["left_out"] = (table.selection and table.selection.left_out_in_words()) or None
     shared = {name: about[name] for name in ("majority_accuracy", "tested_on", "test_rows")}
