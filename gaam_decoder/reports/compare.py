@@ -322,11 +322,9 @@ def every_pair(
     along = ",".join(dict.fromkeys(filter(None, names))) or DEFAULT_AXIS
     sets = [together(rows, along) for rows in row_lists]
     if axis is not None and not any(sets):
-        every = {"attn", "head"}.union(*(row.recipe for rows in row_lists for row in rows))
-        there = [n for n in sorted(every) if any(together(rows, n) for rows in row_lists)]
         raise ConfigError(
             f"no two rows differ in '{axis}' alone",
-            expected=f"one of: {', '.join(there).replace('_', '-')}" if there else "some that do",
+            expected="attn, head, layers, lr or another setting in which some do",
             found=f"--pairs {axis}",
             hint="--all shows every candidate of what validation chose",
         )

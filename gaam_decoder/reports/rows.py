@@ -110,8 +110,8 @@ class Scores:
     """Seeds that predict the same class for every row of a part, of which more have one."""
     confusion: NDArray[np.int64]
     """True class by predicted class, summed over seeds, (C, C)."""
-    vote_right: NDArray[np.bool_]
-    """Whether the class that most seeds predict is right, (N,)."""
+    vote_accuracy: float | None
+    """Of the class that most seeds predict."""
     labels_per_class: NDArray[np.int64]
     """Test rows of every class, (C,)."""
     temperatures: Temperatures | None
@@ -242,7 +242,7 @@ class Row:
             "accuracy_ci95_seeds_and_rows": accuracy.two_level,
             "macro_f1": of_seeds(scores.every["macro-f1"]),
             "scores": {name: of_seeds(value_S) for name, value_S in scores.every.items()},
-            "majority_vote_accuracy": float(scores.vote_right.mean()) if scores.seeds else None,
+            "majority_vote_accuracy": scores.vote_accuracy,
             "confusion": scores.confusion.tolist(),
             "parameters": self.parameters,
             "folds": self.folds,
@@ -367,8 +367,7 @@ def _scores(
     right_SN = predicted_SN == labels
     by_row = _by_row(right_SN, parts, repeats)
     every = {name: np.array(of_seeds, np.float64) for name, of_seeds in values.items()}
-    # without a finished seed nobody votes, and nothing is right
-    votes = stats.majority_votes(logits_SNC, predicted_SN) == labels if finished else labels < 0
+    votes_N = stats.majority_votes(logits_SNC, predicted_SN) == labels if finished else None
     there = [one for one in found if one is not None]
     scored = Scored(values=every[DEFAULT], by_row=by_row)
     accuracy = Measured(score=score_of(DEFAULT), scored=scored, fitted=bool(parts[0][0].fit))
@@ -388,7 +387,7 @@ def _scores(
         every=every,
         one_class=tuple(one_class),
         confusion=stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
-        vote_right=votes,
+        vote_accuracy=None if votes_N is None else float(votes_N.mean()),
         labels_per_class=np.bincount(labels, minlength=classes),
         temperatures=fitted,
         bins=bins,

@@ -227,7 +227,7 @@ def test_only_rows_that_differ_in_the_setting_alone_are_pairs() -> None:
         (table,) = build_tables(runs, every_candidate=True, pairs=axis)
         assert table.pairs is not None
         assert sorted(set(g.labels) for g in table.pairs.groups) == sorted(labels)
-    with pytest.raises(ConfigError, match=r"epochs(.|\n)*attn"):
+    with pytest.raises(ConfigError, match="no two rows differ in 'epochs' alone"):
         build_tables(runs, pairs="epochs")
 
 
