@@ -30,7 +30,7 @@ from gaam_cache.messages import duration, option_of
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import conclusion
-from gaam_decoder.reports.columns import OF_STUDY, labelled
+from gaam_decoder.reports.columns import OF_STUDY, sheet
 from gaam_decoder.reports.drawing import svg_files
 from gaam_decoder.reports.formats.csv import paths, value_at
 from gaam_decoder.reports.formats.markdown import pipe
@@ -389,7 +389,7 @@ def _page(study: Study, answers: Sequence[str], found: Any) -> str:
     def about(table: Table) -> dict[str, Any]:
         asked, picture, title = of[id(table)]
         told = ("importance", *["pairs"] * ("pairs" in asked))
-        lines = labelled(table, OF_STUDY, lambda row: " †" * row.undertrained)
+        lines = sheet(table, OF_STUDY)
         return {"heading": title, "picture": picture, "sheet": lines, "told": told}
 
     words = {"question": "", "text": "", **study.recipe, "answers": answers}

@@ -10,9 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import gaam_cache
-from gaam_cache.messages import brief
 from gaam_decoder.reports.answer import conclusion
-from gaam_decoder.reports.columns import accuracies, differences
+from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import SEPARATE, Table
@@ -59,13 +58,11 @@ def _about(table: Table) -> dict[str, Any]:
     return {
         "title": table.title(),
         "answer": conclusion(table),
-        "accuracies": accuracies(table) if table.rows else None,
+        "sheet": sheet(table) if table.rows else None,
         "beside": [
             *filter(None, [table.left_out()]),
             *(final.in_words() for final in table.finals),
         ],
-        "differences": differences(table),
-        "baseline": brief(str(table.baseline)),
         "notes": notes(table),
         "sections": sections(table),
     }

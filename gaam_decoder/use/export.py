@@ -15,7 +15,7 @@ from gaam_cache.store.files import whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.columns import accuracies
+from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.unit import percent
@@ -217,7 +217,7 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     if not run.evaluated:
         return items([f"not evaluated: no rows were kept for it; exported {which}"])
     table = build_tables([run], every_candidate=True)[0]
-    sheet = accuracies(table)
+    shown = sheet(table)
     own = Predictions.of(
         run.logits[[run.seeds.index(seed) for seed in config.seeds]], config.class_names
     )
@@ -229,5 +229,5 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     if run.tuning_seeds:
         seeds = spell_numbers(run.tuning_seeds)
         marks += [f"rate and weight decay were chosen on validation rows, by seeds {seeds}"]
-    table_of = pipes(sheet.header, sheet.lines, sheet.words)
+    table_of = pipes(shown.header, shown.lines, shown.words)
     return [*table_of, "", *items([*marks, *notes(table)])]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.columns import DIFFERENCES, SCORES, cells_of
+from gaam_decoder.reports.columns import COLUMNS, cells_of
 from gaam_decoder.reports.table import Format, Table
 from gaam_decoder.reports.unit import all_scores
 
@@ -89,7 +89,7 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
     of_table["left_out"] = (table.selection and table.selection.left_out_in_words()) or None
     shared = {name: about[name] for name in ("majority_accuracy", "tested_on", "test_rows")}
     shared |= of_table | {"compared_by": table.score, "evaluated": True}
-    own = [c.field for c in dict.fromkeys((*SCORES, *DIFFERENCES)) if c.field]
+    own = [column.field for column in COLUMNS if column.field]
     for cell, row in zip(cells_of(table), about["rows"], strict=True):
         compared = row["comparison"] or {}
         more = {"here": compared.get("on_these_test_rows"), "settings": cell.settings}

@@ -10,13 +10,12 @@ from typing import Any, TextIO
 
 import gaam_cache
 from gaam_cache.messages import brief, visible
-from gaam_decoder.reports.columns import PAGE, Sheet, labelled
+from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import DARK, LIGHT, Picture, inline_svg
 from gaam_decoder.reports.notes import versions, warnings
 from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.rendering import rendered
-from gaam_decoder.reports.rows import Row
-from gaam_decoder.reports.table import ON_TRAINING_ROWS, Format, Table
+from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("htm", "web")
 MOST_NAMES = 100
@@ -52,14 +51,9 @@ def _parts(name: str) -> str:
 def _more(table: Table) -> dict[str, Any]:
     return {
         "warnings": warnings(table),
-        "main": labelled(table, PAGE, _mark) if table.rows else None,
         "pictures": list(overviews(table)),
         "provenance": _provenance(table),
     }
-
-
-def _mark(row: Row) -> str:
-    return f" ({ON_TRAINING_ROWS})" * row.on_training_rows
 
 
 def _provenance(table: Table) -> Sheet:
