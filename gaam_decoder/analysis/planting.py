@@ -37,15 +37,13 @@ BLOCK_ROWS = 512
 """That are computed with at once; of Gaussian states each such block has a seed of its own."""
 MEAN = 3.0
 """Distance of the mean of every feature of Gaussian states from 0, in standard deviations: a gate
-multiplies it, which no linear decoder can follow. With mean 0 a linear map sees 37 to 74% of the
-variance that gates let through, so 2 to 19%."""
+multiplies it, which no linear decoder can follow."""
 STATES, CHOICE, HEAD, LABELS = 1, 2, 3, 4
 """Random streams of a seed."""
 ROUNDING = 1e-12
-"""Spread of a feature beside its mean that is none: float64 rounds at 1e-16, states are stored in
-float32 at the finest, 6e-8 apart."""
+"""Spread of a feature beside its mean that is none: float64 rounds at 1e-16."""
 MOST_FITTED = 2**27
-"""Of the rows that are fitted: 1 GB."""
+"""Numbers that are fitted at most: 1 GB."""
 ROWS_PER_FEATURE = 2
 """With fewer rows a linear map of them says what they are, and nothing of others."""
 PENALTY = 1e-6
@@ -139,11 +137,16 @@ def plant(
         "teacher_accuracy_drawn": float((p[1].argmax(1) == label[1]).mean()),
         "linear_accuracy": linear_accuracy(train, p[0], test, p[1]),
     }
+    # of a number the shortest text that is that number again
+    exact = {
+        value: f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        for value in (*about.parameters.values(), config.strength)
+    }
     recorded = {
         "gate": config.gate,
         "mechanism": about.mechanism,
-        "parameters": {name: _exact(value) for name, value in about.parameters.items()},
-        "strength": _exact(config.strength),
+        "parameters": {name: exact[value] for name, value in about.parameters.items()},
+        "strength": exact[config.strength],
         "seed": seed,
         "states": source.fingerprint if source else GAUSSIAN,
     }
@@ -160,24 +163,15 @@ def plant(
         planted=(recorded, figures),
         progress=progress,
     )
+    kept = ("path", "fingerprint", "num_layers", "hidden_size", "storage_dtype")
     return PlantSummary(
-        path=made.path,
-        fingerprint=made.fingerprint,
         gate=config.gate,
         mechanism=about.mechanism,
         strength=config.strength,
-        num_layers=made.num_layers,
-        hidden_size=made.hidden_size,
-        storage_dtype=made.storage_dtype,
         rows=dict(made.rows),
+        **{name: getattr(made, name) for name in kept},
         **accuracy,  # type: ignore[arg-type]
     )
-
-
-def _exact(value: float) -> str:
-    """The shortest text that is that number again."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
 
 
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
@@ -215,13 +209,9 @@ def _taken(cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -
 
 
 def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float32]:
-    """``x = mean + z``: z independent and standard normal, the mean 3 or -3, one of each feature.
+    """``x = mean + z``, (N, L, D): z standard normal, the mean of every feature 3 or -3.
 
     The first rows are the same however many there are.
-
-    Args:
-        shape: (N, L, D).
-        seed: decides the numbers.
     """
     signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
     x_NLD = np.empty(shape, np.float32)
@@ -254,11 +244,9 @@ class Teacher:
     """``p(c | x) = softmax(strength * (W vec(attention(x)) - mean) / spread)_c``.
 
     W is drawn once: normal numbers divided by the standard deviation of their feature over the
-    training rows, so that every feature counts alike, whatever its scale. The mean of every class
-    and the spread of all logits are those of the training rows too, so that classes are about
-    equally frequent and ``strength`` means the same for all states. All of that is a linear head.
-
-    Where no gate is planted all layers share one W: the mean over the layers decides.
+    training rows, so that every feature counts alike. Means of classes and the spread of all logits
+    are those of the training rows too, so that ``strength`` means the same for all states. Where no
+    gate is planted all layers share one W: the mean over the layers decides.
     """
 
     attention: Attention
@@ -296,9 +284,7 @@ def make_teacher(gate: str, train: States, *, classes: int, strength: float, see
         raise ConfigError(
             "no teacher can tell the rows apart, and labels would be drawn at chance",
             expected="states that differ from row to row",
-            found=f"{len(train):,} rows to learn from that are all the same behind the gate "
-            f"'{gate}', in each of {len(mean_F):,} features",
-            hint="take a cache of other states, or leave out --from",
+            found=f"{len(train):,} rows that are all the same behind the gate '{gate}'",
         )
     generator = np.random.default_rng([seed, HEAD])
     weight_CF = generator.standard_normal((classes, len(mean_F)))
@@ -342,8 +328,7 @@ def linear_accuracy(
     """Accuracy to expect on the test rows of the best linear decoder of the states.
 
     It is fitted by L-BFGS to the teacher's own probabilities of the training rows, which no draw
-    of a label disturbs, so that no decoder ``none + linear`` that sees labels does better but by
-    chance. None where rows are too few for that, or too many for the memory.
+    of a label disturbs. None where rows are too few for that, or too many for the memory.
     """
     count, features = len(train), train.shape[1] * train.shape[2]
     if count < ROWS_PER_FEATURE * features or count * features > MOST_FITTED:

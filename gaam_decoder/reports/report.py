@@ -22,7 +22,6 @@ from gaam_decoder.reports.table import (
     Format,
     Table,
     build_tables,
-    check_order,
     laid_out,
 )
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
@@ -178,7 +177,6 @@ def report(
     temperature: bool = False,
     every_candidate: bool = False,
     tune_seeds: str | Sequence[int] | None = None,
-    sort: str | None = None,
     top: int | None = None,
     pairs: str | None = None,
 ) -> Report:
@@ -208,22 +206,22 @@ def report(
             alone; default: the one with the best mean validation accuracy.
         tune_seeds: seeds that choose between these; default: those that were trained to choose,
             else all that every candidate has.
-        sort: order of the rows: score (default), accuracy, difference, name, parameters, seconds.
-        top: rows of each table that are shown, by ``sort`` or score, and the baseline of each;
+        top: rows of each table that are shown, those of the best score, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
         pairs: setting in which the rows of every pair differ, or several with commas: attn, head,
             layers, lr or any other of a recipe; default: attn.
 
     Raises:
         ConfigError: no run of the baseline that was asked for, a margin that is none, no such
-            score, a filter that means nothing, an order that is none, pairs along what does not
-            vary, or no run of which a temperature can be fitted.
+            score, a filter that means nothing, pairs along what does not vary,
+            or no run of which a temperature can be fitted.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
     meant = score_of(score)
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
-    check_order(sort, top)
+    if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
+        raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
     asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
     found = gathered(runs, **asked)
     if spec is not None:
@@ -253,7 +251,7 @@ def report(
             expected="runs of --select val, which keep the logits of the rows that chose",
             hint="leave out --temperature, or train again with --select val",
         )
-    return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
+    return Report(tables=tuple(laid_out(table, top) for table in tables))
 
 
 def _seeds(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TextIO
 
-from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import digest_of
 from gaam_decoder import stats
@@ -180,26 +179,9 @@ def build_tables(
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
-    Of runs that differ in numbers of the recipe alone, validation chooses one.
-
-    Args:
-        runs: finished runs; those that were not evaluated are beside the rows, and in nothing else.
-        baseline: mechanism to compare with; default: ``none`` where it is among the runs.
-        margin: largest difference that does not matter, a fraction, or in the unit of the score;
-            default: that of the score.
-        score: what is compared.
-        temperature: fit one for every seed on the rows that chose its epoch.
-        every_candidate: choose nothing: every one is a row.
-        tune_seeds: seeds that choose; default: those that were trained to, else all.
-        selection: what was left out of the runs.
-        beside: those that it left out, as far as they are known: they are in no table, but what
-            they were compared in counts for Holm, lest a look at the results make p smaller.
-        pairs: setting in which the rows of a pair differ; default: the mechanism.
-
-    Raises:
-        ConfigError: no run of the baseline that was asked for, no such score, or no rows differ in
-            that setting.
-        CacheError: a run is damaged.
+    Arguments and errors are those of ``report``; ``margin`` is a fraction, or in the unit of the
+    score. What ``selection`` left out, ``beside``, is in no table, but what it was compared in
+    counts for Holm, lest a look at the results make p smaller.
     """
     margin = score_of(score).margin if margin is None else margin
     how: dict[str, Any] = {"margin": margin, "score": score, "temperature": temperature}
@@ -239,11 +221,15 @@ def build_tables(
     tables = []
     for place, (of, rows) in enumerate(zip(found, row_lists, strict=True)):
         cache = rows[0].runs[0].cache
+        tested_rows = sum(len(part[0].labels) for part in of.groups[0])
         hidden = probed.get((of.where, cache["fingerprint"]), ())
         tables.append(
             Table(
                 cache=cache,
-                majority_accuracy=_majority(of.groups[0]),
+                majority_accuracy=sum(
+                    (part[0].majority_accuracy or 0) * len(part[0].labels) / tested_rows
+                    for part in of.groups[0]
+                ),
                 where=of.where,
                 num_test_rows=rows[0].scores.accuracy.scored.by_row.shape[1],  # type: ignore[union-attr]
                 rows=tuple(rows),
@@ -277,13 +263,6 @@ def _place(row: Row) -> tuple[Any, ...]:
     return on_some, row.attention, row.head, row.select, size, str(row.recipe)
 
 
-def _majority(parts: Sequence[Part]) -> float:
-    """Accuracy of the majority class, over all folds if there are several."""
-    sizes = [len(part[0].labels) for part in parts]
-    right = sum((p[0].majority_accuracy or 0) * n for p, n in zip(parts, sizes, strict=True))
-    return right / sum(sizes)
-
-
 class _Tested(NamedTuple):
     """What may stand in one table."""
 
@@ -294,16 +273,12 @@ class _Tested(NamedTuple):
 
 
 def _by_test_rows(runs: Sequence[RunResult], apart: Container[str]) -> list[_Tested]:
-    """Runs by the rows that test them.
+    """Runs by the rows that test them; ``apart`` may have other numbers in every fold.
 
     Rows of different folds are different test rows. Where all folds of a mechanism are there, its
     test rows are put one after the other, so that every row of the split is tested once, by
     decoders that did not learn from it; else a fold is a table of its own. Cross-validations with
     other folds of the same rows are repeats, and one table too.
-
-    Args:
-        runs: all of them.
-        apart: keys whose numbers were chosen, and may be others in every fold.
     """
     # by what folds must share, by what a row is, by split seed and fold
     folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
@@ -396,49 +371,17 @@ def _split(run: RunResult, *, split_seed: bool = True) -> str:
     return text
 
 
-SORTS: dict[str, Callable[[Row, Comparison | None], float | None]] = {
-    "score": lambda row, found: row.scores.chosen.mean,
-    "accuracy": lambda row, found: row.mean,
-    "difference": lambda row, found: found.claim.difference if found else None,
-    "name": lambda row, found: 0.0,
-    "parameters": lambda row, found: row.parameters["total"],
-    "seconds": lambda row, found: row.seconds_per_seed,
-}
-"""What ``report(sort=)`` takes: the best by what is compared or by accuracy, the largest
-difference, the fewest or the fastest first; what is equal, and ``name``, in the order of names."""
-
-
-def _ranked(table: Table, sort: str) -> list[int]:
-    """Places of the rows."""
-    smaller = not table.unit.score.larger_is_better and sort != "accuracy"
-    sign = 1 if smaller or sort in ("parameters", "seconds") else -1
-    pairs = zip(table.rows, table.comparisons, strict=True)
-    values = [SORTS[sort](row, found) for row, found in pairs]
-    keys = [math.inf if value is None else sign * value for value in values]
-    return sorted(range(len(keys)), key=keys.__getitem__)
-
-
-def check_order(sort: str | None, top: int | None) -> None:
-    """Whether these can be meant.
-
-    Raises:
-        ConfigError: they cannot.
-    """
-    if sort is not None and sort not in SORTS:
-        names = ", ".join(SORTS)
-        raise ConfigError(f"--sort knows no '{sort}'", expected=f"one of: {names}", found=sort)
-    if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
-        raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
-
-
-def laid_out(table: Table, sort: str | None, top: int | None) -> Table:
-    """The table with its rows in order, by score, and ``shown`` where no more than ``top`` are.
+def laid_out(table: Table, top: int | None) -> Table:
+    """The table with its rows by score, and ``shown`` where no more than ``top`` are.
 
     The baseline of a row that is shown stays beside it. All rows stay in the table: statistics,
     warnings and what Holm corrects for are of all of them, whatever is shown.
     """
     if table.rows:
-        places = _ranked(table, sort or "score")
+        sign = -1 if table.unit.score.larger_is_better else 1
+        means = [row.scores.chosen.mean for row in table.rows]
+        keys = [math.inf if mean is None else sign * mean for mean in means]
+        places = sorted(range(len(keys)), key=keys.__getitem__)
         table = replace(
             table,
             rows=tuple(table.rows[place] for place in places),
@@ -448,8 +391,8 @@ def laid_out(table: Table, sort: str | None, top: int | None) -> Table:
         )
     if top is None:
         return table
-    kept = _ranked(table, "score" if sort in (None, "name") else str(sort))[:top]
-    of = [compare.counterpart(table.rows[p], table.rows, str(table.baseline))
-          for p in kept if table.comparisons[p] is not None]  # fmt: skip
-    theirs = {place for place, row in enumerate(table.rows) if any(row is one for one in of)}
-    return replace(table, shown=tuple(sorted({*kept, *theirs})))
+    compared = [row for row, c in zip(table.rows[:top], table.comparisons, strict=False) if c]
+    theirs = [compare.counterpart(row, table.rows, str(table.baseline)) for row in compared]
+    every = enumerate(table.rows)
+    kept = [place for place, row in every if place < top or any(row is one for one in theirs)]
+    return replace(table, shown=tuple(kept))
