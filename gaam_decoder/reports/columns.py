@@ -17,7 +17,7 @@ from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.unit import Unit, p_value, percent, score_of
+from gaam_decoder.reports.unit import Unit, p_value
 
 
 class Cell(NamedTuple):
@@ -46,7 +46,7 @@ class Column:
     """A column; one that is empty in all rows is not shown."""
 
     name: str
-    """Its header; ``{score}`` is the score that is compared, ``{other}`` the one beside it."""
+    """Its header; ``{score}`` is the score that is compared."""
     short: str
     """Its header in a terminal; may have two lines."""
     value: Callable[[Cell], str]
@@ -64,7 +64,7 @@ class Column:
 
     def header(self, table: Table) -> str:
         """Its name in a table of one score."""
-        return self.name.format(score=table.unit.column, other=_other(table).column)
+        return self.name.format(score=table.unit.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +78,10 @@ class Sheet:
     """Columns that stand at the left."""
 
 
-def _other(table: Table) -> Unit:
-    return Unit(score_of(_other_name(table)))
-
-
-def _other_name(table: Table) -> str:
-    return "accuracy" if table.score == "macro-f1" else "macro-f1"
-
-
 def _label(cell: Cell) -> str:
     """Its name; what makes a number no test accuracy, or weak, stands beside it."""
     mark = f" ({ON_TRAINING_ROWS})" * cell.row.on_training_rows
     return cell.label + mark + " †" * cell.row.undertrained
-
-
-def _other_value(cell: Cell) -> str:
-    value_S = cell.row.scores.every[_other_name(cell.table)]
-    return percent(float(value_S.mean()) if len(value_S) else None)
 
 
 def _seconds(cell: Cell) -> str:
@@ -152,7 +139,6 @@ SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.row.scores.chosen.
 SD = Column("sd", "sd", lambda c: c.unit.std(c.row.scores.chosen.std), "standard deviation over seeds")
 SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.row.scores.chosen.interval), "Student's t over seeds, the test rows taken as given")
 ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.row.scores.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
-OTHER = Column("{other}", "", _other_value, "the same mean of the score that is not compared")
 SEEDS = Column("seeds", "seeds", lambda c: str(len(c.row.seeds)) + (f" ({len(c.row.failed)} failed)" if c.row.failed else ""), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=_some_seeds)
 SELECT = Column("select", "", _select, "what chose the epoch, where not all rows have the same", words=True)
 PARAMETERS = Column("parameters (attn / total)", "params\nattn/all", lambda c: f"{c.row.parameters['attention']:,} / {c.row.parameters['total']:,}", "of the mechanism, and with its head", narrow=lambda c: f"{_short(c.row.parameters['attention'])}/{_short(c.row.parameters['total'])}")
@@ -161,13 +147,12 @@ DIFFERENCE = Column("difference", "diff", lambda c: c.unit.difference(c.claim.di
 DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda c: c.unit.span(c.claim.interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
 P_HOLM = Column("p Holm", "p\nHolm", lambda c: p_value(c.claim.p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
 VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", words=True, pair=True)
-PAIRS = Column("pairs", "", lambda c: str(len(c.compared.seeds)), "seeds that finished of both", pair=True)
 DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", words=True, pair=True)
 P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
 # fmt: on
 COLUMNS = (
     *(DECODER, VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, DECIDE, SD, SEEDS),
-    *(SEEDS_CI, OTHER, PAIRS, P_TRAINING, SELECT, SETTINGS, PARAMETERS, SECONDS),
+    *(SEEDS_CI, P_TRAINING, SELECT, SETTINGS, PARAMETERS, SECONDS),
 )
 """Of a page, a paper and a card."""
 SCREEN = (
@@ -230,7 +215,7 @@ def of_score(table: Table) -> str:
 
 def explain() -> str:
     """How each column and verdict is made: what ``gaam report --explain`` prints."""
-    names = {"score": "accuracy %, or another --score", "other": "macro-f1 %"}
+    names = {"score": "accuracy %, or another --score"}
     notes = {one.name.format(**names): one.note for one in COLUMNS} | VERDICTS
     lines = [f"- {name}: {note}." for name, note in notes.items()]
     return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,23 +19,6 @@ NAMED = 3
 """Evaluated rows that are named for one final model; more are counted."""
 
 
-class Expected(NamedTuple):
-    """What an evaluated row of the same recipe came to."""
-
-    tested_on: str
-    """Which rows, in words."""
-    seeds: tuple[int, ...]
-    """That finished."""
-    accuracy_mean: float | None
-    """None if none did."""
-
-    def __str__(self) -> str:
-        """For people."""
-        mean = self.accuracy_mean
-        found = "no seed finished" if mean is None else f"{100 * mean:.1f}%"
-        return f"{found} on {brief(self.tested_on)}"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinalModel:
     """A decoder that learned from all training rows, or all that it was given, over its seeds."""
@@ -43,36 +26,33 @@ class FinalModel:
     seeds: tuple[int, ...]
     """All that are reported, failed ones included, sorted."""
     failed: dict[int, str]
-    seconds: dict[int, float]
-    expected: tuple[Expected, ...]
-    """Empty where no run of the same recipe was evaluated."""
+    expected: tuple[dict[str, Any], ...]
+    """What evaluated rows of the same recipe came to, as JSON values; empty where there is none."""
     runs: tuple[RunResult, ...] = field(repr=False)
-
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """That of its runs."""
-        return self.runs[0].recipe
 
     def in_words(self) -> str:
         """One line."""
-        run, failed = self.runs[0], len(self.failed)
+        run, failed, found = self.runs[0], len(self.failed), []
+        for one in self.expected[:NAMED]:
+            mean = one["accuracy_mean"]
+            said = "no seed finished" if mean is None else f"{100 * mean:.1f}%"
+            found.append(f"{said} on {brief(one['tested_on'])}")
+        found += [f"and {len(self.expected) - NAMED} more"] * (len(self.expected) > NAMED)
+        expected = f"evaluated runs of the same recipe have {', '.join(found)}"
+        none = "no run of the same recipe was evaluated, so nothing says how good it is"
         seeds = f"seed{'s' * (len(self.seeds) > 1)} {spell_numbers(self.seeds)}"
-        line = f"final model {brief(run.attention)} + {brief(run.head, 60)}, {seeds}"
-        line += f" ({failed} failed)" * bool(failed) + ": not evaluated; "
-        if not self.expected:
-            return line + "no run of the same recipe was evaluated, so nothing says how good it is"
-        found, more = ", ".join(map(str, self.expected[:NAMED])), len(self.expected) - NAMED
         return (
-            line
-            + f"evaluated runs of the same recipe have {found}"
-            + (f", and {more} more" if more > 0 else "")
+            f"final model {brief(run.attention)} + {brief(run.head, 60)}, {seeds}"
+            + f" ({failed} failed)" * bool(failed)
+            + f": not evaluated; {expected if found else none}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        run = self.runs[0]
+        run, by_seed = self.runs[0], first_runs(self.runs)
         split = str(run.recipe.get("train_split", "train"))
-        done = [self.seconds[seed] for seed in self.seeds if seed not in self.failed]
+        seconds = {seed: by_seed[seed].seconds[seed] for seed in self.seeds}
+        done = [seconds[seed] for seed in self.seeds if seed not in self.failed]
         return {
             "attention": run.attention,
             "head": run.head,
@@ -81,10 +61,10 @@ class FinalModel:
             "select": run.select,
             "train_split": split,
             "train_rows": sum(run.drawn.values()) or int(run.cache["rows"][split]),
-            "expected": [found._asdict() for found in self.expected],
+            "expected": list(self.expected),
             "parameters": run.parameters,
             "seconds_per_seed": float(np.mean(done)) if done else None,
-            "seconds": [self.seconds[seed] for seed in self.seeds],
+            "seconds": list(seconds.values()),
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "recipe": run.recipe,
             "runs": [{"path": run.path.name, "key": run.key} for run in self.runs],
@@ -114,9 +94,13 @@ def placed(
         final = FinalModel(
             seeds=seeds,
             failed={s: by_seed[s].failed[s] for s in seeds if s in by_seed[s].failed},
-            seconds={seed: by_seed[seed].seconds[seed] for seed in seeds},
             expected=tuple(
-                Expected(tested[place][1], row.scores.seeds, row.mean) for place, row in found
+                {
+                    "tested_on": tested[place][1],
+                    "seeds": row.scores.seeds,
+                    "accuracy_mean": row.mean,
+                }
+                for place, row in found
             ),
             runs=tuple(run for run in same if set(run.seeds) & set(seeds)),
         )

@@ -15,7 +15,6 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
-from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.notes import selected
 from gaam_decoder.reports.table import (
@@ -176,7 +175,6 @@ def report(
     score: str = DEFAULT,
     temperature: bool = False,
     every_candidate: bool = False,
-    tune_seeds: str | Sequence[int] | None = None,
     top: int | None = None,
     pairs: str | None = None,
 ) -> Report:
@@ -203,9 +201,8 @@ def report(
         temperature: fit one for every seed and fold on the rows of train that chose its epoch, by
             their log loss, and divide logits by it in log loss, Brier score and ECE.
         every_candidate: show every one of the runs that differ in learning rate or weight decay
-            alone; default: the one with the best mean validation accuracy.
-        tune_seeds: seeds that choose between these; default: those that were trained to choose,
-            else all that every candidate has.
+            alone; default: the one with the best mean validation accuracy over the seeds that were
+            trained to choose, or over all that every one has.
         top: rows of each table that are shown, those of the best score, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
         pairs: setting in which the rows of every pair differ, or several with commas: attn, head,
@@ -242,7 +239,6 @@ def report(
         score=score,
         temperature=temperature,
         every_candidate=every_candidate,
-        tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
         pairs=pairs,
     )
     if temperature and not any(row.scores.temperatures for one in tables for row in one.rows):
@@ -252,32 +248,3 @@ def report(
             hint="leave out --temperature, or train again with --select val",
         )
     return Report(tables=tuple(laid_out(table, top) for table in tables))
-
-
-def _seeds(
-    value: str | Sequence[int], runs: Sequence[RunResult], every_candidate: bool
-) -> tuple[int, ...]:
-    if every_candidate:
-        raise ConfigError("--tune-seeds plays no part with --all, which chooses nothing")
-    try:
-        seeds = parse_seeds(value if isinstance(value, str) else list(value))
-    except ValueError as error:
-        message = "--tune-seeds is out of range"
-        raise ConfigError(message, expected=str(error), found=str(value)) from None
-    there = sorted({seed for run in runs for seed in run.seeds})
-    if not set(seeds) <= set(there):
-        raise ConfigError(
-            "--tune-seeds names seeds that no run has",
-            expected=f"some of {spell_numbers(there)}",
-            found=spell_numbers(seeds),
-            hint="a number alone is a number of seeds: 5 is 0-4",
-        )
-    chose = sorted({run.tuning_seeds for run in runs if run.tuning_seeds})
-    if others := [one for one in chose if set(one) != set(seeds)]:
-        raise ConfigError(
-            "--tune-seeds are not those that chose what was trained",
-            expected=f"{' or '.join(map(spell_numbers, others))}, as gaam train had them",
-            found=spell_numbers(seeds),
-            hint="leave it out: the runs say which seeds chose",
-        )
-    return seeds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TextIO
 
@@ -172,7 +172,6 @@ def build_tables(
     score: str = DEFAULT,
     temperature: bool = False,
     every_candidate: bool = False,
-    tune_seeds: Collection[int] | None = None,
     selection: Selection | None = None,
     beside: Sequence[RunResult] = (),
     pairs: str | None = None,
@@ -188,7 +187,7 @@ def build_tables(
     made: dict[Any, Row] = {}
 
     def rows_of(runs: Sequence[RunResult]) -> tuple[list[_Tested], list[list[Row]], Choice]:
-        choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs, tune_seeds)
+        choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
         of = _by_test_rows([run for run in choice.runs if run.evaluated], choice.tunings)
         rows = [
             [row_of(parts, choice.tunings, score, temperature, made) for parts in one.groups]

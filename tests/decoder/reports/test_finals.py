@@ -118,15 +118,15 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
 def test_what_to_expect_is_what_evaluated_runs_of_the_recipe_came_to() -> None:
     for scene, (runs, finals, where) in SCENES.items():
         every = [one for table in build_tables([*runs, *finals]) for one in table.finals]
-        assert [[found.tested_on for found in one.expected] for one in every] == where, scene
+        assert [[found["tested_on"] for found in one.expected] for one in every] == where, scene
         words = {"with seeds that failed": "(2 failed)", "in two runs": "seeds 0-1,8:"}
         assert words.get(scene, "not evaluated") in every[0].in_words()
         for one in every if "failed" not in scene else ():
             for found in one.expected:
-                tables = [t for t in build_tables(runs) if t.where == found.tested_on]
+                tables = [t for t in build_tables(runs) if t.where == found["tested_on"]]
                 rows = [row for t in tables for row in t.rows if row.attention == "gaam"]
-                assert found.accuracy_mean in [row.mean for row in rows] or one is not every[0]
-                mean = f"{100 * (found.accuracy_mean or 0):.1f}% on {found.tested_on}"
+                assert found["accuracy_mean"] in [row.mean for row in rows] or one is not every[0]
+                mean = f"{100 * (found['accuracy_mean'] or 0):.1f}% on {found['tested_on']}"
                 assert mean in one.in_words()
 
 
