@@ -312,8 +312,7 @@ def carry_out(
     for folder in (into, study.folder) if record else (into,):
         for name, content in files.items():
             write_file(folder / name, content)
-    lines = [*values["answers"], f"the page, {ROWS}, {SEEDS} and the pictures are in {into}"]
-    lines += [f"recorded: {len(files)} files beside {FILE}"] * record
+    lines = [*values["answers"], f"{len(files)} files are in {into}", *["recorded"] * record]
     differs: list[str] = []
     if check:
         text = dict.fromkeys([*KEYS, *SAME], str)
@@ -344,58 +343,41 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
     """All reports as JSON values, and every file that comes out, by name."""
     import pandas
 
-    found: list[tuple[dict[str, Any], str, str, Table]] = []
+    files, answers, rows, about = dict[str, bytes](), [], list[Any](), dict[int, Any]()
+    tables: list[Table] = []
     for asked in study.reports:
         options = {k: v for k, v in asked.items() if k not in ("name", "title")}
         if "cache" in options:
             options["cache"] = study.out / "caches" / options["cache"]
-        name, title, tables = (
-            asked["name"],
-            asked["title"],
-            gaam_decoder.report(runs, **options).tables,
-        )
-        for number, table in enumerate(tables, 1):
-            if len(tables) > 1:
-                name, title = (
-                    f"{asked['name']}-{number}",
-                    f"{asked['title']}, {table.cache['encoder']}",
-                )
-            found.append((asked, name, title, table))
-    files, answers, rows = dict[str, bytes](), [], []
-    for asked, picture, title, table in found:
-        answers.append(f"{title}: {conclusion(table)}")
-        for drawn in list(overviews(table))[-1:]:  # differences, or without any accuracies
-            files |= svg_files(picture, drawn)
-        for label, row in zip(table.labels(), table.to_dict()["rows"], strict=True):
-            about = {"report": asked["name"], "cache": table.cache["fingerprint"][:12]}
-            about |= {"label": label, "tested_on": table.where}
-            row |= {"dataset": table.cache["dataset"], "encoder": table.cache["encoder"]}
-            row |= {"seeds": spell_numbers(row["seeds"]), "failed": len(row["failed_seeds"])}
-            rows.append(about | {name: value_at(row, path) for name, path in paths(OF_JSON)})
+        found = gaam_decoder.report(runs, **options).tables
+        tables += found
+        for number, table in enumerate(found, 1):
+            name, title = asked["name"], asked["title"]
+            if len(found) > 1:
+                name, title = f"{name}-{number}", f"{title}, {table.cache['encoder']}"
+            answers.append(f"{title}: {conclusion(table)}")
+            for drawn in list(overviews(table))[-1:]:  # differences, or without any accuracies
+                files |= svg_files(name, drawn)
+            about[id(table)] = {"heading": title, "picture": name, "sheet": sheet(table, OF_STUDY)}
+            about[id(table)] |= {"told": ("importance", *["pairs"] * ("pairs" in asked))}
+            of = {"report": asked["name"], "cache": table.cache["fingerprint"][:12]}
+            of |= {"tested_on": table.where}
+            for label, row in zip(table.labels(), table.to_dict()["rows"], strict=True):
+                row |= {name: table.cache[name] for name in ("dataset", "encoder")}
+                row |= {"seeds": spell_numbers(row["seeds"]), "failed": len(row["failed_seeds"])}
+                told = {name: value_at(row, path) for name, path in paths(OF_JSON)}
+                rows.append(of | {"label": label} | told)
     seeds = runs.to_frame()
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
     seeds = seeds.loc[~seeds["tuning_seed"], OF_SEED]
     # six digits: of accuracies of up to 100,000 rows nothing is lost
     for file, frame in ((ROWS, pandas.DataFrame(rows)), (SEEDS, seeds)):
         files[file] = frame.to_csv(index=False, float_format="%.6g").encode()
-    files[PAGE] = _page(study, answers, found).encode()
-    return {"answers": answers, "rows": rows}, files
-
-
-def _page(study: Study, answers: Sequence[str], found: Any) -> str:
-    """Question, answer, a table and a picture a report, the commands."""
-    of = {id(table): about for *about, table in found}
-
-    def about(table: Table) -> dict[str, Any]:
-        asked, picture, title = of[id(table)]
-        told = ("importance", *["pairs"] * ("pairs" in asked))
-        lines = sheet(table, OF_STUDY)
-        return {"heading": title, "picture": picture, "sheet": lines, "told": told}
-
     words = {"question": "", "text": "", **study.recipe, "answers": answers}
     words |= {"name": study.folder.name, "commands": [step.words() for step in study.steps]}
-    tables = [table for *_, table in found]
-    return rendered("study.md", tables, plain, about, words, pipe=pipe)
+    page = rendered("study.md", tables, plain, lambda t: about[id(t)], words, pipe=pipe)
+    files[PAGE] = re.sub(r"\n{3,}", "\n\n", page).encode()
+    return {"answers": answers, "rows": rows}, files
 
 
 def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[str]:

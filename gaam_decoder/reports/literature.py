@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,34 +20,6 @@ FILE = Path(__file__).with_name("published.json")
 HEADS = "8"
 NORMAL = "xavier-normal"
 OVER_ROWS = "theirs attends across the rows of a batch, ours over layers (published=true: theirs)"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Published:
-    """A published accuracy in percent."""
-
-    mechanism: str
-    mean: float
-    std: float | None
-    values: tuple[float, ...]
-    unit: str
-    """What the values are: runs or folds."""
-    encoder: str
-    differs: tuple[str, ...]
-    """What differs in the mechanism itself, and where the figure is not what its name says."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values; accuracies are fractions like all others."""
-        return {
-            "mechanism": self.mechanism,
-            "mean": round(self.mean / 100, 6),
-            "std": None if self.std is None else round(self.std / 100, 6),
-            self.unit: [round(value / 100, 6) for value in self.values],
-            "encoder": self.encoder,
-            "selection": _published()["selection"],
-            "source": _published()["source"],
-            "differs": list(self.differs),
-        }
 
 
 @cache
@@ -69,8 +40,12 @@ def dataset_of(about: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def published(row: Row, about: Mapping[str, Any]) -> Published | None:
-    """What was published for the mechanism of a row on the data set of its cache."""
+def published(row: Row, about: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was published for the mechanism of a row on the data set of its cache, as JSON values.
+
+    Accuracies are fractions; ``differs`` says what differs in the mechanism itself, and where the
+    figure is not what its name says.
+    """
     dataset = dataset_of(about)
     name, differs = _mechanism(row.attention)
     other_rows = row.recipe.get("layers") or row.on_training_rows or row.shuffled or row.drawn
@@ -78,18 +53,20 @@ def published(row: Row, about: Mapping[str, Any]) -> Published | None:
         return None
     found = dataset["mechanisms"][name]
     heads = [f"{brief(row.head)} head here, convolutional there"] * (row.head != "conv")
-    return Published(
-        mechanism=name,
-        mean=found["mean"],
-        std=found.get("std"),
-        values=tuple(found["values"]),
-        unit=dataset["unit"],
-        encoder=dataset["encoder"],
-        differs=(*filter(None, [found.get("code")]), *differs, *heads),
-    )
+    std = found.get("std")
+    return {
+        "mechanism": name,
+        "mean": round(found["mean"] / 100, 6),
+        "std": None if std is None else round(std / 100, 6),
+        dataset["unit"]: [round(value / 100, 6) for value in found["values"]],
+        "encoder": dataset["encoder"],
+        "selection": _published()["selection"],
+        "source": _published()["source"],
+        "differs": [*filter(None, [found.get("code")]), *differs, *heads],
+    }
 
 
-def notes(about: Mapping[str, Any], shown: Mapping[str, Published]) -> list[str]:
+def notes(about: Mapping[str, Any], shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What must be known to read the published figures of these mechanisms."""
     dataset = dataset_of(about)
     if dataset is None or not shown:
@@ -110,7 +87,7 @@ def notes(about: Mapping[str, Any], shown: Mapping[str, Published]) -> list[str]
     ]
     reasons: dict[str, list[str]] = {}
     for attention, found in shown.items():
-        for reason in found.differs:
+        for reason in found["differs"]:
             reasons.setdefault(reason, []).append(brief(attention))
     return lines + [f"published, {', '.join(names)}: {why}" for why, names in reasons.items()]
 

@@ -15,7 +15,6 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports import compare, finals, labels, literature
 from gaam_decoder.reports.compare import Comparison, Pairs
 from gaam_decoder.reports.finals import FinalModel
-from gaam_decoder.reports.literature import Published
 from gaam_decoder.reports.rows import Part, Row, row_of
 from gaam_decoder.reports.unit import DEFAULT, Unit, score_of
 from gaam_decoder.runs.filters import Selection
@@ -79,7 +78,7 @@ class Table:
         return Unit(score_of(self.score))
 
     @property
-    def published(self) -> tuple[Published | None, ...]:
+    def published(self) -> tuple[dict[str, Any] | None, ...]:
         """For each row what was published for its data set and mechanism: accuracies."""
         if self.score != DEFAULT:
             return (None,) * len(self.rows)
@@ -128,7 +127,7 @@ class Table:
         for row, comparison, found, claim in zip(*columns, strict=True):
             content = row.to_dict()
             content["comparison"] = comparison.to_dict() if comparison else None
-            content["published"] = found.to_dict() if found else None
+            content["published"] = found
             if self.temperature:
                 by = row.scores.temperatures
                 content["temperature"] = by.to_dict() if by else None

@@ -47,7 +47,7 @@ class Scores(Writer):
         yield _scores(table)
         yield _calibration(table, found)
         lines = [  # notes say what differs
-            [label, str(one.mean) + f" (sd {one.std})" * (one.std is not None), one.encoder]
+            [label, f"{100 * one['mean']:.1f}", one["encoder"]]
             for label, one in zip(table.labels(), table.published, strict=True)
             if one is not None
         ]
