@@ -1,9 +1,9 @@
 """A study: public commands in a row, what came out of them, and whether it comes out again.
 
 ``study.toml`` has a ``title``, a ``question`` and a ``text``; ``[caches.NAME]`` with options of
-``gaam extract`` or, with ``command = "plant"``, of ``gaam plant`` (``from`` names another cache);
-``[[train]]``, ``[[ablate]]`` and ``[[report]]`` with those of these commands, ``cache`` naming one
-of the caches; and ``[check]`` with the tolerances of ``gaam study --check``, in hundredths.
+``gaam extract`` or of ``command = "plant"`` (``from`` names another cache); ``[[train]]``,
+``[[ablate]]`` and ``[[report]]`` with those of these commands, ``cache`` naming one of the caches;
+and ``[check]`` with the tolerances of ``gaam study --check``, in hundredths.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache import config_checks, plugins, settings
 from gaam_cache.bundle import data_path
+from gaam_cache.engines._ranks import find_rank
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.markdown import plain
 from gaam_cache.messages import duration, option_of
@@ -105,7 +106,9 @@ class Step:
             return shlex.join(["gaam", "ablate", *of])
         first = [str(given.pop("out"))] if self.command == "plant" else []
         every = dataclasses.fields(COMMANDS[self.command][0])
-        fields = {name: f for f in every for name in (f.name, _snake(config_checks.key_of(f)))}
+        fields = {
+            name: f for f in every for name in (f.name, config_checks.key_of(f).replace("-", "_"))
+        }
         spelled = (config_checks.words(fields[name], value) for name, value in given.items())
         return shlex.join(["gaam", self.command, *first, *(w for words in spelled for w in words)])
 
@@ -213,15 +216,11 @@ def _steps(
             yield Step(command, {**options, **places}, config)
 
 
-def _snake(name: str) -> str:
-    return name.replace("-", "_")
-
-
 def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by the names of arguments, of what has a name that files may have."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"bad name '{name}'", expected="small letters, digits, - and .")
-    return {_snake(key): value for key, value in options.items()}
+    return {key.replace("-", "_"): value for key, value in options.items()}
 
 
 def _known(found: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -291,6 +290,9 @@ def carry_out(
     """
     import pandas
 
+    if (rank := find_rank(None)) is not None and rank.total > 1:
+        hint = "the commands that --dry-run prints may be run by ranks"
+        raise ConfigError("a study is run by one process", found=f"{rank.total} ranks", hint=hint)
     if check and not (study.folder / ROWS).is_file():
         hint = "gaam study FOLDER --record makes it"
         raise NotFoundError(f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint)
@@ -390,12 +392,8 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
         CacheError: the rows are of other states.
     """
     if (old := sorted(set(before["cache"]))) != (new := sorted(set(after["cache"]))):
-        raise CacheError(
-            "the study is of other states than those that are recorded",
-            expected=f"caches {', '.join(old)}",
-            found=", ".join(new),
-            hint="other rows or another encoder give other numbers: without --check they are shown",
-        )
+        told = {"expected": f"caches {', '.join(old)}", "found": ", ".join(new)}
+        raise CacheError("the study is of other states than those that are recorded", **told)
     both = before.merge(after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now"))
     who = both[KEYS].apply(lambda row: " ".join(str(value) for value in row.dropna()), axis=1)
     found = [f"{one}: is not there" for one in who[both["_merge"] == "left_only"]]
