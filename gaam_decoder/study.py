@@ -53,18 +53,14 @@ TABLES = ("title", "question", "text", "caches", "train", "ablate", "report", "c
 REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "all"}
 DECIDED = {"out", "runs", "rank", "since", "top"}
 """By the study itself, or what would leave rows out."""
-MACHINE = {
-    *("device", "engine", "devices", "address", "gpus_per_worker"),
-    *("device_map", "tokens_per_second", "memory_share", "track"),
-}
+MACHINE = {"device", "engine", "devices", "address", "gpus_per_worker", "device_map", "track"}
+MACHINE |= {"tokens_per_second", "memory_share"}
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere: machines
 sum in other orders. A mean of 20 seeds whose standard deviation is 0.4 points has one of 0.09."""
-KEYS = [
-    *("report", "cache", "tested_on", "attention", "head", "select", "pool", "layers"),
-    *("train_rows", "shots", "epochs", "dtype"),
-]
+SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
+KEYS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
 """What makes two rows two; what validation chose does not."""
 SAME = ("baseline", "seeds", "failed", "parameters")
 TOLERATED = {
@@ -72,20 +68,17 @@ TOLERATED = {
     "difference": "difference",
 }
 """Intervals of differences are not among them: p values near 0.05 decide how wide they are."""
-OF_JSON = """
-dataset encoder attention head select=recipe.select pool=recipe.pool layers=recipe.layers
-train_rows=recipe.train_rows shots=recipe.shots epochs=recipe.epochs dtype=recipe.dtype
-lr=recipe.lr accuracy=accuracy.mean sd=accuracy.std
-low=accuracy_ci95_seeds_and_rows.0 high=accuracy_ci95_seeds_and_rows.1 macro_f1=macro_f1.mean
-seeds failed parameters=parameters.total undertrained baseline=comparison.baseline
+OF_JSON = f"""
+dataset encoder attention head {" ".join(f"{name}=recipe.{name}" for name in (*SETTINGS, "lr"))}
+accuracy=accuracy.mean sd=accuracy.std macro_f1=macro_f1.mean seeds failed undertrained
+low=accuracy_ci95_seeds_and_rows.0 high=accuracy_ci95_seeds_and_rows.1
+parameters=parameters.total baseline=comparison.baseline
 difference=comparison.difference p_holm=comparison.p_holm verdict=comparison.verdict
 difference_low=comparison.ci95_corrected.0 difference_high=comparison.ci95_corrected.1
 """
 """Columns of ``rows.csv`` behind the first, and where they stand in the JSON of a row."""
-OF_SEED = [
-    *("fingerprint", "attention", "head", "select", "pool", "layers", "lr", "train_rows", "shots"),
-    *("fold", "seed", "failed", "epoch", "accuracy", "macro_f1"),
-]
+OF_SEED = ["fingerprint", "attention", "head", "select", "pool", "layers", "lr", "train_rows"]
+OF_SEED += ["shots", "fold", "seed", "failed", "epoch", "accuracy", "macro_f1"]
 
 
 @dataclass(frozen=True, slots=True)
