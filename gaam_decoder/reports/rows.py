@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
-from gaam_decoder.analysis.learned import ParameterRange, learned_ranges
+from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.unit import DEFAULT, all_scores, score_of
 from gaam_decoder.runs.result import RunResult, Validation
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
@@ -142,8 +142,8 @@ class Row:
     partly: tuple[int, ...]
     """Seeds that some folds lack; they count in nothing."""
     failed: dict[int, str]
-    learned: dict[str, ParameterRange]
-    """Where the learned parameters ended up, by name."""
+    learned: dict[str, dict[str, Any]]
+    """Where the learned parameters ended up, by name: see ``parameter_range``."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
 
@@ -254,7 +254,7 @@ class Row:
             "tuning": [tuning.to_dict() for tuning in self.tunings],
             "seeds_not_in_all_folds": list(self.partly),
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
-            "learned": {name: found.to_dict() for name, found in self.learned.items()},
+            "learned": self.learned,
             "importance": importance.to_dict() if importance else None,
             "recipe": self.recipe,
             "runs": [

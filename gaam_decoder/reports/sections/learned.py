@@ -6,7 +6,7 @@ S seeds, P points.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from gaam_decoder.analysis.gates import (
     planted_curve,
     planted_gate,
 )
-from gaam_decoder.analysis.learned import ParameterRange
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, in_fours, line_panels
 from gaam_decoder.reports.rows import Row
@@ -60,30 +59,31 @@ def _ranges(table: Table) -> Sheet:
     labels, lines = table.labels(), []
     for place in table.places:
         for name, found in table.rows[place].learned.items():
-            ends = [f"{value:.3g}" for value in (found.min, found.median, found.max)]
-            sd = "-" if found.seed_medians_sd is None else f"{found.seed_medians_sd:.3g}"
-            lines.append([labels[place], brief(name, 40), _start(found), *ends, sd])
+            names = ("min", "median", "max", "seed_medians_sd")
+            cells = ["-" if found[key] is None else f"{found[key]:.3g}" for key in names]
+            lines.append([labels[place], brief(name, 40), _start(found), *cells])
     header = ["decoder", "parameter", "start", "min", "median", "max", "sd of seed medians"]
     title = "learned parameters after training, over heads, features and seeds"
     return Sheet(title, header, lines, ("decoder", "parameter"))
 
 
-def _start(found: ParameterRange) -> str:
-    low, high = (f"{value:.3g}" for value in found.start or (0, 0))
-    return "-" if found.start is None else low if low == high else f"{low} to {high}"
+def _start(found: dict[str, Any]) -> str:
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in found["start"] or ())) or "-"
 
 
 def _exponents(row: Row) -> Iterator[str]:
     """What the exponents of generalised Gaussians say."""
     for beta in row.learned.values():
-        if (found := beta.distribution) is not None:
-            quantiles = ", ".join(f"{q}%: {value:.3g}" for q, value in found.quantiles.items())
-            heads = ", ".join(f"{value:.3g}" for value in found.head_medians)
+        if found := beta.get("distribution"):
+            quantiles = ", ".join(f"{q}%: {value:.3g}" for q, value in found["quantiles"].items())
+            heads = ", ".join(f"{value:.3g}" for value in found["head_medians"])
+            names = ("nearer_to_laplace", "below_laplace", "above_gaussian")
+            nearer, below, above = (f"{100 * found[name]:.1f}%" for name in names)
             yield (
-                f"{brief(row.attention)}: {100 * found.nearer_to_laplace:.1f}% of beta are nearer "
-                f"to 1 (Laplace) than to 2 (Gaussian), {100 * found.below_laplace:.1f}% below 1, "
-                f"{100 * found.above_gaussian:.1f}% above 2; quantiles {quantiles}; median of each "
-                f"head {heads}; it starts at {_start(beta)}, near which it may only not have moved"
+                f"{brief(row.attention)}: {nearer} of beta are nearer to 1 (Laplace) than to 2 "
+                f"(Gaussian), {below} below 1, {above} above 2; quantiles {quantiles}; median of "
+                f"each head {heads}; it starts at {_start(beta)}, near which it may only not have "
+                "moved"
             )
 
 
