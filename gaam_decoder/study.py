@@ -189,7 +189,7 @@ def _steps(
     every += [(kind, kind, of) for kind in ("train", "ablate") for of in found.get(kind, ())]
     for command, name, of in every:
         with _said_of(f"[caches.{name}]" if command in ("extract", "plant") else f"[[{command}]]"):
-            options, places = _named(name, of), {"out": out / "caches" / name}
+            options, places = _named(name, of), {"out": name}
             options.pop("command", None)
             if command == "train":
                 places = {"cache": _one_of("cache", options.pop("cache", None), caches)}

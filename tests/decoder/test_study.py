@@ -161,6 +161,11 @@ def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(tmp_path: Pa
             study.read_study(tmp_path)
         assert words in str(refused.value), new
         assert "study.toml" in str(refused.value)
+    (tmp_path / "study.toml").write_text(RECIPE)
+    plant, again, train, *_ = (step.words() for step in study.read_study(tmp_path).steps)
+    assert plant.startswith("gaam plant studies/caches/small --gate laplace")
+    assert again.endswith("--from studies/caches/small")
+    assert f"--cache studies/caches/small --runs studies/{tmp_path.name}/runs" in train
     with pytest.raises(GaamError, match="did you mean 'ag-news-minilm'"):
         study.read_study("ag-news")
 
