@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +179,6 @@ def report(
     layers: Texts = None,
     lr: Texts = None,
     cache: str | Path | None = None,
-    since: str | datetime | None = None,
     baseline: str | None = None,
     margin: float | None = None,
     score: str = DEFAULT,
@@ -204,7 +202,6 @@ def report(
         layers: sets of layers that are meant.
         lr: learning rates that are meant.
         cache: the cache that is meant.
-        since: when the first of the runs that are meant was published.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
             where it is among the runs.
         margin: largest difference that does not matter, in points of the score, or in its unit
@@ -233,7 +230,7 @@ def report(
     meant = score_of(score)
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     check_order(sort, top)
-    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
+    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache}
     found = gathered(runs, **asked)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
