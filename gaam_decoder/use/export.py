@@ -221,7 +221,7 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     own = Predictions.of(
         run.logits[[run.seeds.index(seed) for seed in config.seeds]], config.class_names
     )
-    right = percent(stats.accuracy(own.predicted_N, run.labels))
+    right = percent(stats.accuracy(own.probabilities_NC.argmax(-1), run.labels))
     marks = [f"as it is exported, {which}, it has an accuracy of {right}%"]
     marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"] * run.shuffled
     if fold := run.recipe.get("fold"):
