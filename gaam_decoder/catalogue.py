@@ -166,42 +166,39 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
 
 def mechanism_in_words(about: dict[str, Any], width: int = 100) -> str:
     """The result of ``describe_mechanism`` as lines for people."""
-
-    def block(text: str, indent: str = "", after: str | None = None) -> list[str]:
-        lines: list[str] = []
-        for paragraph in text.split("\n\n"):
-            if paragraph.startswith("    "):
-                lines += [indent + line for line in paragraph.splitlines()]
-            else:
-                indents: Any = {"initial_indent": indent, "subsequent_indent": after or indent}
-                lines += textwrap.wrap(paragraph, width, **indents)
-            lines.append("")
-        return lines
-
-    shape = " -> ".join(
-        f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape")
-    )
-    lines = [about["spec"], "", *block(about["text"])]
-    if about["origin"]:
-        lines += ["from the package", f"  {about['origin']}", ""]
-    if about["formula"]:
-        lines += ["formula", *block(about["formula"], "  ")]
-    for frame in about["frames"]:
-        lines += ["in this frame", *block(frame, "  ")]
-    lines += ["shapes", f"  {shape}, B the batch", ""]
-    lines.append(f"parameters: {about['parameters']['total']:,}")
-    for name, size in about["parameters"]["tensors"].items():
-        lines.append(f"  {name} {' x '.join(map(str, size))}")
-    lines += ["", "options" if about["options"] else "no options"]
+    shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
+    tensors = about["parameters"]["tensors"].items()
+    options = []
     for option in about["options"]:
         fixed = option["default"] is not None
         default = f"default {option['default']}".lower() if fixed else f"here {option['value']}"
-        text = f"{option['name']}={option['type']} ({default})"
-        text += f": {option['meaning']}" if option["meaning"] else ""
-        lines += block(text, "  ", "    ")[:-1]
-    lines.append("")
-    if about["depends_on_batch"]:
-        lines += block("A sample's output depends on the samples it shares a batch with.")
-    for name in ("numerics", "source"):
-        lines += [name, *block(about[name], "  ")] if about[name] else []
-    return "\n".join(lines).rstrip().replace("``", "")
+        options.append(f"{option['name']}={option['type']} ({default}): {option['meaning']}")
+    sections = [
+        (about["spec"], about["text"]),
+        ("from the package", about["origin"]),
+        ("formula", about["formula"]),
+        *(("in this frame", frame) for frame in about["frames"]),
+        ("shapes", f"{' -> '.join(shapes)}, B the batch"),
+        (
+            f"parameters: {about['parameters']['total']:,}",
+            "\n".join(f"{name} {' x '.join(map(str, size))}" for name, size in tensors) or " ",
+        ),
+        ("options", "\n".join(options) or "none"),
+        (
+            "batch",
+            "A sample's output depends on the samples it shares a batch with."
+            * about["depends_on_batch"],
+        ),
+        ("numerics", about["numerics"]),
+        ("source", about["source"]),
+    ]
+    lines = []
+    for title, text in sections:
+        if text:
+            lines += ["", title]
+            for line in text.splitlines():
+                as_it_is = line.startswith("    ") or not line
+                indents: Any = {"initial_indent": "  "}
+                indents["subsequent_indent"] = "    " if title == "options" else "  "
+                lines += [line] if as_it_is else textwrap.wrap(line, width, **indents)
+    return "\n".join(lines[1:]).replace("``", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from contextlib import AbstractContextManager
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import did_you_mean, shortened
-from gaam_decoder.number_lists import spell_budget
 
 if TYPE_CHECKING:
     from gaam_decoder.heads._base import Head
@@ -151,14 +151,8 @@ def parse_attention(text: str, option: str = "--attn") -> Spec:
     return parse_spec(text, "mechanism", option)
 
 
-def parse_head(text: str) -> Spec:
-    """Read a head spec."""
-    return parse_spec(text, "head")
-
-
-def parse_loss(text: str) -> Spec:
-    """Read a loss spec."""
-    return parse_spec(text, "loss")
+parse_head = functools.partial(parse_spec, kind="head")
+parse_loss = functools.partial(parse_spec, kind="loss")
 
 
 def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:
@@ -172,13 +166,14 @@ def row_title(attention: object, head: object, *, final: bool = False, **recipe:
     """
     get = recipe.get
     decay = None if get("weight_decay") == USUAL_DECAY else get("weight_decay")
+    size, unit = get("train_rows") or get("shots"), "shot" if get("shots") else "row"
     split = f" of split seed {get('split_seed')}" if get("split_seed") else ""
     parts = {
         "pool ": get("pool"),
         "lr ": None if get("lr") is None else f"{get('lr'):g}",
         "weight decay ": None if decay is None else f"{decay:g}",
         "layers ": get("layers"),
-        "": spell_budget(get("train_rows"), get("shots")),
+        "": f"{size:,} {unit}{'s' * (size > 1)}" if size else None,
         "fold ": get("fold") and f"{get('fold')}{split}",
         "shuffle ": None if get("shuffle") == "full" else get("shuffle"),
     }
