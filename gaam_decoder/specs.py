@@ -54,15 +54,11 @@ def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
 
 
 def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
-    """Read ``name:key=value,...`` and check it against the plug-in of that name.
-
-    Args:
-        text: what the user wrote.
-        kind: of ``KINDS``.
-        option: of the command line that takes it, where it is not that of the kind.
+    """Read ``name:key=value,...`` as the plug-in of that name, of one of ``KINDS``, has it.
 
     Raises:
-        ConfigError: unknown name or option, an option twice, or a value of the wrong type.
+        ConfigError: unknown name or option, an option twice, or a value of the wrong type, by the
+            ``option`` of the command line that has it.
     """
     package, usual = KINDS[kind]
     option = option or usual
@@ -125,12 +121,7 @@ def blamed(spec: Spec, kind: str) -> AbstractContextManager[None]:
 
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
-    """The plug-in that a spec names, made with its options.
-
-    Args:
-        spec: name and options.
-        kind: of ``KINDS``.
-        arguments: what its kind is made with besides.
+    """The plug-in that a spec names, made with its options and what its kind takes besides.
 
     Raises:
         ConfigError: an option that does not fit, or one of another distribution does not work.
@@ -156,14 +147,7 @@ parse_loss = functools.partial(parse_spec, kind="loss")
 
 
 def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:
-    """What a row of the table is called where people read it.
-
-    Args:
-        attention: the mechanism.
-        head: the classifier.
-        final: whether nothing is tested.
-        recipe: its settings, as ``Recipe.to_dict`` has them; those that a sweep varies are named.
-    """
+    """What a row is called where people read it: with what a sweep varies of ``Recipe.to_dict``."""
     get = recipe.get
     decay = None if get("weight_decay") == USUAL_DECAY else get("weight_decay")
     size, unit = get("train_rows") or get("shots"), "shot" if get("shots") else "row"
