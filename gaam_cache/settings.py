@@ -76,7 +76,7 @@ def resolve(
                 raise ConfigError(f"'{key_of(field)}' is set twice", expected="once", where=where)
             written.add(field.name)
             try:
-                values[field.name] = _parsed(value, hints[field.name], field.metadata)
+                values[field.name] = parsed(value, hints[field.name], field.metadata)
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise
@@ -124,7 +124,7 @@ def pairs(
     return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
-def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
+def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     """A value of a TOML file or the command line as the field holds it.
 
     Raises:
