@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -212,15 +212,16 @@ def predict(
         records = [{"text": text, **row} for text, row in zip(config.texts, said, strict=True)]
         return Predicted(records=records, rows=len(records), **about)
     where = str(config.cache if config.of_cache else config.file or "stdin")
-    # what comes by stdin is read twice, too
-    with tempfile.NamedTemporaryFile(suffix=".txt") if config.texts else nullcontext() as spool:
+    with tempfile.TemporaryDirectory() as folder:
         if config.of_cache:
             rows = _of_cache(config, predictor)
-        else:
-            if spool is not None and stdin is not None:
-                shutil.copyfileobj(stdin, spool)
-                spool.flush()
-            rows = _of_file(config, predictor, config.file or Path(spool.name))  # type: ignore[union-attr]
+        elif config.file is not None:
+            rows = _of_file(config, predictor, config.file)
+        else:  # what comes by stdin is read twice, too
+            path = Path(folder, "stdin.txt")
+            with path.open("wb") as spooled:
+                shutil.copyfileobj(stdin or io.BytesIO(), spooled)
+            rows = _of_file(config, predictor, path)
         if taken := set(rows.names) & set(result_names(top)):
             message = f"there is a column '{min(taken)}' already"
             raise ConfigError(message, where=where, hint="rename the column")
