@@ -83,7 +83,7 @@ def select(
     Raises:
         ConfigError: a filter that means nothing.
     """
-    given = {k: asked[k] for k in OPTIONS if asked.get(k) is not None and asked[k] != ()}
+    given = {k: asked[k] for k in OPTIONS if asked.get(k) not in (None, (), [])}
     if not given:
         return list(runs), before
     fits = {OPTIONS[name]: _rule(name, value, runs) for name, value in given.items()}

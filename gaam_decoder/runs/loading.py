@@ -14,7 +14,7 @@ from gaam_cache.messages import brief, did_you_mean, visible
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.runs.filters import UNNAMED, Selection, Texts, select
 from gaam_decoder.runs.folders import is_run, run_folders, unfinished_folders, work_of
-from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run, repair
+from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
 from gaam_decoder.runs.tuning import first_runs, on_training_rows
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def load_runs(
 ) -> Runs:
     """All finished runs below a folder, or the one run that ``path`` itself is; or of several.
 
-    What was tested is hashed at once: a table without one of its runs would be another table, so
-    all damaged ones are named together. A run that is named twice, by a link too, is there once.
+    What was tested is hashed at once, and a damaged run refused: a table without one of its runs
+    would be another table. A run that is named twice, by a link too, is there once.
 
     >>> (run,) = gaam_decoder.load_runs("runs", attn="gaam")
     >>> run.accuracy.shape  # of every seed that finished
@@ -145,7 +145,7 @@ def load_runs(
     Raises:
         NotFoundError: no finished run there, or none that is meant.
         ConfigError: a filter that means nothing.
-        CacheError: damaged runs, or none of them finished.
+        CacheError: a damaged run, or none that is finished.
         StorageError: one that cannot be read now.
 
     Warns:
@@ -153,15 +153,8 @@ def load_runs(
     """
     paths = [Path(one).expanduser() for one in ([path] if isinstance(path, (str, Path)) else path)]
     runs, damaged, begun = find_runs(paths)
-    if damaged:
-        reasons = [f"{path.name}: {error.details['found']}" for path, error in damaged.items()]
-        raise CacheError(
-            f"{len(damaged)} of {len(runs) + len(damaged)} runs are damaged",
-            expected="the files that gaam train wrote",
-            found=visible("\n            ".join(reasons), keep="\n"),
-            where=visible(str(next(iter(damaged)).parent.absolute())),
-            hint=f"{repair(*damaged)}; 'gaam train' makes them again",
-        )
+    if damaged:  # gaam verify lists them all
+        raise next(iter(damaged.values()))
     if not runs:
         raise CacheError(
             f"no finished runs in '{paths[0]}'",

@@ -375,6 +375,6 @@ def damaged_run(path: Path, found: str) -> CacheError:
     )
 
 
-def repair(*folders: Path) -> str:
-    """The command that removes damaged runs."""
-    return visible(f"rm -r {shlex.join(str(folder) for folder in folders)}")
+def repair(folder: Path) -> str:
+    """The command that removes a damaged run."""
+    return visible(f"rm -r {shlex.quote(str(folder))}")

@@ -10,9 +10,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow
+import pyarrow.parquet
 
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
@@ -155,16 +159,12 @@ class Predicted:
 
 
 class _Rows(NamedTuple):
-    """What is predicted."""
+    """What is predicted: its columns; chunks of rows, and what of each is read for predictions."""
 
     names: Sequence[str]
-    """Columns that there are."""
     chunks: Callable[[], Iterator[tuple[Records, Any]]]
-    """Rows that are predicted together, and what of them is read."""
     predictions: Callable[[Iterable[Any]], Iterator[Predictions]]
-    """Of what is read of each chunk."""
     suffix: str = ".csv"
-    """Of the file."""
     schema: Any = ()
     """Of Parquet."""
 
@@ -306,15 +306,9 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
             kept = [{k: row[k] for k in (row if of_json else table.names)} for _, row in piece]
             yield kept, Placed(inputs, [place for place, _ in piece])
 
-    def predictions(inputs: Iterable[Placed]) -> Iterator[Predictions]:
-        return predictor.stream(inputs, origin=origin)
-
-    names, schema = open_table(path, reading).names, ()
-    if path.suffix == ".parquet":
-        import pyarrow.parquet
-
-        schema = pyarrow.parquet.read_schema(path)
-    return _Rows(names, chunks, predictions, path.suffix, schema)
+    names = open_table(path, reading).names
+    schema = pyarrow.parquet.read_schema(path) if path.suffix == ".parquet" else ()
+    return _Rows(names, chunks, partial(predictor.stream, origin=origin), path.suffix, schema)
 
 
 def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
@@ -335,10 +329,10 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
             rows = range(first, min(first + CHUNK_ROWS, len(split)))
             yield [{name: of[row] for name, of in columns.items()} for row in rows], rows
 
-    def predictions(inputs: Iterable[range]) -> Iterator[Predictions]:
-        return (predictor.predict_states(states[rows.start : rows.stop]) for rows in inputs)
+    def predicted(rows: range) -> Predictions:
+        return predictor.predict_states(states[rows.start : rows.stop])
 
-    return _Rows(list(columns), chunks, predictions)
+    return _Rows(list(columns), chunks, partial(map, predicted))
 
 
 def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
@@ -373,9 +367,6 @@ def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
 
 def _write_table(out: Path, chunks: Iterable[Records], schema: Any) -> None:
     """A file that appears when it is complete; columns of Parquet keep the types in ``schema``."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with storage_errors(out):
         make_folder(out.parent)
         part, writer = temporary_path(out.parent, out.name), None
@@ -386,13 +377,14 @@ def _write_table(out: Path, chunks: Iterable[Records], schema: Any) -> None:
             else:
                 for records in _alike(chunks):
                     if writer is None:  # columns that are new are as their first rows
-                        new = list(pa.Table.from_pylist(records).schema)[len(schema) :]
-                        writer = pq.ParquetWriter(part, pa.schema([*schema, *new]))
-                    writer.write_table(pa.Table.from_pylist(records, schema=writer.schema))
+                        new = list(pyarrow.Table.from_pylist(records).schema)[len(schema) :]
+                        known = pyarrow.schema([*schema, *new])
+                        writer = pyarrow.parquet.ParquetWriter(part, known)
+                    writer.write_table(pyarrow.Table.from_pylist(records, schema=writer.schema))
                 if writer is not None:
                     writer.close()
             part.replace(out)
-        except pa.ArrowException as error:
+        except pyarrow.ArrowException as error:
             said, message = " ".join(str(error).split()), "rows do not fit into columns of Parquet"
             raise DataError(message, found=said, hint="--out FILE.jsonl") from error
         finally:
