@@ -351,8 +351,9 @@ def describe(
 
     sizes = (layers, hidden_size)
     about = catalogue.describe_mechanism(attn, *sizes) if attn else catalogue.catalogue(*sizes)
-    in_words = catalogue.mechanism_in_words if attn else catalogue.catalogue_in_words
-    _print_json(about) if as_json else tell(in_words(about, width))
+    in_words: Any = partial(catalogue.catalogue_in_words, width=width)
+    in_words = catalogue.mechanism_in_words if attn else in_words
+    _print_json(about) if as_json else tell(in_words(about))
 
 
 @app.command(rich_help_panel=UNDERSTAND)

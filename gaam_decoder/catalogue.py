@@ -71,7 +71,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     except ConfigError as error:
         error.details.setdefault("where", f"--attn {text}")
         raise
-    frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
+    frames = _frames(cls)
     meanings: dict[str, str] = {}
     for base in (*reversed(frames), cls):
         block = _sections(vars(base).get("__doc__")).get("Args", "")
@@ -104,6 +104,11 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         },
         "depends_on_batch": attention.depends_on_batch,
     }
+
+
+def _frames(cls: type) -> list[type]:
+    """What a mechanism is made in, such as ``DensityGate``."""
+    return [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
 
 
 def _sections(docstring: str | None) -> dict[str, str]:
@@ -164,41 +169,20 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
     return "\n".join(lines).replace("``", "")
 
 
-def mechanism_in_words(about: dict[str, Any], width: int = 100) -> str:
-    """The result of ``describe_mechanism`` as lines for people."""
+def mechanism_in_words(about: dict[str, Any]) -> str:
+    """The result of ``describe_mechanism`` for people, with what its author wrote of it."""
+    cls = plugins.load(KINDS["mechanism"][0], about["name"], kind="mechanism")
     shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
-    tensors = about["parameters"]["tensors"].items()
-    options = []
-    for option in about["options"]:
-        fixed = option["default"] is not None
-        default = f"default {option['default']}".lower() if fixed else f"here {option['value']}"
-        options.append(f"{option['name']}={option['type']} ({default}): {option['meaning']}")
-    sections = [
-        (about["spec"], about["text"]),
-        ("from the package", about["origin"]),
-        ("formula", about["formula"]),
-        *(("in this frame", frame) for frame in about["frames"]),
-        ("shapes", f"{' -> '.join(shapes)}, B the batch"),
-        (
-            f"parameters: {about['parameters']['total']:,}",
-            "\n".join(f"{name} {' x '.join(map(str, size))}" for name, size in tensors) or " ",
-        ),
-        ("options", "\n".join(options) or "none"),
-        (
-            "batch",
-            "A sample's output depends on the samples it shares a batch with."
-            * about["depends_on_batch"],
-        ),
-        ("numerics", about["numerics"]),
-        ("source", about["source"]),
-    ]
-    lines = []
-    for title, text in sections:
-        if text:
-            lines += ["", title]
-            for line in text.splitlines():
-                as_it_is = line.startswith("    ") or not line
-                indents: Any = {"initial_indent": "  "}
-                indents["subsequent_indent"] = "    " if title == "options" else "  "
-                lines += [line] if as_it_is else textwrap.wrap(line, width, **indents)
-    return "\n".join(lines[1:]).replace("``", "")
+    sizes = about["parameters"]["tensors"].items()
+    lines = [about["spec"], "", inspect.cleandoc(cls.__doc__ or ""), ""]
+    for frame in _frames(cls):
+        lines += ["in this frame:", "", inspect.cleandoc(frame.__doc__ or ""), ""]
+    lines += [f"from the package {about['origin']}"] if about["origin"] else []
+    lines += [f"shapes: {' -> '.join(shapes)}, B the batch"]
+    lines += [f"parameters: {about['parameters']['total']:,}"]
+    lines += [f"  {name} {' x '.join(map(str, size))}" for name, size in sizes]
+    lines += ["options:" if about["options"] else "no options"]
+    lines += [f"  {one['name']}={one['value']} ({one['type']})" for one in about["options"]]
+    if about["depends_on_batch"]:
+        lines.append("A sample's output depends on the samples it shares a batch with.")
+    return "\n".join(lines).replace("``", "")
