@@ -182,7 +182,7 @@ def mechanism_in_words(about: dict[str, Any]) -> str:
     lines += [f"parameters: {about['parameters']['total']:,}"]
     lines += [f"  {name} {' x '.join(map(str, size))}" for name, size in sizes]
     lines += ["options:" if about["options"] else "no options"]
-    lines += [f"  {one['name']}={one['value']} ({one['type']})" for one in about["options"]]
+    lines += [f"  {one['name']}={one['type']} (here {one['value']})" for one in about["options"]]
     if about["depends_on_batch"]:
         lines.append("A sample's output depends on the samples it shares a batch with.")
     return "\n".join(lines).replace("``", "")
