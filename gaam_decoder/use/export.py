@@ -148,12 +148,12 @@ def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
     known, train, count = encoding.portable(), run.recipe["train_split"], len(config.class_names)
     mechanism = describe_mechanism(config.attention, len(config.layers), config.hidden_size)
     formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
-    revision, several = encoding.encoder["revision"], len(config.seeds)
+    revision, several = known.encoder["revision"], len(config.seeds)
     source = f"revision {revision}" if revision else "known by the SHA-256 of its files"
     about = [
-        f"data set: {brief(encoding.rows['name'])}",
-        f"encoder: {brief(encoding.label)}, "
-        + ("run by somebody else; states were imported" if encoding.imported else source),
+        f"data set: {brief(known.rows['name'])}",
+        f"encoder: {brief(known.label)}, "
+        + ("run by somebody else; states were imported" if known.imported else source),
         f"mechanism: {config.attention}: {formula}",
         f"head: {config.head}",
         f"layers: {spell_numbers(run.layer_numbers)}, pooled by {config.pooling}, "
