@@ -156,16 +156,6 @@ class TrainConfig(Placing):
         check_placing(self)
         check_together(self)
 
-    @property
-    def tests_on_train(self) -> bool:
-        """Whether the rows that are tested are those that were trained on, by name."""
-        return self.folds is None and self.train_split == self.test_split
-
-    @property
-    def draws(self) -> bool:
-        """Whether some of what is trained learns from some of the training rows alone."""
-        return any(size is not None for size in self.train_rows)
-
 
 @functools.cache
 def _hints() -> dict[str, Any]:

@@ -44,7 +44,8 @@ def check_together(config: TrainConfig) -> None:
         raise plugins.unknown("tracker", config.track, known, where="track")
     check_rules(config, _ranges(config))
     check_rules(config, _together(config))
-    if config.tests_on_train and not config.allow_train_as_test:
+    same = config.folds is None and config.train_split == config.test_split
+    if same and not config.allow_train_as_test:
         raise train_as_test(f"train-split and test-split are both '{config.test_split}'")
     check_rules(config, _loss(config))
     check_rules(config, _sweep(config))
@@ -65,7 +66,7 @@ def _ranges(config: TrainConfig) -> Iterator[Rule]:
 
 def _together(config: TrainConfig) -> Iterator[Rule]:
     untested, one_of = config.test_split == NO_TEST, "one of the two"
-    chooses, folds, draws = config.select == "val", config.folds, config.draws
+    chooses, folds, draws = config.select == "val", config.folds, config.train_rows != (None,)
     scaled = loss_scaling(config.loss_scale, config.dtype) == "dynamic"
     holds_out = "--select val, which holds out a part of train"
     usual = {one.name for one in fields(config) if one.default == getattr(config, one.name)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -88,17 +88,10 @@ def _warn(text: str) -> None:
     warnings.warn(text, GaamWarning, stacklevel=3)
 
 
-class OpenRun(NamedTuple):
-    """A run, and what is exported of it; the encoding may name paths."""
-
-    run: RunResult
-    config: DecoderConfig
-    ensemble: Ensemble
-    encoding: Encoding
-
-
-def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRun:
-    """Decoders of the seeds that finished, or of one."""
+def open_run(
+    folder: Path, seed: int | None, cache: str | Path | None
+) -> tuple[RunResult, DecoderConfig, Ensemble, Encoding]:
+    """Decoders of the seeds that finished, or of one; the encoding may name paths."""
     run = one_run(folder)
     where, recipe, about = str(run.path.absolute()), run.recipe, run.cache
     if not run.finished:
@@ -138,7 +131,7 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
     with run.tensors(WEIGHTS_FILE) as file:
         weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
         ensemble = Ensemble(config.spec, weights, dtype=config.dtype)
-    return OpenRun(run, config, ensemble, encoding)
+    return run, config, ensemble, encoding
 
 
 def _check_code(config: DecoderConfig, folder: Path) -> None:
