@@ -246,6 +246,12 @@ class RunResult:
         """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
         return np.array([stats.accuracy(row, self.labels) for row in self.predictions if row.size])
 
+    @cached_property
+    def macro_f1(self) -> NDArray[np.float64]:
+        """Macro-averaged F1 of every finished seed; of a final model no numbers, (0,)."""
+        classes, rows = len(self.cache["class_names"]), self.predictions
+        return np.array([stats.macro_f1(row, self.labels, classes) for row in rows if row.size])
+
     @property
     def validation(self) -> Validation | None:
         """What was said of the rows of train that chose the epoch; it is not kept in memory.
@@ -300,7 +306,7 @@ class RunResult:
     def summary(self) -> str:
         """One line for people."""
         count = f"{len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
-        said = f"not evaluated, {count}"
+        said = "not evaluated" + f", {count}" * (not self.fit)
         if not self.finished:
             said = f"no seed finished: {self.failed[self.seeds[0]]}"
         elif self.evaluated:
