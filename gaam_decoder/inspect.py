@@ -125,7 +125,8 @@ def _of_run(about: dict[str, Any]) -> str:
         f"  run as       {how}",
     ]
     if (groups := about.get("groups")) is not None:
-        lines.append(f"  groups       of the {groups['kind']} {groups['source']}")
+        kept = "kept " * (groups["kind"] == "column")
+        lines.append(f"  groups       by the {kept}{groups['kind']} {groups['source']}")
     if about["majority_accuracy"] is not None:
         lines.append(f"  majority     {100 * about['majority_accuracy']:.1f}%")
     for seed in about["seeds"]:
