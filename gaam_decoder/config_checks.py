@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 TEST_SPLIT = "test"
 TRACKERS = "gaam_decoder.runs.trackers"
-MOST_EPOCHS = 1_000_000
-MOST_RECIPES = 10_000
-"""Of one sweep: a slip of the finger must not fill the memory."""
 
 
 def loss_scaling(asked: str, dtype: Dtype | Literal["auto"]) -> Literal["none", "dynamic"]:
@@ -54,7 +51,6 @@ def check_together(config: TrainConfig) -> None:
 def _ranges(config: TrainConfig) -> Iterator[Rule]:
     clip, folds, out = config.clip_grad_norm, config.folds, "is out of range"
     # fmt: off
-    yield "epochs", config.epochs <= MOST_EPOCHS, out, f"at most {MOST_EPOCHS:,}"
     yield "lr", all(0 < lr < math.inf for lr in config.lr), out, "a positive number"
     yield "clip_grad_norm", clip is None or 0 < clip < math.inf, out, "a positive number"
     yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), out, ">= 0"
@@ -135,7 +131,7 @@ def _loss(config: TrainConfig) -> Iterator[Rule]:
 
 
 def _sweep(config: TrainConfig) -> Iterator[Rule]:
-    """Something is to be trained, nothing twice, and not too much."""
+    """Something is to be trained, and nothing twice."""
     names = ("attn", "head", "pool", "lr", "weight_decay", "layers", "train_rows")
     axes: dict[str, list[Any]] = {name: list(getattr(config, name)) for name in names}
     axes["attn"] = [str(parse_attention(text)) for text in config.attn]
@@ -144,10 +140,6 @@ def _sweep(config: TrainConfig) -> Iterator[Rule]:
         yield name, values, "is empty: nothing to train", "at least one"
         twice, count = Counter(values).most_common(1)[0]
         yield name, count == 1, f"{'all' if twice is None else twice} is given twice", "each once"
-    count = math.prod(len(values) for values in axes.values())
-    count *= config.repeats * (1 if config.fold else config.folds or 1) + config.final
-    problem = f"and all that it is combined with are too many: {count:,}"
-    yield "attn", count <= MOST_RECIPES, problem, f"at most {MOST_RECIPES:,} combinations"
 
 
 def train_as_test(found: str) -> ConfigError:
