@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +168,6 @@ def report(
     layers: Texts = None,
     lr: Texts = None,
     cache: str | Path | None = None,
-    since: str | datetime | None = None,
     baseline: str | None = None,
     margin: float | None = None,
     score: str = DEFAULT,
@@ -191,7 +189,6 @@ def report(
         layers: sets of layers that are meant.
         lr: learning rates that are meant.
         cache: the cache that is meant.
-        since: when the first of the runs that are meant was published.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
             where it is among the runs.
         margin: largest difference that does not matter, in points of the score, or in its unit
@@ -219,7 +216,7 @@ def report(
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
         raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
-    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
+    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache}
     found = gathered(runs, **asked)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
