@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gaam_cache import devices
 from gaam_cache.cache import ShardedArray, Split
-from gaam_cache.errors import ConfigError
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.memory import free_on
 from gaam_decoder.training.protocol import Rows
@@ -32,8 +32,6 @@ MEMORY_SHARE = 0.5
 """Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
 BLOCKS = 2
 """Of a window at once: one that is computed with and one that is read."""
-BLOCKS_SHARE = 0.5
-"""Of the free memory that these may take, however little of it is for rows that stay."""
 
 Place = Literal["cuda", "memory", "disk"]
 
@@ -201,30 +199,27 @@ class Loaded:
         found: list[Features] = []
         keep = {one.key(recipe) for one in wanted}
         for one in wanted:
-            array, key = one.split.pooled(recipe.pool), one.key(recipe)
-            if recipe.layers is not None:
-                array = array.keeping([layer - one.split.first_layer for layer in recipe.layers])
-            features = self._held.get(key)
-            if features is None:
+            key = one.key(recipe)
+            if key not in self._held:
+                array = one.split.pooled(recipe.pool)
+                if recipe.layers is not None:
+                    array = array.keeping([n - one.split.first_layer for n in recipe.layers])
                 count = len(array) if one.held_N is None else len(one.held_N)
                 size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
-                place = self._place(size, device, keep)
-                features = Features(array, device, place, one.held_N if place != "disk" else None)
-                if place != "disk":
-                    self._held[key] = features
-            found.append(features)
+                if (place := self._place(size, device, keep)) == "disk":
+                    found.append(Features(array, device, place))
+                    continue
+                self._held[key] = Features(array, device, place, one.held_N)
+            found.append(self._held[key])
         return found
 
     def _place(self, size: int, device: torch.device, keep: set[Hashable]) -> Place:
         """Where so many bytes fit, if need be in the place of rows of other items."""
-        kinds: list[tuple[torch.device, Place]] = [(torch.device("cpu"), "memory")]
-        if device.type == "cuda":
-            kinds.insert(0, (device, "cuda"))
-        for where, place in kinds:
+        places: dict[Place, torch.device] = {"cuda": device} if device.type == "cuda" else {}
+        for place, where in (places | {"memory": torch.device("cpu")}).items():
             if size > self._room(where):
                 self._held = {key: held for key, held in self._held.items() if key in keep}
-                if device.type == "cuda":
-                    torch.cuda.empty_cache()  # torch would keep for itself what was let go
+                devices.give_back(device)  # torch would keep for itself what was let go
             if size <= self._room(where):
                 return place
         return "disk"
@@ -234,20 +229,3 @@ class Loaded:
         residents = (one.resident for one in self._held.values() if one.resident is not None)
         held = sum(one.nbytes for one in residents if one.device.type == where.type)
         return self._share * (free_on(where) + held) - held
-
-
-def check_blocks(features: Features, rows: int, recipe: Recipe) -> None:
-    """The blocks of a window, the largest of so many rows, fit into the memory that is left.
-
-    Raises:
-        ConfigError: they do not.
-    """
-    size, free = BLOCKS * rows * features.row_bytes, free_on(features.device)
-    if size > BLOCKS_SHARE * free:
-        most = int(BLOCKS_SHARE * free / (BLOCKS * features.row_bytes))
-        raise ConfigError(
-            f"the blocks of --set shuffle={recipe.shuffle} are too large for the memory",
-            expected=f"{BLOCKS} blocks of {most:,} rows or fewer, half of what is free",
-            found=f"{BLOCKS} of {rows:,} rows, {size / 1e9:,.2f} GB",
-            hint="a smaller window; a block is at least a shard: extract with smaller shard-rows",
-        )

@@ -11,7 +11,7 @@ import torch
 import gaam_decoder
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.training import work as seed_groups
+from gaam_decoder.training import sweep as seed_groups
 from gaam_decoder.training.group import Group, train_group
 
 
