@@ -7,6 +7,7 @@ rows. Any number of workers may do so on one cache: each announces what it begin
 from __future__ import annotations
 
 import secrets
+import shutil
 import threading
 import time
 from collections import deque
@@ -77,7 +78,7 @@ def make_missing(
         left = ShardMaker(job, plan, tally, todo[first:] + todo[:first]).make(report, waits=waits)
         tally.seconds = time.perf_counter() - began
     if left is None:
-        Claims(out / CLAIM_FOLDER).clear()
+        shutil.rmtree(out / CLAIM_FOLDER, ignore_errors=True)
     return plan, left
 
 

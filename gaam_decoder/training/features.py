@@ -37,14 +37,7 @@ Place = Literal["cuda", "memory", "disk"]
 
 
 class Features:
-    """States of rows, as they are stored.
-
-    Args:
-        array: states of a split.
-        device: what computes.
-        place: where the rows are to be.
-        held_N: the rows that will be asked for, ascending, where they are not all.
-    """
+    """States of rows as they are stored; of a split, or of ``held_N`` of its rows, ascending."""
 
     def __init__(
         self,
@@ -53,14 +46,11 @@ class Features:
         place: Place = "memory",
         held_N: Rows | None = None,
     ) -> None:
-        self.device = device
-        self.place = place
-        self.shape = array.shape
+        self.device, self.place, self.shape = device, place, array.shape
         self.dtype = TYPES[array.stored]
         self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
         self.resident: Tensor | None = None
-        self._array = array
-        self._held_N = held_N
+        self._array, self._held_N = array, held_N
         if place != "disk":
             row_N = np.arange(len(array)) if held_N is None else held_N
             where = torch.device("cpu") if place == "memory" else device
@@ -102,13 +92,11 @@ class Features:
         shape = max(map(len, rows), default=0), *self.shape[1:]
         # written over in turn: new memory would come page by page, all zeroed
         buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:BLOCKS]]
-        return _ahead(
-            (
-                partial(self._read, self._places(row_M), buffers[number % BLOCKS][: len(row_M)])
-                for number, row_M in enumerate(rows)
-            ),
-            BLOCKS - 1,
+        parts = (
+            partial(self._read, self._places(row_M), buffers[number % BLOCKS][: len(row_M)])
+            for number, row_M in enumerate(rows)
         )
+        return _ahead(parts, BLOCKS - 1)
 
     def _places(self, rows: Rows) -> Rows:
         """Where rows lie among those that are held; their numbers where these are all."""
@@ -178,11 +166,7 @@ class Wanted(NamedTuple):
 
 
 class Loaded:
-    """Features of the rows of a sweep, held for its next item.
-
-    Args:
-        share: of the free memory, of a GPU and of the machine, that they may take together.
-    """
+    """Features of the rows of a sweep, held for its next item; in a share of the free memory."""
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
         self.told: set[str] = set()
@@ -191,11 +175,7 @@ class Loaded:
         self._held: dict[Hashable, Features] = {}
 
     def get(self, wanted: Sequence[Wanted], recipe: Recipe, device: torch.device) -> list[Features]:
-        """Features of all that is wanted: on the device where they fit, else in memory, or on disk.
-
-        Raises:
-            CacheError: a shard is damaged.
-        """
+        """Features of what is wanted: on the device where they fit, else in memory, or on disk."""
         found: list[Features] = []
         keep = {one.key(recipe) for one in wanted}
         for one in wanted:

@@ -216,11 +216,8 @@ def reporting_items(
     Of final models that differ in what is tuned alone, the one whose numbers are best: of the
     highest mean validation accuracy of the evaluated runs with these numbers, over the seeds that
     choose and, of a cross-validation, over its folds, each of which may itself have chosen others.
-    Of equals that of the lower validation loss is taken, of these the smallest.
-
-    Warns:
-        GaamWarning: of some final model no value was finished by all seeds in all folds; it is
-            left out.
+    Of equals that of the lower validation loss is taken, of these the smallest. One of which no
+    value was finished by all seeds in all folds is left out, with a warning.
     """
     seeds, (evaluated, finals) = config.tune_seeds or (), apart(items, config)
 
@@ -252,11 +249,7 @@ def reporting_items(
 
 
 def check_session() -> None:
-    """Nothing that a program set in torch may change the numbers.
-
-    Raises:
-        ConfigError: something would.
-    """
+    """Refuse what a program set in torch that would change the numbers."""
     autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps")))
     for expected, holds in (
         ("a default type of torch.float32", torch.get_default_dtype() == torch.float32),
@@ -268,11 +261,7 @@ def check_session() -> None:
 
 
 def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
-    """The config with one spelling of what it asks of a cache: what is all is None, for one.
-
-    Raises:
-        ConfigError: the cache does not have it, or rows to test on are those to learn from.
-    """
+    """The config with one spelling of what it asks of a cache, which has it all."""
     where, pools = str(cache.root.absolute()), cache.plan.pooling
     train, test = config.train_split, config.test_split
     tests_a_split = config.folds is None and test != NO_TEST
