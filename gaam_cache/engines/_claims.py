@@ -90,12 +90,7 @@ class Claims:
     def __init__(
         self, folder: Path, *, us: Holder | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.us = us or Holder(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            since=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            machine=this_machine(),
-        )
+        self.us = us or this_process()
         self.held: dict[str, Claim] = {}
         self._folder, self._clock = folder, clock
         self._seen: dict[str, _Sighting] = {}
@@ -232,6 +227,12 @@ def _holder(path: Path) -> Holder:
         )
     except (OSError, ValueError, TypeError, AttributeError):
         return Holder()
+
+
+def this_process() -> Holder:
+    """What a claim of this process says."""
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return Holder(socket.gethostname(), os.getpid(), since, this_machine())
 
 
 def this_machine() -> str | None:

@@ -133,7 +133,7 @@ class ShardMaker:
                     nonlocal ahead
                     if last is not None and last.done():
                         last.result()  # a disk that refuses: not after another shard, but now
-                    if ahead is None and 2 * rows >= work.piece.count:
+                    if ahead is None and 2 * rows >= len(work.piece.inputs.lengths):
                         # not sooner: what we hoard, another worker might begin
                         ahead = reader.submit(self.prepare)
                     speed = tally.tokens / max(time.perf_counter() - began, 1e-9)

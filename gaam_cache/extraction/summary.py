@@ -125,43 +125,37 @@ class ExtractSummary(Tally):
             size += f", cuts at {self.max_length:,} tokens"
         if self.usual_length not in (None, self.max_length):
             size += f" (sentence-transformers at {self.usual_length:,})"
-        lines = [
-            done,
-            f"  encoder      {visible(self.encoder)}, {size}",
-            f"  rows         {', '.join(f'{visible(k)} {n:,}' for k, n in self.rows.items())}",
-        ]
+        rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
+        lines = {"encoder": f"{visible(self.encoder)}, {size}", "rows": rows}
         if self.skipped:
-            left_out = "; ".join(
+            lines["left out"] = "; ".join(
                 f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}"
                 + ", ..." * (about["rows"] > len(about["first"]))
                 for split, about in self.skipped.items()
             )
-            lines.append(f"  left out     {left_out} (skip-empty)")
-        lines.append(f"  fingerprint  {short_digest(self.fingerprint)}")
-        if not self.shards_made:
-            why = "others do the rest" if self.missing else "every shard was there"
-            return "\n".join([*lines, f"  this run     nothing to do, {why}"])
-        lines += [
-            f"  this run     {self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
-            f"{self.tokens:,} {units} in {self.seconds:.1f} s "
-            f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
-            f"{self.tokens / self.seconds:,.0f} {units}/s, "
-            f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
-            + (f", by {self.workers} workers" if self.workers > 1 else ""),
-            f"  batches      {self._batches()}",
-        ]
-        if self.smaller_batches is not None:
-            lines.append(
-                f"  memory       too little for larger batches: {self.smaller_batches:,} {units} "
-                "at most in the end (batch-tokens)"
+        lines["fingerprint"] = short_digest(self.fingerprint)
+        if self.shards_made:
+            lines["this run"] = (
+                f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
+                f"{self.tokens:,} {units} in {self.seconds:.1f} s "
+                f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
+                f"{self.tokens / self.seconds:,.0f} {units}/s, "
+                f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
+                + (f", by {self.workers} workers" if self.workers > 1 else "")
             )
-        lines.append(
-            f"  proof        {self.proven:,} rows encoded again alone, off by at most "
-            f"{self.deviation:.1e} of a layer's norm"
-        )
-        if self.truncated:
-            lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} {units}")
-        return "\n".join(lines)
+            lines["batches"] = self._batches()
+            if self.smaller_batches is not None:
+                lines["memory"] = f"too little for batches of more than {self.smaller_batches:,}"
+            lines["proof"] = (
+                f"{self.proven:,} rows encoded again alone, off by at most "
+                f"{self.deviation:.1e} of a layer's norm"
+            )
+            if self.truncated:
+                lines["truncated"] = f"{self.truncated:,} rows at {self.max_length} {units}"
+        else:
+            why = "others do the rest" if self.missing else "every shard was there"
+            lines["this run"] = f"nothing to do, {why}"
+        return "\n".join([done, *(f"  {name:<12} {text}" for name, text in lines.items())])
 
     def _batches(self) -> str:
         """Which rows share batches, why, and what that costs."""
