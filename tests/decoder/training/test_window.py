@@ -84,18 +84,6 @@ def test_disk_and_memory_give_the_same_bits(
     same(held, read)
 
 
-def test_what_reads_row_by_row_says_so_once(config: TrainConfig) -> None:
-    asked = replace(config, shuffle="full", memory_share=0.0, attn=("gaam", "none"))
-    with pytest.warns(GaamWarning) as said:
-        gaam_decoder.train(asked)
-    [line] = [str(one.message) for one in said if "on disk" in str(one.message)]
-    assert "--set shuffle=window:6 " in line
-    with std_warnings.catch_warnings():
-        std_warnings.simplefilter("error", GaamWarning)
-        gaam_decoder.train(replace(asked, runs=config.runs / "held", memory_share=0.5))
-        gaam_decoder.train(replace(config, runs=config.runs / "blocks", memory_share=0.0))
-
-
 def test_rows_sorted_by_class_are_said_and_mixed_ones_are_not(tmp_path: Path) -> None:
     """Whatever the window, rows in turn are mixed; sorted ones are where it holds many shards."""
 
