@@ -119,7 +119,9 @@ class ShardMaker:
                 work = (ahead or reader.submit(self.prepare)).result()
                 ahead = None
                 if work is None:
-                    if self._rows_left and not waits and self._others_live():
+                    # whether all that is left is held by those who were seen to be alive
+                    names = {shard.name for shard in self._left}
+                    if self._rows_left and not waits and names <= self._claims.alive():
                         break
                     if self._rows_left:
                         waiting = f"waiting for {self._left_in_words()}"
@@ -195,10 +197,6 @@ class ShardMaker:
     def _finish(self, shard: ShardSpec) -> None:
         with self._lock:  # the next is taken in a thread of its own
             self._rows_left -= shard.stop - shard.start
-
-    def _others_live(self) -> bool:
-        """Whether all that is left is held, now, by those who were seen to be alive."""
-        return {shard.name for shard in self._left} <= self._claims.alive()
 
     def _left_in_words(self) -> str:
         count = len(self._left)

@@ -24,13 +24,7 @@ from gaam_cache.devices import CopyBack, NoRoom, attempt, bits
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit, relative
 from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
-from gaam_cache.extraction.batches import (
-    Lengths,
-    budget_of,
-    cost_in_tokens,
-    padded_tokens,
-    token_budget_batches,
-)
+from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
 from gaam_cache.store.encoding import Encoding
@@ -111,7 +105,7 @@ class StateMaker:
         for a batch, the piece is begun again with half of the tokens a batch, and so are those that
         follow: all rows of a piece are in batches of one budget.
         """
-        asked, tally, inputs = self._batch_tokens, self.tally, piece.inputs
+        asked, tally = self._batch_tokens, self.tally
         while (encoded := self._encode_within(piece, tick)) is None:
             pass
         if self._batch_tokens < asked:
@@ -123,13 +117,7 @@ class StateMaker:
                 GaamWarning,
                 stacklevel=2,
             )
-        cost = cost_in_tokens(inputs.sizes, [batch.rows for batch in encoded.batches])
-        tally.cost += cost
-        if self._batching != "padded":
-            padded = token_budget_batches(inputs.sizes, self._batch_tokens)
-            cost = cost_in_tokens(inputs.sizes, padded)
-        tally.padded_cost += cost
-        tally.truncated += sum(inputs.truncated)
+        tally.truncated += sum(piece.inputs.truncated)
         return encoded
 
     def _encode_within(self, piece: Piece, tick: Callable[[int], None]) -> Encoded | None:

@@ -107,9 +107,9 @@ class Member:
         mean, as in torch; then a seed fails where no row had one, where its scale fell below 1, and
         where no step was taken to the end.
 
-        ``loss`` and ``accuracy`` are means over training rows as they were seen; ``score`` is of the
-        rows that select the epoch, if there are any; ``scaled``, where losses are, holds the scale,
-        steps of the epoch that were not taken, and all that were taken.
+        ``loss`` and ``accuracy`` are means over training rows as they were seen; ``score`` is that
+        of the rows that select the epoch, if there are any; ``scaled``, where losses are, holds the
+        scale, steps of the epoch that were not taken, and all that were taken.
         """
         entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
         entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}

@@ -298,12 +298,14 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
                 hint=did_you_mean(given, cache.columns) or "gaam extract --keep-column NAME",
             ) from error
         groups = Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
-    rows, empty = len(cache[split]), sum(not name.strip() for name in groups.names)
+    rows = len(cache[split])
+    empty = [str(line) for line, name in enumerate(groups.names, 1) if not name.strip()]
     if len(groups.names) != rows or empty:
         raise ConfigError(
             f"{groups.in_words()} does not fit the split '{split}'",
             expected=f"a name for each of its {rows} rows, in the order of the data set",
-            found=f"{len(groups.names)} lines, {empty} of them empty",
+            found=f"{len(groups.names)} names"
+            + (f", {len(empty)} of them empty: line {', '.join(empty[:3])}" if empty else ""),
             where=str(cache.root.absolute()),
         )
     return groups
