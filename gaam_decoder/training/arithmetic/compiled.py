@@ -62,11 +62,6 @@ class Compiler:
         return self._compiled[key]
 
 
-def forget() -> None:
-    """Give back what the compiler remembers of all that it compiled."""
-    torch._dynamo.reset()
-
-
 @functools.cache
 def missing_compiler(device_type: str) -> str | None:
     """Why ``torch.compile`` cannot work here, or None."""

@@ -225,7 +225,7 @@ class Steps:
             self._for, self._by_size = about, {}
             keep_freed_memory()
             if engine.compiled:
-                compiled.forget()
+                torch._dynamo.reset()  # gives back what it remembers of all that it compiled
         if num_seeds not in self._by_size:
             compiler = compiled.Compiler(asked=engine.compiled, device_type=engine.kind)
             step = Step(decoder, loss_of, compiler.run, **settings)
