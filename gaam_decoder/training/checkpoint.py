@@ -235,18 +235,12 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
         seconds = sum(one["seconds"] for one in [*done, *left])
         timed = len(done) * epochs + sum(len(a["seeds"]) * a["epochs_done"] for a in left)
         to_do = sum(len(a["seeds"]) * (epochs - a["epochs_done"]) for a in left)
+        groups = [(a["seeds"], a["epochs_done"], claim_of(name, a["seeds"])) for a in left]
         yield {
             "title": files[0].get("title", name),
             "epochs": epochs,
             "planned": sorted({seed for about in files for seed in about["seeds"]}),
             "done": sorted({entry["seed"] for entry in done}),
-            "groups": [
-                {
-                    "seeds": about["seeds"],
-                    "epoch": about["epochs_done"],
-                    "claim": claim_of(name, about["seeds"]),
-                }
-                for about in left
-            ],
+            "groups": [dict(zip(("seeds", "epoch", "claim"), one, strict=True)) for one in groups],
             "seconds_left": to_do * seconds / timed if timed else None,
         }

@@ -27,7 +27,7 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.features import BLOCKS, Features, Loaded, Wanted, taken
+from gaam_decoder.training.features import BLOCKS, Features, Loaded, taken
 from gaam_decoder.training.memory import free_on
 from gaam_decoder.training.protocol import Rows, parts_of
 
@@ -88,16 +88,16 @@ def prepare_data(
     train_split = cache[recipe.train_split]
     rows = parts_of(train_split.labels, recipe)
     drawn_N = np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
-    of_train = Wanted(train_split, drawn_N)
-    wanted = {"train": (of_train, rows.learn_N)}
+    wanted = {"train": (train_split, drawn_N, rows.learn_N)}
     if len(rows.held_N):
-        wanted["held"] = of_train, rows.held_N
+        wanted["held"] = train_split, drawn_N, rows.held_N
     if rows.test_N is not None:
-        wanted["test"] = Wanted(train_split), rows.test_N
+        wanted["test"] = train_split, None, rows.test_N
     elif not recipe.final:
         test_split = cache[recipe.test_split]
-        wanted["test"] = Wanted(test_split), np.arange(len(test_split))
-    found = (loaded or Loaded()).get([one for one, _ in wanted.values()], recipe, device)
+        wanted["test"] = test_split, None, np.arange(len(test_split))
+    asked = [(split, held_N) for split, held_N, _ in wanted.values()]
+    found = (loaded or Loaded()).get(asked, recipe, device)
     if recipe.window is not None and not (train := found[0]).on_device:
         # no block of any epoch is larger
         largest = max(recipe.window, *map(len, _by_shard(rows.learn_N, recipe)))
@@ -114,9 +114,9 @@ def prepare_data(
         name: Subset(
             features=features,
             rows=row_N,
-            label_N=torch.from_numpy(one.split.labels[row_N]).to(device),
+            label_N=torch.from_numpy(split.labels[row_N]).to(device),
         )
-        for (name, (one, row_N)), features in zip(wanted.items(), found, strict=True)
+        for (name, (split, _, row_N)), features in zip(wanted.items(), found, strict=True)
     }
     test = parts.get("test")
     selection = test if recipe.select == "test" else parts.get("held")

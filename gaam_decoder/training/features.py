@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -152,19 +152,6 @@ def _ahead(parts: Iterator[Callable[[], Tensor]], most: int) -> Iterator[Tensor]
             yield begun.popleft().result()
 
 
-class Wanted(NamedTuple):
-    """A split that a training needs."""
-
-    split: Split
-    held_N: Rows | None = None  # noqa: N815 a shape suffix
-    """Of a budget its rows, ascending; None: the whole split, which the folds of a sweep share."""
-
-    def key(self, recipe: Recipe) -> Hashable:
-        """Equal where the same states are meant."""
-        rows = None if self.held_N is None else self.held_N.tobytes()
-        return self.split.name, recipe.pool, recipe.layers, rows
-
-
 class Loaded:
     """Features of the rows of a sweep, held for its next item; in a share of the free memory."""
 
@@ -174,26 +161,33 @@ class Loaded:
         self._share = share
         self._held: dict[Hashable, Features] = {}
 
-    def get(self, wanted: Sequence[Wanted], recipe: Recipe, device: torch.device) -> list[Features]:
-        """Features of what is wanted: on the device where they fit, else in memory, or on disk."""
+    def get(
+        self, wanted: Sequence[tuple[Split, Rows | None]], recipe: Recipe, device: torch.device
+    ) -> list[Features]:
+        """Features of what is wanted: on the device where they fit, else in memory, or on disk.
+
+        Of a split all rows, which the folds of a sweep share, or of a budget its own, ascending.
+        """
+        keys: list[Hashable] = [
+            (split.name, recipe.pool, recipe.layers, None if held_N is None else held_N.tobytes())
+            for split, held_N in wanted
+        ]
         found: list[Features] = []
-        keep = {one.key(recipe) for one in wanted}
-        for one in wanted:
-            key = one.key(recipe)
+        for key, (split, held_N) in zip(keys, wanted, strict=True):
             if key not in self._held:
-                array = one.split.pooled(recipe.pool)
+                array = split.pooled(recipe.pool)
                 if recipe.layers is not None:
-                    array = array.keeping([n - one.split.first_layer for n in recipe.layers])
-                count = len(array) if one.held_N is None else len(one.held_N)
+                    array = array.keeping([n - split.first_layer for n in recipe.layers])
+                count = len(array) if held_N is None else len(held_N)
                 size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
-                if (place := self._place(size, device, keep)) == "disk":
+                if (place := self._place(size, device, keys)) == "disk":
                     found.append(Features(array, device, place))
                     continue
-                self._held[key] = Features(array, device, place, one.held_N)
+                self._held[key] = Features(array, device, place, held_N)
             found.append(self._held[key])
         return found
 
-    def _place(self, size: int, device: torch.device, keep: set[Hashable]) -> Place:
+    def _place(self, size: int, device: torch.device, keep: list[Hashable]) -> Place:
         """Where so many bytes fit, if need be in the place of rows of other items."""
         places: dict[Place, torch.device] = {"cuda": device} if device.type == "cuda" else {}
         for place, where in (places | {"memory": torch.device("cpu")}).items():

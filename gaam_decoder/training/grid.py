@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -65,7 +66,14 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     Warns:
         GaamWarning: for everything that is left out, where that was asked for.
     """
-    check_session()
+    autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps")))
+    for expected, holds in (  # what a program set in torch
+        ("a default type of torch.float32", torch.get_default_dtype() == torch.float32),
+        ("no torch.autocast around it", not autocast),
+        ("no torch.device around it", torch.get_default_device().type == "cpu"),
+    ):
+        if not holds:
+            raise ConfigError("this session would change the numbers", expected=expected)
     config = _fitted(config, cache)
     dtype = resolve_dtype(config.dtype, device)
     groups = None
@@ -150,8 +158,6 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     """
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
-    folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
-    specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.head]
     names = {one.name for one in fields(Recipe)} & {one.name for one in fields(config)}
     same = {name: getattr(config, name) for name in names} | {
         "loss": parse_loss(config.loss),
@@ -160,34 +166,23 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
         "loss_scale": loss_scaling(config.loss_scale, dtype),
         "eval_dtype": config.eval_dtype if dtype != "float32" else "same",
     }
-    found = [
-        Recipe(
-            **same
-            | {
-                "attention": attention,
-                "head": head,
-                "lr": lr,
-                "weight_decay": weight_decay,
-                "split_seed": config.split_seed + repeat,
-                "pool": str(pool),
-                "layers": layers,
-                "fold": fold,
-                "train_rows": budget[0],
-                "shots": budget[1],
-            }
-        )
-        for attention, head, pool, lr, weight_decay, layers, budget, repeat, fold in product(
-            *specs,
-            config.pool,
-            config.lr,
-            config.weight_decay,
-            config.layers,
-            map(budget_of, config.train_rows),
-            range(config.repeats),
-            folds or [None],
-        )
-    ]
-    return list(dict.fromkeys(recipe.settled() for recipe in found))
+    axes: dict[str, Iterable[Any]] = {
+        "attention": map(parse_attention, config.attn),
+        "head": map(parse_head, config.head),
+        "pool": map(str, config.pool),
+        "lr": config.lr,
+        "weight_decay": config.weight_decay,
+        "layers": config.layers,
+        "train_rows": config.train_rows,
+        "split_seed": range(config.split_seed, config.split_seed + config.repeats),
+        "fold": [Fold(number, count) for number in numbers if count] or [None],
+    }
+    found: dict[Recipe, None] = {}
+    for values in product(*axes.values()):
+        one = same | dict(zip(axes, values, strict=True))
+        one["train_rows"], one["shots"] = budget_of(one["train_rows"])
+        found[Recipe(**one).settled()] = None
+    return list(found)
 
 
 def grids_of(items: Sequence[Item]) -> list[list[Item]]:
@@ -246,18 +241,6 @@ def reporting_items(
             text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
             warnings.warn(text, GaamWarning, stacklevel=2)
     return [item for item in items if item.key in kept]
-
-
-def check_session() -> None:
-    """Refuse what a program set in torch that would change the numbers."""
-    autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps")))
-    for expected, holds in (
-        ("a default type of torch.float32", torch.get_default_dtype() == torch.float32),
-        ("no torch.autocast around it", not autocast),
-        ("no torch.device around it", torch.get_default_device().type == "cpu"),
-    ):
-        if not holds:
-            raise ConfigError("this session would change the numbers", expected=expected)
 
 
 def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:

@@ -224,8 +224,8 @@ class _Sweep:
                 pause = SHORTEST_PAUSE_SECONDS
             if not (waiting := [item for item, _ in others]):
                 break
-            alive = set() if waits else self._claims.alive()
-            if alive and all(_is_held(_name(item), alive) for item in waiting):
+            alive = set() if waits else self._claims.alive()  # names of items, or of their groups
+            if all(any(name.startswith(_name(item)) for name in alive) for item in waiting):
                 # not before all of ours is done: of several that leave, the last sees all
                 lack = [one for one in others if one[0].lacking(seeds, self._runs_of(one[0]))]
                 if lack:
@@ -406,21 +406,16 @@ def _name(item: Item) -> str:
     return f"{item.recipe.attention.name}-{item.key[:8]}"
 
 
-def _is_held(work: str, names: set[str]) -> bool:
-    """Whether an item, or a group of its seeds, is among the names of claims."""
-    return any(name == work or name.startswith(f"{work}-") for name in names)
-
-
 def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
     """Say which seeds are there, but were trained before a mechanism, head or loss was changed."""
     code = item.recipe.code()
     if other := [run for run in runs if run.environment["code"] != code]:
         before = other[0].environment["code"]
         what = ", ".join(name for name in code if code[name] != before.get(name))
+        seeds = spell_numbers(sorted({seed for run in other for seed in run.seeds}))
         warnings.warn(
-            f"{item}: seeds {spell_numbers(sorted({s for run in other for s in run.seeds}))} were "
-            f"trained by other code than there is now of {what}: they are kept; to train them "
-            f"again remove {', '.join(str(run.path) for run in other)}",
+            f"{item}: seeds {seeds} were trained by other code than there is now of {what}: they "
+            f"are kept; to train them again remove {', '.join(str(run.path) for run in other)}",
             GaamWarning,
             stacklevel=3,
         )
