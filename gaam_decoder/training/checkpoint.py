@@ -104,16 +104,16 @@ class Unfinished:
         self.folder = runs / unfinished_name(name)
         self._begun: dict[str, Any] = {"version": VERSION, "key": key, **about}
 
-    def group(self, seeds: Sequence[int]) -> Checkpoint:
-        """The file of seeds that are trained together."""
+    def group(self, seeds: Sequence[int], engine: dict[str, Any]) -> Checkpoint:
+        """The file of seeds that are trained together, and how they are run."""
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
-        return Checkpoint(self.folder / f"group-{digest}.safetensors", self._begun)
+        path = self.folder / f"group-{digest}.safetensors"
+        return Checkpoint(path, {**self._begun, "engine": engine})
 
-    def begin(self, engine: dict[str, Any], groups: Sequence[Sequence[int]]) -> None:
-        """Say how seeds are run and which are trained together, for other trainers too."""
-        self._begun["engine"] = engine
+    def begin(self, groups: Sequence[Sequence[int]], engine: dict[str, Any]) -> None:
+        """Say which seeds are trained together, for other trainers too."""
         for seeds in groups:
-            if not (file := self.group(seeds)).path.exists():
+            if not (file := self.group(seeds, engine)).path.exists():
                 file.save({}, {"seeds": list(seeds), "epochs_done": 0, "seconds": 0.0})
 
     def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:

@@ -25,7 +25,7 @@ from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import run_name
-from gaam_decoder.runs.writing import SeedResult, write_run
+from gaam_decoder.runs.writing import SeedResult, remove_unfinished, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData, choosing
 from gaam_decoder.training.grid import Item
@@ -41,6 +41,7 @@ def publish(
     fit: Fit | None = None,
 ) -> Path:
     """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
+    remove_unfinished(config.runs, item.key)
     recipe, device = item.recipe, torch.device(engine.device)
     decoder = build_decoder(item.spec, seed=0)
     label_N = torch.empty(0, dtype=torch.int64)

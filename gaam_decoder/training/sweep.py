@@ -24,14 +24,12 @@ from gaam_cache.placing import placed
 from gaam_cache.store.files import check_folder, make_folder, storage_errors
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
 from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.trackers import check_tracker, track_seeds
 from gaam_decoder.runs.tuning import choose, first_runs
-from gaam_decoder.runs.writing import SeedResult, remove_unfinished
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
@@ -260,7 +258,7 @@ class _Sweep:
         Returns:
             Who is at work on what is left; None where runs hold all seeds.
         """
-        unfinished, data = self._unfinished(item), None
+        data = None
         while item.lacking(seeds, self._runs_of(item)):
             if data is None:
                 self._tell(item, ": reading and checking the cache")
@@ -279,14 +277,17 @@ class _Sweep:
                         item.spec, data, item.recipe, lambda text: self._tell(item, f": {text}", 1)
                     )
                     track_seeds(self._config.track, self._runs, _name(item), [result])
-                    self._publish(item, [result], data, engine, fit)
+                    self._on_run(
+                        publish(item, [result], data, engine, self._config, self._cache, fit)
+                    )
                     continue
-                engine, groups = self._plan(item, lacking, data, unfinished, num_items)
+                engine, groups = self._plan(item, lacking, data, num_items)
             finally:
                 claim.done()
-            holders = [self._train_group(item, group, data, engine, unfinished) for group in groups]
+            holders = [self._train_group(item, group, data, engine) for group in groups]
             if holders and all(holders):
                 return holders[0]
+        unfinished = self._unfinished(item)
         if unfinished.folder.exists():
             claim = self._claims.take(_name(item))
             if isinstance(claim, Holder):
@@ -299,19 +300,14 @@ class _Sweep:
         return None
 
     def _plan(
-        self,
-        item: Item,
-        lacking: Sequence[int],
-        data: TrainData,
-        unfinished: Unfinished,
-        num_items: int,
+        self, item: Item, lacking: Sequence[int], data: TrainData, num_items: int
     ) -> tuple[Engine, list[list[int]]]:
         """How seeds of an item are run, and in which groups; none where they are published now.
 
         Seeds are in groups as they were when the work was begun: first those at work, then those
         that were planned together and of which nothing is there.
         """
-        asked = self._config.seed_batch
+        asked, unfinished = self._config.seed_batch, self._unfinished(item)
         engine = choose_engine(
             item.spec,
             item.recipe,
@@ -338,7 +334,8 @@ class _Sweep:
         if not left:
             published = {seed for run in self._runs_of(item) for seed in run.seeds}
             finished = [results[seed] for seed in sorted(results.keys() - published)]
-            self._publish(item, finished, data, engine)
+            args = data, engine, self._config, self._cache
+            self._on_run(publish(item, finished, *args))
             return engine, []
         groups: list[list[int]] = []
         for file in files:
@@ -348,14 +345,14 @@ class _Sweep:
                 groups.append(file["seeds"])
                 left -= group
         groups += groups_of(sorted(left), min(size, engine.seed_batch))
-        unfinished.begin(engine.to_dict(), groups)
+        unfinished.begin(groups, engine.to_dict())
         return engine, groups
 
     def _train_group(
-        self, item: Item, group: list[int], data: TrainData, engine: Engine, unfinished: Unfinished
+        self, item: Item, group: list[int], data: TrainData, engine: Engine
     ) -> Holder | None:
         """Train seeds together, unless somebody has or is at it; who that is."""
-        file = unfinished.group(group)
+        file = self._unfinished(item).group(group, engine.to_dict())
         if file.done:
             return None
         claim = self._claims.take(claim_of(_name(item), group))
@@ -388,17 +385,6 @@ class _Sweep:
             file.finish(trained)
         claim.done()
         return None
-
-    def _publish(
-        self,
-        item: Item,
-        results: list[SeedResult],
-        data: TrainData,
-        engine: Engine,
-        fit: Fit | None = None,
-    ) -> None:
-        remove_unfinished(self._runs, item.key)
-        self._on_run(publish(item, results, data, engine, self._config, self._cache, fit))
 
 
 def _name(item: Item) -> str:
