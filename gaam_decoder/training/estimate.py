@@ -39,7 +39,6 @@ class EstimatedRun(NamedTuple):
     seeds: tuple[int, ...]
     done: int
     seconds: float
-    how: str
 
 
 class TrainEstimate(NamedTuple):
@@ -110,10 +109,9 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         lacking = [one.lacking(seeds, runs_of_key(config.runs, one.key)) for one in several]
         # if it is that one
         item, left = min(zip(several, lacking, strict=True), key=lambda pair: len(pair[1]))
-        spec, recipe, seconds, how = item.spec, item.recipe, 0.0, ""
+        spec, recipe, seconds = item.spec, item.recipe, 0.0
         if left and recipe.fitted:
             seconds, _ = fit_cost(spec, num_rows(recipe, cache), device)
-            how = f"fitted at once, {device}"
         elif left:
             data = prepare_data(cache, recipe, device, loaded)
             sizes: dict[str, Any] = {"num_seeds": len(left), "num_rows": len(data.train)}
@@ -135,9 +133,8 @@ def estimate(config: TrainConfig) -> TrainEstimate:
             seconds = per_row[kind] * sizes["num_rows"] * item.epochs * (1 + len(others))
             if engine.compiled:
                 seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
-            how = engine.in_words()
         done = len(item.seeds(seeds)) - len(left)
         epochs = None if recipe.fitted else item.epochs
-        found = str(item), recipe.to_dict(), len(several), epochs, tuple(left), done, seconds, how
+        found = str(item), recipe.to_dict(), len(several), epochs, tuple(left), done, seconds
         runs.append(EstimatedRun(*found))
     return TrainEstimate(tuple(runs))

@@ -266,8 +266,7 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 hint=did_you_mean(name, there) or hint,
             )
 
-    only = f"--set train-split={next(iter(cache))} " if len(cache) == 1 else ""
-    folds = f"{only}--folds 5 tests on parts of {'it' if only else 'train-split'}"
+    folds = "--folds 5 tests on parts of train-split"
     for option, split, hint, why in (
         ("train-split", train, None, "learned from it"),
         ("test-split", test if tests_a_split else train, folds, "reported on it"),

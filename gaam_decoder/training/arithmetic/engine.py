@@ -53,13 +53,6 @@ class Engine:
         """Of the device, without its number: workers with a device each do the same."""
         return self.device.partition(":")[0]
 
-    def in_words(self) -> str:
-        """Half a line for people."""
-        most = self.seed_batch
-        together = f"up to {most} seeds together" if most > 1 else "one by one"
-        how = "compiled" if self.compiled else "not compiled"
-        return f"{together}, {how}, {self.dtype}, {self.device} ({self.why})"
-
 
 def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
     """Seeds in groups of at most ``most``, in order, whose sizes differ by at most one.
