@@ -10,6 +10,7 @@ import tomllib
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,7 +22,7 @@ from gaam_cache.messages import did_you_mean, shortened
 
 SECTIONS = ("extract", "import", "train", "plant")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
-TAKEN: Any = {bool: (), int: (int, str), float: (int, float, str), str: str, Path: (str, Path)}
+TAKEN: Any = {bool: (), int: (Integral, str), float: (Real, str)}
 Config = TypeVar("Config")
 
 
@@ -68,7 +69,7 @@ def resolve(
                 raise ConfigError(f"'{key_of(field)}' is set twice", expected="once", where=where)
             written.add(field.name)
             try:
-                values[field.name] = _parsed(value, hints[field.name], field.metadata)
+                values[field.name] = parsed(value, hints[field.name], field.metadata)
             except GaamError:
                 raise
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -115,7 +116,7 @@ def pairs(
     return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
-def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
+def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     """A value of a TOML file or the command line as the field holds it; errors say what must be."""
     several = value if isinstance(value, (list, tuple)) else [value]
     for one in several:
@@ -135,7 +136,7 @@ def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
         return tuple(part for one in several for part in one.split(",") if part)
     if kind is bool and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
-    if isinstance(value, bool) or not isinstance(value, TAKEN[kind]):
+    if isinstance(value, bool) or not isinstance(value, TAKEN.get(kind, (str, Path))):
         raise TypeError(WORDS[kind])
     try:
         return Path(value).expanduser() if kind is Path else kind(value)

@@ -16,17 +16,13 @@ TUNED = ("lr", "weight_decay")
 """Numbers of a recipe in which alone the candidates of a row differ."""
 OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
-Candidates = Mapping[str, Sequence[RunResult]]
-"""Runs of one row by key: of every value of what is tuned."""
 
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
     """Whether the rows that are tested under a recipe are those that were learned from."""
-    if recipe.get("fold") is not None:
-        return False
     # also of two splits that hold the same rows
     same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
-    return same or bool(recipe.get("allow_train_as_test"))
+    return recipe.get("fold") is None and (same or bool(recipe.get("allow_train_as_test")))
 
 
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
@@ -67,8 +63,6 @@ class Candidate(NamedTuple):
     """Mean validation accuracy over the seeds that choose; None where one failed or is missing."""
     loss: float
     """Mean validation loss over them, which decides between equals; infinite where unknown."""
-    lacks: bool = False
-    """Whether a seed that chooses was never trained of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,18 +133,30 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     has a grid of one. Final models are what was chosen: only those that were trained to choose are
     candidates of one another, and one that somebody made is never left out.
     """
+
+    def family_of(run: RunResult, **other: Any) -> str:
+        recipe, about = run.recipe | other, (run.attention, run.head, run.cache["fingerprint"])
+        return family(recipe, *about)
+
+    def over_folds(run: RunResult) -> str:
+        """What the folds of one row share; of 3 folds none is one of 2."""
+        count = str(run.recipe.get("fold")).partition("/")[2]
+        return family_of(run, fold=count, split_seed=None)
+
+    def to_choose(run: RunResult) -> bool:
+        return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
+
     rows: dict[str, dict[str, list[RunResult]]] = {}
     for run in runs:
-        rows.setdefault(_family(run), {}).setdefault(run.key, []).append(run)
-    first = {name: next(iter(of.values()))[0] for name, of in rows.items()}
-    with_grids = {_family(first[name], folds=True) for name, of in rows.items() if len(of) > 1}
+        rows.setdefault(family_of(run), {}).setdefault(run.key, []).append(run)
+    with_grids = {over_folds(next(iter(o.values()))[0]) for o in rows.values() if len(o) > 1}
     dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
-    for name, candidates in rows.items():
-        run = first[name]
+    for candidates in rows.values():
+        run = next(iter(candidates.values()))[0]
         if not run.evaluated:
-            candidates = {k: of for k, of in candidates.items() if any(map(_to_choose, of))}
+            candidates = {k: of for k, of in candidates.items() if any(map(to_choose, of))}
         alone = len(candidates) == 1
-        folded = run.recipe.get("fold") is not None and _family(run, folds=True) in with_grids
+        folded = run.recipe.get("fold") is not None and over_folds(run) in with_grids
         if not candidates or (alone and not folded):
             continue
         tuning = _tuning(candidates, seeds)
@@ -160,40 +166,26 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
         for key, of in candidates.items():
             if _values(of) == tuning.chosen:
                 tunings[key] = tuning
-            elif run.evaluated or all(map(_to_choose, of)):
+            elif run.evaluated or all(map(to_choose, of)):
                 dropped.add(key)
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
-
-
-def _family(run: RunResult, *, folds: bool = False) -> str:
-    """What candidates have in common; ``folds``: what the folds of one row have in common."""
-    recipe = run.recipe
-    if folds:  # of 3 folds none is one of 2
-        count = str(recipe.get("fold")).partition("/")[2]
-        recipe = recipe | {"fold": count, "split_seed": None}
-    return family(recipe, run.attention, run.head, run.cache["fingerprint"])
-
-
-def _to_choose(run: RunResult) -> bool:
-    """Whether it was trained to choose between candidates."""
-    return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
 
 
 def _values(runs: Sequence[RunResult]) -> dict[str, float]:
     return {name: float(runs[0].recipe.get(name, 0.0)) for name in TUNED}
 
 
-def _tuning(by_key: Candidates, asked: Collection[int] | None) -> Tuning | None:
+def _tuning(
+    by_key: Mapping[str, Sequence[RunResult]], asked: Collection[int] | None
+) -> Tuning | None:
     """None where no seed could choose."""
     there = {key: {seed for run in runs for seed in run.seeds} for key, runs in by_key.items()}
     recorded = {seed for runs in by_key.values() for run in runs for seed in run.tuning_seeds}
     meant = recorded if asked is None else set(asked)
     choosing = sorted(meant or set.intersection(*there.values()))
     candidates = {
-        key: Candidate(
-            _values(runs), *mean_validation(runs, choosing), not set(choosing) <= there[key]
-        )
-        for key, runs in sorted(by_key.items(), key=lambda one: tuple(_values(one[1]).values()))
+        key: Candidate(_values(of), *mean_validation(of, choosing))
+        for key, of in sorted(by_key.items(), key=lambda one: tuple(_values(one[1]).values()))
     }
     able = [key for key, one in candidates.items() if one.accuracy is not None]
     if not able:

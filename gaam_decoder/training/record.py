@@ -25,7 +25,7 @@ from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import run_name
-from gaam_decoder.runs.writing import SeedResult, write_run
+from gaam_decoder.runs.writing import SeedResult, remove_unfinished, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData, choosing
 from gaam_decoder.training.grid import Item
@@ -41,10 +41,11 @@ def publish(
     fit: Fit | None = None,
 ) -> Path:
     """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
+    remove_unfinished(config.runs, item.key)
     recipe, device = item.recipe, torch.device(engine.device)
     decoder = build_decoder(item.spec, seed=0)
     label_N = torch.empty(0, dtype=torch.int64)
-    rows = majority = None
+    rows = majority = chose = None
     if data.test is not None:
         label_N = data.test.label_N.cpu()
         learned_N = cache[recipe.train_split].labels
@@ -52,6 +53,8 @@ def publish(
             rows = data.test.rows
             learned_N = np.delete(learned_N, rows)
         majority = stats.majority_accuracy(learned_N, label_N.numpy())
+    if (subset := choosing(data, recipe)) is not None:
+        chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
     plan, planted = cache.plan, planted_in(cache.plan)
     about_cache = {
         "fingerprint": cache.fingerprint,
@@ -68,8 +71,7 @@ def publish(
     }
     if (fitted_on := plan.fingerprint_fields["encoder"].get("fitted_on")) is not None:
         about_cache["fitted_on"] = fitted_on
-    if planted is not None:
-        about_cache[PLANTED] = planted
+    about_cache |= {} if planted is None else {PLANTED: planted}
     environment = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -105,9 +107,6 @@ def publish(
         about["fit"] = fit.to_dict()
     elif config.tune_seeds is not None:
         about["tuning"] = {"seeds": list(config.tune_seeds)}
-    chose = None
-    if (subset := choosing(data, recipe)) is not None:
-        chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
     again = _config(recipe, seeds, engine, config, cache)
