@@ -16,6 +16,7 @@ _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 """Letters and marks that leave no trace: fillers, variation selectors."""
+Aliases = Mapping[str, str] | None
 
 
 def visible(text: str, *, keep: str = "") -> str:
@@ -71,9 +72,7 @@ def option_of(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-def nearest(
-    word: str, valid: Iterable[str], aliases: Mapping[str, str] | None = None
-) -> str | None:
+def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | None:
     """The valid name that was probably meant: its spelling is close, or it has that alias."""
 
     def plain(word: str) -> str:
@@ -89,9 +88,7 @@ def nearest(
     return known[found[0]] if found else None
 
 
-def did_you_mean(
-    word: str, valid: Iterable[str], aliases: Mapping[str, str] | None = None
-) -> str | None:
+def did_you_mean(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | None:
     """The question after it, for a message; None where nothing is near."""
     meant = nearest(word, valid, aliases)
     return f"did you mean '{meant}'?" if meant else None

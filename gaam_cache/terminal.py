@@ -25,8 +25,8 @@ Report = Callable[[int, int, str], None]
 LINE_SECONDS = 30.0
 EXIT_CODE = 130
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""A terminal that is closed sends the last; what is finished is kept then too."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last by a terminal that is closed
+SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "model": "--encoder"}
 _asked, _says = False, True
 
 
@@ -180,13 +180,15 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     from gaam_cache.describe_settings import keys  # it reads the configurations' source
 
     said = error.format_message().partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
-    hint = f"{error.ctx.command_path} --help" if error.ctx else "gaam --help"
-    if near := getattr(error, "possibilities", None):
+    ctx, asked = error.ctx, str(getattr(error, "option_name", "")).lstrip("-")
+    hint = f"{ctx.command_path} --help" if ctx else "gaam --help"
+    options = {name for one in ctx.command.params for name in one.opts} if ctx else set()
+    if near := [*({SAID.get(asked)} & options), *(getattr(error, "possibilities", None) or ())]:
         hint = f"did you mean '{near[0]}'?"
-    elif error.ctx and (config := settings.get(str(error.ctx.command.name))):
-        asked = str(getattr(error, "option_name", "")).lstrip("-")
-        if meant := nearest(asked, [one["key"] for one in keys(config) if not one["option"]]):
-            hint = f"did you mean '--set {meant}=VALUE'?"
+    config = settings.get(str(ctx.command.name)) if ctx and not near else None
+    only = [one["key"] for one in keys(config) if not one["option"]] if config else []
+    if meant := nearest(asked, only):
+        hint = f"did you mean '--set {meant}=VALUE'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 
 
