@@ -37,7 +37,7 @@ def check_together(config: TrainConfig) -> None:
     Raises:
         ConfigError: naming the settings, what must hold and what to do.
     """
-    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
+    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats", "val_folds")
     check_at_least(config, 0, "split_seed")
     check_at_least(config, 2, "folds")
     if config.track not in (known := ["none", *plugins.names(TRACKERS)]):
@@ -54,7 +54,7 @@ def _ranges(config: TrainConfig) -> Iterator[Rule]:
     clip, folds, out = config.clip_grad_norm, config.folds, "is out of range"
     # fmt: off
     yield "epochs", config.epochs <= MOST_EPOCHS, out, f"at most {MOST_EPOCHS:,}"
-    yield "lr", all(0 < lr < math.inf for lr in config.lr), out, "a positive number"
+    yield "lr", all(0 < lr < math.inf for lr in config.rates), out, "a positive number"
     yield "clip_grad_norm", clip is None or 0 < clip < math.inf, out, "a positive number"
     yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), out, ">= 0"
     yield "val_fraction", 0 < config.val_fraction <= 0.5, out, "more than 0, at most 0.5"
@@ -102,6 +102,7 @@ def _together(config: TrainConfig) -> Iterator[Rule]:
            f"1{PER_CLASS} leaves no row that could be held out to choose the epoch",
            "2/class or more, or --select last, which chooses nothing")
     yield "val_fraction select", usual["val_fraction"] or chooses, idle, holds_out
+    yield "val_folds select", usual["val_folds"] or chooses, idle, holds_out
     yield ("split_seed select", usual["split_seed"] or chooses or folds or draws, idle,
            f"{holds_out} (or --folds, --train-rows)")
     yield ("groups select", config.groups is None or folds or chooses,
@@ -109,9 +110,13 @@ def _together(config: TrainConfig) -> Iterator[Rule]:
            "--folds with it, or --select val")
     if config.tune_seeds is not None:
         both = sorted(set(config.seeds) & set(config.tune_seeds))
-        yield ("tune_seeds lr weight_decay", len(config.lr) * len(config.weight_decay) > 1,
+        yield ("tune_seeds lr weight_decay", len(config.rates) * len(config.weight_decay) > 1,
                "have nothing to choose from", "several --lr or weight decays: --lr 1e-4,3e-4,1e-3")
         yield "tune_seeds select", chooses, "choose by validation accuracy", holds_out
+        parts = {seed % len(config.tune_seeds) for seed in config.tune_seeds}
+        yield ("tune_seeds val_folds", config.val_folds or len(parts) == len(config.tune_seeds),
+               "would hold out a part of train twice, and another never",
+               "consecutive seeds, such as 1000-1002")
         yield ("tune_seeds", not both,
                f"choose, and are not to report as well: {spell_numbers(both)}",
                "--seeds without them; without --tune-seeds all seeds train the whole grid, choose "
@@ -140,7 +145,8 @@ def _sweep(config: TrainConfig) -> Iterator[Rule]:
     axes: dict[str, list[Any]] = {
         "attn": [str(parse_attention(text)) for text in config.attn],
         "head": [str(parse_head(text)) for text in config.head],
-        **{name: list(getattr(config, name)) for name in ("pool", "lr", "weight_decay")},
+        **{name: list(getattr(config, name)) for name in ("pool", "weight_decay")},
+        "lr": list(config.rates),
         "layers": [spell_layers(layers) for layers in config.layers],
         "train_rows": [spell_size(size) for size in config.train_rows],
     }

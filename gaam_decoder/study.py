@@ -163,7 +163,7 @@ def read_study(
             raise ConfigError("no study", expected="a title, a cache, reports of different names")
         tolerances = TOLERANCES | {name: float(value) for name, value in check.items()}
         trains = [step.config for step in steps if step.command == "train"]
-        choose = {seed for config in trains for seed in config.tune_seeds or ()}
+        choose = {seed for config in trains for seed in config.choosing_seeds or ()}
         if both := choose & {seed for config in trains for seed in config.seeds}:
             message = "tune-seeds of one [[train]] are seeds of another"
             raise ConfigError(message, found=spell_numbers(sorted(both)))

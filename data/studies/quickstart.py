@@ -21,7 +21,7 @@ ENCODER = "sentence-transformers/all-MiniLM-L6-v2"  # of the extra 'demo', or of
 ROWS = None  # of each split; None: all, 360 and 120
 SEEDS = 6
 EPOCHS = 35
-MECHANISMS = ("gaam", "laplace", "mha", "none")
+MECHANISMS = ("gaam", "laplace", "dot", "none")
 
 # %% [markdown]
 # ## 1. Run the encoder once

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.runs.folders import ending
@@ -14,10 +15,13 @@ from gaam_decoder.runs.result import TEST_FILE, RunResult
 
 TUNED = ("lr", "weight_decay")
 """Numbers of a recipe in which alone the candidates of a row differ."""
+HELD = "val_folds"
 OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
-Candidates = Mapping[str, Sequence[RunResult]]
-"""Runs of one row by key: of every value of what is tuned."""
+Values = tuple[float, ...]
+"""Of what is tuned, in order of ``TUNED``."""
+Candidates = Mapping[Values, Sequence[RunResult]]
+"""Runs of one row by the values of what is tuned."""
 
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
@@ -82,6 +86,24 @@ class Tuning:
     """That chose: those that all candidates have."""
     apart: bool
     """Whether the seeds that chose are left out of what is reported."""
+    tried: tuple[tuple[RunResult, ...], ...] = field(default=(), repr=False)
+    """Runs of every candidate, in order."""
+
+    def answers(self) -> Iterator[tuple[NDArray[np.bool_], list[NDArray[np.float32]]]]:
+        """Of every candidate whether it was right on each row that chose, and its test logits.
+
+        Those of each tuning seed; nothing of a candidate of which a seed lacks them.
+        """
+        for runs in self.tried:
+            counted, right, logits = first_runs(runs), [], []
+            for seed, run in ((seed, counted[seed]) for seed in self.seeds):
+                if (held := run.validation) is None or not run.evaluated:
+                    return
+                logits_VC, label_V = held.of_seed(run.seeds.index(seed))
+                right.append(logits_VC.argmax(-1) == label_V)
+                logits.append(run.finished_logits()[run.finished.index(seed)])
+            own = counted[self.seeds[0]].recipe.get(HELD) is not None
+            yield np.concatenate(right) if own else np.mean(right, axis=0), logits
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,7 +144,8 @@ class Choice(NamedTuple):
 
 def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: str) -> str:
     """What candidates of one row have in common."""
-    rest = {k: v for k, v in recipe.items() if k not in TUNED and v is not None}
+    # what chooses a rate holds out other rows than what reports
+    rest = {k: v for k, v in recipe.items() if k not in (*TUNED, HELD) and v is not None}
     return repr((fingerprint, attention, head, sorted((k, str(v)) for k, v in rest.items())))
 
 
@@ -139,29 +162,34 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     has a grid of one. Final models are what was chosen: only those that were trained to choose are
     candidates of one another, and one that somebody made is never left out.
     """
-    rows: dict[str, dict[str, list[RunResult]]] = {}
+    rows: dict[str, dict[Values, list[RunResult]]] = {}
     for run in runs:
-        rows.setdefault(_family(run), {}).setdefault(run.key, []).append(run)
+        rows.setdefault(_family(run), {}).setdefault(_values([run]), []).append(run)
     first = {name: next(iter(of.values()))[0] for name, of in rows.items()}
     with_grids = {_family(first[name], folds=True) for name, of in rows.items() if len(of) > 1}
     dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
     for name, candidates in rows.items():
         run = first[name]
         if not run.evaluated:
-            candidates = {k: of for k, of in candidates.items() if any(map(_to_choose, of))}
+            candidates = {v: of for v, of in candidates.items() if any(map(_to_choose, of))}
         alone = len(candidates) == 1
         folded = run.recipe.get("fold") is not None and _family(run, folds=True) in with_grids
         if not candidates or (alone and not folded):
             continue
         tuning = _tuning(candidates, seeds)
         if tuning is None:
-            unchosen += [] if alone else candidates
+            unchosen += [] if alone else {one.key for of in candidates.values() for one in of}
             continue
-        for key, of in candidates.items():
-            if _values(of) == tuning.chosen:
-                tunings[key] = tuning
-            elif run.evaluated or all(map(_to_choose, of)):
-                dropped.add(key)
+        for values, of in candidates.items():
+            keys = {
+                one.key: all(map(_to_choose, [r for r in of if r.key == one.key])) for one in of
+            }
+            if values == tuple(tuning.chosen.values()):
+                only_chose = {key for key, chose in keys.items() if chose}
+                tunings |= dict.fromkeys(keys, tuning)
+                dropped |= only_chose if keys.keys() - only_chose else set()
+            elif run.evaluated or all(keys.values()):
+                dropped |= keys.keys()
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
@@ -179,32 +207,35 @@ def _to_choose(run: RunResult) -> bool:
     return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
 
 
-def _values(runs: Sequence[RunResult]) -> dict[str, float]:
-    return {name: float(runs[0].recipe.get(name, 0.0)) for name in TUNED}
+def _values(runs: Sequence[RunResult]) -> Values:
+    return tuple(float(runs[0].recipe.get(name, 0.0)) for name in TUNED)
 
 
-def _tuning(by_key: Candidates, asked: Collection[int] | None) -> Tuning | None:
+def _tuning(by_values: Candidates, asked: Collection[int] | None) -> Tuning | None:
     """None where no seed could choose."""
-    there = {key: {seed for run in runs for seed in run.seeds} for key, runs in by_key.items()}
-    recorded = {seed for runs in by_key.values() for run in runs for seed in run.tuning_seeds}
+    there = {v: {seed for run in runs for seed in run.seeds} for v, runs in by_values.items()}
+    recorded = {seed for runs in by_values.values() for run in runs for seed in run.tuning_seeds}
     meant = recorded if asked is None else set(asked)
     choosing = sorted(meant or set.intersection(*there.values()))
     candidates = {
-        key: Candidate(
-            _values(runs), *mean_validation(runs, choosing), not set(choosing) <= there[key]
+        values: Candidate(
+            dict(zip(TUNED, values, strict=True)),
+            *mean_validation(runs, choosing),
+            not set(choosing) <= there[values],
         )
-        for key, runs in sorted(by_key.items(), key=lambda one: tuple(_values(one[1]).values()))
+        for values, runs in sorted(by_values.items())
     }
-    able = [key for key, one in candidates.items() if one.accuracy is not None]
+    able = [values for values, one in candidates.items() if one.accuracy is not None]
     if not able:
         return None
     # of equals the first
-    winner = max(able, key=lambda key: (candidates[key].accuracy, -candidates[key].loss))
+    winner = max(able, key=lambda one: (candidates[one].accuracy, -candidates[one].loss))
     return Tuning(
         chosen=candidates[winner].values,
         candidates=tuple(candidates.values()),
         seeds=tuple(choosing),
         apart=bool(meant and there[winner] - set(choosing)),
+        tried=tuple(tuple(by_values[values]) for values in able),
     )
 
 

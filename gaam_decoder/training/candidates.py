@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gaam_cache.errors import GaamWarning
@@ -34,9 +34,15 @@ def apart(items: Sequence[Item], config: TrainConfig) -> tuple[list[Item], list[
 
 
 def reporting_items(
-    items: Sequence[Item], config: TrainConfig, tuned: Sequence[RunResult], chosen: Choice
+    items: Sequence[Item],
+    config: TrainConfig,
+    tried: Mapping[str, Item],
+    tuned: Sequence[RunResult],
+    chosen: Choice,
 ) -> list[Item]:
     """What is trained when the candidates are there: those that were chosen, and what had none.
+
+    ``tried`` has, by the key of every candidate, what was trained to choose.
 
     Of final models that differ in what is tuned alone, the one whose numbers are best: of the
     highest mean validation accuracy of the evaluated runs with these numbers, over the seeds that
@@ -49,12 +55,13 @@ def reporting_items(
     """
     evaluated, finals = apart(items, config)
     alone = {grid[0].key for grid in families_of(evaluated) if len(grid) == 1}
-    left = [item for item in evaluated if item.key in alone | chosen.tunings.keys()]
+    best_of = {key for key, item in tried.items() if item.key in chosen.tunings}
+    left = [item for item in evaluated if item.key in alone | best_of]
     dropped: set[str] = set()
     for grid in families_of(finals):
         if len(grid) == 1:
             continue
-        scores = {item.key: _score(item, evaluated, tuned, config) for item in grid}
+        scores = {item.key: _score(item, evaluated, tried, tuned, config) for item in grid}
         best = max(scores, key=lambda key: scores[key] or ())
         if scores[best] is None:
             text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
@@ -64,14 +71,20 @@ def reporting_items(
 
 
 def _score(
-    final: Item, evaluated: Sequence[Item], runs: Sequence[RunResult], config: TrainConfig
+    final: Item,
+    evaluated: Sequence[Item],
+    tried: Mapping[str, Item],
+    runs: Sequence[RunResult],
+    config: TrainConfig,
 ) -> tuple[float, ...] | None:
     """What is largest for the best; None where a seed or fold is missing."""
-    assert config.tune_seeds is not None
+    assert config.choosing_seeds is not None
     # the final model of the first repeat of a cross-validation is that of all
     split_seed = final.recipe.split_seed
     found = [
-        mean_validation([run for run in runs if run.key == item.key], config.tune_seeds)
+        mean_validation(
+            [run for run in runs if run.key == tried[item.key].key], config.choosing_seeds
+        )
         for item in evaluated
         if replace(item.recipe, split_seed=split_seed).without_test() == final.recipe
     ]

@@ -76,15 +76,18 @@ def prepare_data(
     recipe: Recipe,
     device: torch.device,
     loaded: Loaded | None = None,
+    seed: int = 0,
 ) -> TrainData:
     """Load the splits that a recipe names and say which rows learn, select and test.
+
+    The seed has a say where each holds out another part (``val_folds``).
 
     Raises:
         ConfigError: there are too few rows or groups to hold any out, or the blocks of a window are
             too large for the memory.
     """
     train_split = cache[recipe.train_split]
-    rows = parts_of(train_split.labels, recipe)
+    rows = parts_of(train_split.labels, recipe, seed)
     drawn_N = np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
     of_train = Wanted(train_split, drawn_N)
     wanted = {"train": (of_train, rows.learn_N)}

@@ -17,7 +17,7 @@ from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, choose_eng
 from gaam_decoder.training.candidates import apart, families_of
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import lacking_seeds, plan_items, seeds_of
+from gaam_decoder.training.grid import lacking_seeds, plan_items, seeds_of, tuning_item
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
@@ -85,7 +85,7 @@ class TrainEstimate(NamedTuple):
 def estimate(config: TrainConfig) -> TrainEstimate:
     """List what ``train`` would do and time a few steps of every decoder.
 
-    >>> config = gaam_decoder.TrainConfig(attn=("laplace",), cache="cache", seeds=(0, 1))
+    >>> config = gaam_decoder.TrainConfig(attn=("laplace",), cache="cache", lr=1e-3)
     >>> print(gaam_decoder.estimate(config).in_words())  # doctest: +ELLIPSIS
     roughly...
 
@@ -99,11 +99,13 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
     asked = [([item], config.seeds) for item in items]
-    if config.tune_seeds is not None:  # of several candidates one will be trained with --seeds
-        evaluated, finals = apart(items, config)
-        grids = [grid for grid in families_of(evaluated) if len(grid) > 1] + families_of(finals)
-        asked = [([item], config.tune_seeds) for item in evaluated]
-        asked += [(grid, config.seeds) for grid in grids]
+    if config.choosing_seeds is not None:  # of several candidates one will be trained with --seeds
+        grids = families_of(apart(items, config)[0])
+        tried = [
+            tuning_item(item, config, cache) for grid in grids for item in grid if len(grid) > 1
+        ]
+        asked = [([item], config.choosing_seeds) for item in tried]
+        asked += [(grid, config.seeds) for grid in families_of(items)]
     loaded = Loaded(0.0)  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}
     runs = []

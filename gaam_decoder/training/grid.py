@@ -94,6 +94,12 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     return [*items, *probes, *finals.values()]
 
 
+def tuning_item(item: Item, config: TrainConfig, cache: EmbeddingCache) -> Item:
+    """What tries the rate of an item: every tuning seed holds out another part of train."""
+    parts = config.val_folds or len(config.choosing_seeds or ())
+    return _item(replace(item.recipe, val_folds=parts), cache) if parts > 1 else item
+
+
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
@@ -129,6 +135,7 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
         "groups": groups,
         "loss_scale": loss_scaling(config.loss_scale, dtype),
         "eval_dtype": config.eval_dtype if dtype != "float32" else "same",
+        "val_folds": config.val_folds if config.val_folds != 1 else None,
     }
     found = [
         Recipe(
@@ -149,7 +156,7 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
         for attention, head, pool, lr, weight_decay, layers, budget, repeat, fold in product(
             *specs,
             config.pool,
-            config.lr,
+            config.rates,
             config.weight_decay,
             config.layers,
             map(budget_of, config.train_rows),

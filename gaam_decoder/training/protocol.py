@@ -46,8 +46,10 @@ class Parts(NamedTuple):
     """Those of a fold."""
 
 
-def parts_of(labels: Rows, recipe: Recipe) -> Parts:
+def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     """Rows of the train split that learn, choose and are tested; no group is in two of these.
+
+    Only with ``val_folds`` does the seed have a say: in which part chooses.
 
     Raises:
         ConfigError: there are too few rows or groups.
@@ -64,18 +66,29 @@ def parts_of(labels: Rows, recipe: Recipe) -> Parts:
                 expected=f"--folds of at most {most}, the {what} of '{recipe.train_split}'",
                 found=f"--folds {count}",
             )
-        seed = recipe.split_seed
-        folds = (
-            stratified_folds(labels, count, seed)
-            if names is None
-            else grouped_folds(names, count, seed)
-        )
-        test_N = folds[number - 1]
+        test_N = _folds(labels, names, count, recipe.split_seed)[number - 1]
         row_N = np.setdiff1d(row_N, test_N)
     first, second = np.arange(len(row_N)), np.arange(0)
     if recipe.drawn:
         first, second = draw(labels[row_N], recipe)
-    elif recipe.select == "val":
+    if recipe.val_folds is not None:
+        among = np.sort(np.concatenate([first, second]))
+        of, label_N = recipe.val_folds, labels[row_N[among]]
+        if of > len(among):
+            raise ConfigError(
+                "there are fewer rows than parts to hold out one by one",
+                expected=f"at most {len(among)} of --tune-seeds or val-folds",
+                found=f"{of}",
+            )
+        near = None if names is None else [names[row] for row in row_N[among]]
+        # another order than that of the folds that are tested
+        held = _folds(label_N, near, of, stream_seed(recipe.split_seed, "rates"))[seed % of]
+        counts = dict(zip(*np.unique(label_N, return_counts=True), strict=True))
+        held = held[
+            [counts[label] > 1 for label in label_N[held]]
+        ]  # no class is held out as a whole
+        first, second = among[np.setdiff1d(np.arange(len(among)), held)], among[held]
+    elif recipe.select == "val" and not recipe.drawn:
         how = recipe.val_fraction, recipe.split_seed
         if names is None:
             first, second = holdout(labels[row_N], *how)
@@ -89,6 +102,12 @@ def parts_of(labels: Rows, recipe: Recipe) -> Parts:
             hint="--select last, which chooses nothing",
         )
     return Parts(row_N[first], row_N[second], test_N)
+
+
+def _folds(labels: Rows, names: Sequence[str] | None, count: int, seed: int) -> list[Rows]:
+    if names is None:
+        return stratified_folds(labels, count, seed)
+    return grouped_folds(names, count, seed)
 
 
 def _where(recipe: Recipe) -> str:

@@ -25,10 +25,11 @@ from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import run_name
-from gaam_decoder.runs.writing import SeedResult, write_run
+from gaam_decoder.runs.writing import SeedResult, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData, choosing
 from gaam_decoder.training.grid import Item
+from gaam_decoder.training.protocol import parts_of
 
 
 def publish(
@@ -103,11 +104,18 @@ def publish(
         about["groups"] = recipe.groups.to_dict()
     if fit is not None:
         about["fit"] = fit.to_dict()
-    elif config.tune_seeds is not None:
-        about["tuning"] = {"seeds": list(config.tune_seeds)}
+    elif config.choosing_seeds is not None:
+        about["tuning"] = {"seeds": list(config.choosing_seeds)}
     chose = None
     if (subset := choosing(data, recipe)) is not None:
         chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
+        if recipe.val_folds is not None:
+            labels = cache[recipe.train_split].labels
+            of_seed = [parts_of(labels, recipe, result.seed).held_N for result in results]
+            chose = {
+                "labels": padded([labels[row_N] for row_N in of_seed]),
+                "rows": padded(of_seed),
+            }
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
     again = _config(recipe, seeds, engine, config, cache)

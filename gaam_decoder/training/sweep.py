@@ -30,7 +30,7 @@ from gaam_decoder.runs.trackers import check_tracker
 from gaam_decoder.runs.tuning import choose, first_runs
 from gaam_decoder.training.candidates import apart, families_of, reporting_items
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import Item, lacking_seeds, plan_items, seeds_of
+from gaam_decoder.training.grid import Item, lacking_seeds, plan_items, seeds_of, tuning_item
 from gaam_decoder.training.work import Shared, Tracker, train_item, unfinished_of, work_name
 
 Progress = Callable[[int, int, str], None]
@@ -65,7 +65,7 @@ def train(
     is one of several that somebody else started (see ``find_rank``), it is one of the workers, and
     returns when others are at work on all that is left.
 
-    >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=(0, 1, 2))
+    >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3)
     >>> runs = gaam_decoder.train(config)
     >>> [run.attention for run in runs if run.head == "linear"]
     ['gaam:heads=1', 'none']
@@ -185,18 +185,20 @@ def _sweep(
             on_run=on_run,
             workers=workers,
         )
-        if config.tune_seeds is None:
+        if config.choosing_seeds is None:
             return _trained(items, config.seeds, shared, waits=waits)
         evaluated, finals = apart(items, config)
         grids = [grid for grid in families_of(evaluated) if len(grid) > 1]
         winners = len(grids) + sum(len(grid) > 1 for grid in families_of(finals))
-        tried = [item for grid in grids for item in grid]
+        tried = {i.key: tuning_item(i, config, cache) for grid in grids for i in grid}
         later = winners * len(config.seeds) * config.epochs
-        tuned, _ = _trained(tried, config.tune_seeds, shared, waits=True, later=later)
-        chosen = choose(tuned, config.tune_seeds)
-        check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
+        tuned, _ = _trained(
+            list(tried.values()), config.choosing_seeds, shared, waits=True, later=later
+        )
+        chosen = choose(tuned, config.choosing_seeds)
+        check_failures([run for run in tuned if run.key in chosen.unchosen], config.choosing_seeds)
         known = {run.path for run in tuned}
-        reporting = reporting_items(items, config, tuned, chosen)
+        reporting = reporting_items(items, config, tried, tuned, chosen)
         reported, left = _trained(reporting, config.seeds, shared, waits=waits)
         return tuned + [run for run in reported if run.path not in known], left
 

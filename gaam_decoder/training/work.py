@@ -23,7 +23,7 @@ from gaam_decoder.runs.writing import remove_unfinished
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
-from gaam_decoder.training.data import prepare_data, warn_of_order
+from gaam_decoder.training.data import TrainData, prepare_data, warn_of_order
 from gaam_decoder.training.features import Loaded
 from gaam_decoder.training.grid import Item, lacking_seeds
 from gaam_decoder.training.group import train_group
@@ -159,8 +159,12 @@ class _Work:
         self._shared = shared
         self._unfinished = unfinished_of(item, shared.config.runs)
         shared.tracker.tell(item.key, f"{item}: reading and checking the cache")
-        self._data = prepare_data(shared.cache, item.recipe, shared.device, shared.loaded)
+        self._data = self._data_of(seeds[0])
         warn_of_order(self._data, item.recipe, str(item), shared.loaded.told)
+
+    def _data_of(self, seed: int) -> TrainData:
+        shared = self._shared
+        return prepare_data(shared.cache, self._item.recipe, shared.device, shared.loaded, seed)
 
     def plan(self, num_items: int) -> None:
         """Take up what is there, and say which seeds are trained together.
@@ -178,6 +182,8 @@ class _Work:
             seed_batch=asked,
             compile=shared.config.compile,
         )
+        if item.recipe.val_folds is not None:  # each has rows of its own
+            chosen = replace(chosen, seed_batch=1, why=f"{chosen.why}; each holds out other rows")
         # fewer seeds together, where workers would have nothing to do
         most = -(-len(self.seeds) // -(-shared.workers // num_items))
         if asked is None and shared.workers > 1 and most < chosen.seed_batch:
@@ -240,7 +246,7 @@ class _Work:
         file = self._unfinished.group(group)
         trained, compiled = train_group(
             item.spec,
-            self._data,
+            self._data if recipe.val_folds is None else self._data_of(group[0]),
             recipe,
             group,
             engine=self._engine,

@@ -18,7 +18,7 @@ from tests.conftest import GOLDEN
 def test_float16_scales_its_losses_unasked() -> None:
     asked = {"float32": "none", "bfloat16": "none", "float16": "dynamic"}
     for dtype, expected in asked.items():
-        config = TrainConfig(dtype=dtype)  # type: ignore[arg-type]
+        config = TrainConfig(dtype=dtype, lr=3e-4)  # type: ignore[arg-type]
         [recipe] = recipes(config, dtype)  # type: ignore[arg-type]
         assert recipe.loss_scale == expected
         [given] = recipes(replace(config, loss_scale="dynamic"), dtype)  # type: ignore[arg-type]
