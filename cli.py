@@ -33,7 +33,7 @@ from gaam_decoder.plant_config import PlantConfig
 SETTINGS = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig}
 THREE, CARE, UNDERSTAND, USE = "The three commands", "Look after caches and runs", "Understand", "Use and share"
 DATA, ENCODER, RECIPE, PROTOCOL, MACHINE, OUTPUT = "Data", "Encoder", "Recipe", "Protocol", "Machine", "Settings and output"
-WHERE = ("layers", "lr", "cache", "since")
+WHERE = ("layers", "lr", "cache")
 # fmt: on
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ Device = Annotated[str, _option("--device", kind="NAME", help="auto, cpu, cuda, 
 MovedCache = Annotated[Path | None, _option("--cache", kind="FOLDER", help="The cache, if it has moved.")]
 OnlyAttn = Annotated[Strings, _option("--attn", kind="NAME", help="Only these mechanisms, repeatable: gaam is every form, gaam:heads=1 that one.", offers=attentions)]
 OnlyHead = Annotated[Strings, _option("--head", kind="NAME", help="Only these heads, repeatable.", offers=heads)]
-Where = Annotated[Strings, _option("--where", kind="KEY=VAL", help="Only runs with layers=1-8, lr=3e-4, cache=FOLDER, since=3d or a date; repeatable.")]
+Where = Annotated[Strings, _option("--where", kind="KEY=VAL", help="Only runs with layers=1-8, lr=3e-4 or cache=FOLDER; repeatable.")]
 # fmt: on
 
 
@@ -354,8 +354,9 @@ def describe(
 
     sizes = (layers, hidden_size)
     about = catalogue.describe_mechanism(attn, *sizes) if attn else catalogue.catalogue(*sizes)
-    in_words = catalogue.mechanism_in_words if attn else catalogue.catalogue_in_words
-    _print_json(about) if as_json else tell(in_words(about, width))
+    in_words: Any = partial(catalogue.catalogue_in_words, width=width)
+    in_words = catalogue.mechanism_in_words if attn else in_words
+    _print_json(about) if as_json else tell(in_words(about))
 
 
 @app.command(rich_help_panel=UNDERSTAND)

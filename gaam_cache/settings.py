@@ -10,6 +10,7 @@ import tomllib
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -76,7 +77,7 @@ def resolve(
                 raise ConfigError(f"'{key_of(field)}' is set twice", expected="once", where=where)
             written.add(field.name)
             try:
-                values[field.name] = _parsed(value, hints[field.name], field.metadata)
+                values[field.name] = parsed(value, hints[field.name], field.metadata)
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise
@@ -124,7 +125,7 @@ def pairs(
     return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
-def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
+def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     """A value of a TOML file or the command line as the field holds it.
 
     Raises:
@@ -148,8 +149,8 @@ def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
         return tuple(part for one in several for part in one.split(",") if part)
     if kind is bool and value in ("true", "false"):
         return value == "true"
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    whole, path = number and isinstance(value, int), isinstance(value, Path)
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    whole, path = number and isinstance(value, Integral), isinstance(value, Path)
     own = {bool: isinstance(value, bool), int: whole, float: number, str: path, Path: path}
     if not (own[kind] or (isinstance(value, str) and kind is not bool)):
         raise TypeError(WORDS[kind])

@@ -71,7 +71,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     except ConfigError as error:
         error.details.setdefault("where", f"--attn {text}")
         raise
-    frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
+    frames = _frames(cls)
     meanings: dict[str, str] = {}
     for base in (*reversed(frames), cls):
         block = _sections(vars(base).get("__doc__")).get("Args", "")
@@ -104,6 +104,11 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         },
         "depends_on_batch": attention.depends_on_batch,
     }
+
+
+def _frames(cls: type) -> list[type]:
+    """What a mechanism is made in, such as ``DensityGate``."""
+    return [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
 
 
 def _sections(docstring: str | None) -> dict[str, str]:
@@ -164,44 +169,20 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
     return "\n".join(lines).replace("``", "")
 
 
-def mechanism_in_words(about: dict[str, Any], width: int = 100) -> str:
-    """The result of ``describe_mechanism`` as lines for people."""
-
-    def block(text: str, indent: str = "", after: str | None = None) -> list[str]:
-        lines: list[str] = []
-        for paragraph in text.split("\n\n"):
-            if paragraph.startswith("    "):
-                lines += [indent + line for line in paragraph.splitlines()]
-            else:
-                indents: Any = {"initial_indent": indent, "subsequent_indent": after or indent}
-                lines += textwrap.wrap(paragraph, width, **indents)
-            lines.append("")
-        return lines
-
-    shape = " -> ".join(
-        f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape")
-    )
-    lines = [about["spec"], "", *block(about["text"])]
-    if about["origin"]:
-        lines += ["from the package", f"  {about['origin']}", ""]
-    if about["formula"]:
-        lines += ["formula", *block(about["formula"], "  ")]
-    for frame in about["frames"]:
-        lines += ["in this frame", *block(frame, "  ")]
-    lines += ["shapes", f"  {shape}, B the batch", ""]
-    lines.append(f"parameters: {about['parameters']['total']:,}")
-    for name, size in about["parameters"]["tensors"].items():
-        lines.append(f"  {name} {' x '.join(map(str, size))}")
-    lines += ["", "options" if about["options"] else "no options"]
-    for option in about["options"]:
-        fixed = option["default"] is not None
-        default = f"default {option['default']}".lower() if fixed else f"here {option['value']}"
-        text = f"{option['name']}={option['type']} ({default})"
-        text += f": {option['meaning']}" if option["meaning"] else ""
-        lines += block(text, "  ", "    ")[:-1]
-    lines.append("")
+def mechanism_in_words(about: dict[str, Any]) -> str:
+    """The result of ``describe_mechanism`` for people, with what its author wrote of it."""
+    cls = plugins.load(KINDS["mechanism"][0], about["name"], kind="mechanism")
+    shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
+    sizes = about["parameters"]["tensors"].items()
+    lines = [about["spec"], "", inspect.cleandoc(cls.__doc__ or ""), ""]
+    for frame in _frames(cls):
+        lines += ["in this frame:", "", inspect.cleandoc(frame.__doc__ or ""), ""]
+    lines += [f"from the package {about['origin']}"] if about["origin"] else []
+    lines += [f"shapes: {' -> '.join(shapes)}, B the batch"]
+    lines += [f"parameters: {about['parameters']['total']:,}"]
+    lines += [f"  {name} {' x '.join(map(str, size))}" for name, size in sizes]
+    lines += ["options:" if about["options"] else "no options"]
+    lines += [f"  {one['name']}={one['type']} (here {one['value']})" for one in about["options"]]
     if about["depends_on_batch"]:
-        lines += block("A sample's output depends on the samples it shares a batch with.")
-    for name in ("numerics", "source"):
-        lines += [name, *block(about[name], "  ")] if about[name] else []
-    return "\n".join(lines).rstrip().replace("``", "")
+        lines.append("A sample's output depends on the samples it shares a batch with.")
+    return "\n".join(lines).replace("``", "")

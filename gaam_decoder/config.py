@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import operator
 import typing
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import NoneType
 from typing import Any, Literal
 
+from gaam_cache import settings
 from gaam_cache.config_checks import KEY, spelled
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
@@ -160,7 +158,7 @@ class TrainConfig(Placing):
             if value is None and one.default is None:
                 continue
             try:
-                parsed = one.metadata.get("parse", _parser(one.name))(value)
+                parsed = settings.parsed(value, _hints()[one.name], one.metadata)
             except (TypeError, ValueError, OverflowError) as error:
                 message, found = f"{spelled(self, one.name)} is out of range", shortened(str(value))
                 raise ConfigError(message, expected=str(error), found=found) from None
@@ -200,35 +198,7 @@ class TrainConfig(Placing):
         in_steps = any(head.trained_by != "fit" for head in heads)
         return not self.lr and self.select == "val" and in_steps
 
-    @property
-    def tests_on_train(self) -> bool:
-        """Whether the rows that are tested are those that were trained on, by name."""
-        return self.folds is None and self.train_split == self.test_split
-
-    @property
-    def draws(self) -> bool:
-        """Whether some of what is trained learns from some of the training rows alone."""
-        return any(size is not None for size in self.train_rows)
-
 
 @functools.cache
-def _parser(name: str) -> Callable[[Any], Any]:
-    """What takes a value of a setting that is one number, word, path, or yes or no."""
-    hint = typing.get_type_hints(TrainConfig)[name]
-    if NoneType in typing.get_args(hint):
-        hint = typing.get_args(hint)[0]
-
-    def parse(value: Any) -> Any:
-        if typing.get_origin(hint) is Literal:
-            if value not in (words := typing.get_args(hint)):
-                raise ValueError(f"one of: {', '.join(words)}")
-            return value
-        if (hint is bool) != isinstance(value, bool):
-            raise TypeError("True or False" if hint is bool else "a value other than True or False")
-        if hint is int:
-            return operator.index(value)
-        if (hint is float and isinstance(value, str)) or (hint is str and type(value) is not str):
-            raise TypeError("a number" if hint is float else "text")
-        return hint(value) + 0.0 if hint is float else hint(value)  # -0.0 and 0.0 are one key
-
-    return parse
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(TrainConfig)

@@ -36,15 +36,10 @@ STREAMS = {
 
 
 def stream_seed(seed: int, stream: str, *counters: int) -> int:
-    """The seed of one random stream.
+    """The seed of one of the ``STREAMS``, at further positions such as the epoch.
 
     Attention and head draw from streams of their own, so that under one seed all mechanisms get
     the same head and see the rows in the same order: comparisons are paired.
-
-    Args:
-        seed: the seed of the experiment.
-        stream: what the numbers are for, a key of ``STREAMS``.
-        counters: further positions, such as the epoch.
     """
     sequence = np.random.SeedSequence([seed, STREAMS[stream], *counters])
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
@@ -95,37 +90,26 @@ class Decoder(nn.Module):
 
 @contextmanager
 def without_random_numbers() -> Iterator[None]:
-    """A decoder draws no random numbers while it trains.
+    """Raise ConfigError where a decoder draws random numbers of its own while it trains."""
 
-    Raises:
-        ConfigError: it did.
-    """
-    before = _random_states()
+    def states() -> list[Tensor]:
+        """Where all generators of the process stand, those of GPUs that are in use too."""
+        found = [torch.random.get_rng_state()]
+        found += torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        return found + ([torch.mps.get_rng_state()] if torch.backends.mps.is_available() else [])
+
+    before = states()
     yield
-    if not all(map(torch.equal, before, _random_states())):
+    if not all(map(torch.equal, before, states())):
         raise ConfigError(
             "the decoder draws random numbers of its own while it trains",
             expected="none: a seed would depend on those beside it (heads are handed noise)",
         )
 
 
-def _random_states() -> list[Tensor]:
-    """Where all generators of the process stand, those of GPUs that are in use too."""
-    states = [torch.random.get_rng_state()]
-    if torch.cuda.is_initialized():
-        states += torch.cuda.get_rng_state_all()
-    if torch.backends.mps.is_available():
-        states.append(torch.mps.get_rng_state())
-    return states
-
-
 @contextmanager
 def on_paper() -> Iterator[None]:
-    """Modules built inside have shapes and no memory.
-
-    Raises:
-        ConfigError: options that ask for a size that no tensor has.
-    """
+    """Modules built inside have shapes and no memory; ConfigError where they have no shape."""
     try:
         with torch.device("meta"):
             yield
@@ -136,11 +120,7 @@ def on_paper() -> Iterator[None]:
 
 
 def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
-    """The mechanism that a spec names.
-
-    Raises:
-        ConfigError: an option does not fit these dimensions.
-    """
+    """The mechanism that a spec names; ConfigError where it does not fit these dimensions."""
     attention: Attention = build(spec, "mechanism", num_layers, hidden_size)
     return attention
 
@@ -149,17 +129,8 @@ def spelled_out(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     """The mechanism with the options that it chooses to fit these dimensions.
 
     A number of heads that is the usual one is not spelled out where nobody gave it.
-
-    Args:
-        spec: what was asked for.
-        num_layers: L.
-        hidden_size: D.
-
-    Raises:
-        ConfigError: an option does not fit these dimensions.
     """
-    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
-    chosen = _chosen(cls, spec, num_layers, hidden_size)
+    chosen = _chosen(spec, num_layers, hidden_size)
     options = dict(spec.options) | {k: v for k, v in chosen.items() if v != DEFAULT_HEADS}
     return Spec(spec.name, tuple(sorted(options.items())))
 
@@ -170,14 +141,14 @@ def shortest(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     As ``spelled_out``, and without the usual number of heads where it was given, too.
     """
     spec = spelled_out(spec, num_layers, hidden_size)
-    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
-    usual = {(k, DEFAULT_HEADS) for k in _chosen(cls, spec, num_layers, hidden_size)}
+    usual = {(k, DEFAULT_HEADS) for k in _chosen(spec, num_layers, hidden_size)}
     return Spec(spec.name, tuple(one for one in spec.options if one not in usual))
 
 
 @functools.cache  # a sweep asks for the same mechanism thousands of times
-def _chosen(cls: type, spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """Values of options that are chosen to fit, by name; ``cls`` is the class of the spec."""
+def _chosen(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
+    """Values of options that are chosen to fit, by name."""
+    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
     with blamed(spec, "mechanism"):
         names = [name for name, (_, default) in plugin_options(cls).items() if default is None]
     with on_paper():

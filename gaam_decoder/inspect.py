@@ -64,25 +64,22 @@ def inspect(path: Path) -> Inspection:
         runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
     if alone and runs:
         return Inspection(runs[0])
-    alive = sum(not one.dead for one in held)
+    alive, unfinished = sum(not one.dead for one in held), unfinished_runs(path)
     left = [work["seconds_left"] for work in begun if work["seconds_left"] is not None]
+    damage = [
+        {"path": str(folder.absolute()), "reason": one.details["found"], "repair": repair(folder)}
+        for folder, one in sorted(damaged.items())
+    ]
     about = {
         "kind": "runs",
         "path": str(path.absolute()),
-        "complete": not unfinished_runs(path) and not alive,
-        "unfinished": unfinished_runs(path),
+        "complete": not unfinished and not alive,
+        "unfinished": unfinished,
         "begun": begun,
         "at_work": [asdict(one) for one in held],
         "seconds_left": sum(left) / alive if alive and left and len(left) == len(begun) else None,
         "runs": runs,
-        "damage": [
-            {
-                "path": str(folder.absolute()),
-                "reason": error.details["found"],
-                "repair": repair(folder),
-            }
-            for folder, error in sorted(damaged.items())
-        ],
+        "damage": damage,
     }
     return Inspection(about)
 
@@ -104,57 +101,52 @@ def _of_folder(about: dict[str, Any]) -> str:
         blocks.append("nobody is at work: the same gaam train again goes on")
     blocks += [
         f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}; 'gaam train' "
-        "makes it again, 'gaam verify' says how"
+        "makes it again"
         for run in about["damage"]
     ]
     return "\n".join(blocks)
 
 
 def _of_run(about: dict[str, Any]) -> str:
+    parameters, engine, cache = about["parameters"], about["engine"], about["cache"]
     recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)
-    parameters, engine, groups = about["parameters"], about["engine"], about.get("groups")
-    together = f"up to {engine.get('seed_batch')} seeds together"
-    how = f"{together}, {'compiled' if engine.get('compiled') else 'not compiled'}"
-    how = f"{how}, {engine.get('dtype')}, {engine['device']} ({engine['why']})"
+    how = f"{engine['why']}, {engine['device']}"
+    if "fit" not in about:
+        compiled = "compiled" if engine.get("compiled") else "not compiled"
+        together = f"up to {engine.get('seed_batch')} seeds together"
+        how = f"{together}, {compiled}, {engine.get('dtype')}, {how}"
     lines = [
         f"run {about['path']}",
         f"  decoder      {about['attention']} + {about['head']} head, "
         f"{parameters['attention']:,} of {parameters['total']:,} parameters in the attention",
-        f"  cache        {short_digest(about['cache']['fingerprint'])}: "
-        f"{about['cache']['dataset']} through {about['cache']['encoder']}",
+        f"  cache        {short_digest(cache['fingerprint'])}: {cache['dataset']} through "
+        f"{cache['encoder']}",
         f"  recipe       {recipe}",
+        f"  run as       {how}",
     ]
-    if groups:
-        kind = {"column": "kept column"}.get(groups["kind"], groups["kind"])
-        lines.append(f"  groups       by the {kind} {groups['source']}")
-    fitted = f"{engine['why']}, {engine['device']}"
-    lines.append(f"  run as       {fitted if 'fit' in about else how}")
+    if (groups := about.get("groups")) is not None:
+        kept = "kept " * (groups["kind"] == "column")
+        lines.append(f"  groups       by the {kept}{groups['kind']} {groups['source']}")
     if about["majority_accuracy"] is not None:
         lines.append(f"  majority     {100 * about['majority_accuracy']:.1f}%")
     for seed in about["seeds"]:
-        what = f"failed: {seed['failed']}"
+        said = f"failed: {seed['failed']}"
         if not seed["failed"]:
-            kept = fit_in_words(about["fit"]) if about.get("fit") else f"epoch {seed['epoch']}"
-            of = "final model, not evaluated"
+            said = "final model, not evaluated"
             if about["evaluated"]:
-                of = f"{100 * seed['accuracy']:.2f}% on {_tested_on(about['recipe'])}"
-            what = f"{of}, {kept}"
-        lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
+                said = f"{100 * seed['accuracy']:.2f}% on {_tested_on(about['recipe'])}"
+            fit = about.get("fit")
+            said += f", {fit_in_words(fit)}" if fit else f", epoch {seed['epoch']}"
+        lines.append(f"  seed {seed['seed']:<7} {said}, {seed['seconds']:.2f} s")
     if (importance := about["importance"]) is None:
-        finished = any(not seed["failed"] for seed in about["seeds"])
         why = NO_MAP if about["evaluated"] else NO_MAP_OF_FINAL
-        return "\n".join(
-            [*lines, f"  importance   none: {why if finished else 'no seed finished'}"]
-        )
-    lines.append(
-        "  importance   share of the summed attention map; mean importance factor (0 to 1)"
-    )
-    for layer in importance["layers"]:
-        share, factor = f"{layer['contribution']:5.1f}%", f"{layer['factor']:.3f}"
-        if layer["factor_sd"] is not None:
-            share += f" (sd {layer['contribution_sd']:.1f})"
-            factor += f" (sd {layer['factor_sd']:.3f})"
-        lines.append(f"    layer {layer['layer']:<4} {share}; {factor}")
+        why = "no seed finished" if all(seed["failed"] for seed in about["seeds"]) else why
+        return "\n".join([*lines, f"  importance   none: {why}"])
+    lines.append("  importance   share of the summed attention map; mean factor (0 to 1)")
+    lines += [
+        f"    layer {one['layer']:<4} {one['contribution']:5.1f}%; {one['factor']:.3f}"
+        for one in importance["layers"]
+    ]
     return "\n".join(lines)
 
 

@@ -47,7 +47,7 @@ def _each_once(numbers: Iterable[Any], what: str) -> tuple[int, ...]:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Read numbers and ranges separated by commas: ``1-8,12``, in the order given."""
+    """Numbers and ranges separated by commas: ``1-8,12``, in the order given."""
     text = text.replace(" ", "")
     if not re.fullmatch(rf"{_RANGE}(,{_RANGE})*,?", text, re.ASCII):
         raise ValueError(
@@ -77,11 +77,7 @@ def spell_numbers(numbers: Sequence[int]) -> str:
 
 
 def parse_seeds(value: Any) -> tuple[int, ...]:
-    """Read seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; these combine by commas.
-
-    Several texts mean the same as one with commas between them: only a number that stands alone
-    is a number of seeds.
-    """
+    """Seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; several texts are one list."""
     several = isinstance(value, (list, tuple))
     if several and all(map(_whole, value)):
         return _each_once(value, "seed")
@@ -95,7 +91,7 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
 
 
 def parse_layers(value: Any) -> tuple[int, ...]:
-    """Read layer numbers: ``19,20,21``, ``19-21`` or ``1-8,12``; 0 is what layer 1 reads."""
+    """Layer numbers: ``19,20,21``, ``19-21`` or ``1-8,12``; 0 is what layer 1 reads."""
     layers = list(value) if isinstance(value, (list, tuple)) else parse_numbers(str(value))
     if not all(map(_whole, layers)):
         raise ValueError("layer numbers from 1 on, or 0 of a cache that has it")
@@ -103,7 +99,7 @@ def parse_layers(value: Any) -> tuple[int, ...]:
 
 
 def parse_layer_sets(value: Any) -> tuple[Layers, ...]:
-    """Read one set of layers or several: ``19-21`` is one, ``["1-20", "21-40", "all"]`` are three.
+    """One set of layers or several: ``19-21`` is one, ``["1-20", "21-40", "all"]`` are three.
 
     Numbers in a list are one set: ``[19, 20, 21]``.
     """
@@ -118,7 +114,7 @@ def spell_layers(layers: Layers) -> str:
 
 
 def parse_sizes(value: Any) -> Sizes:
-    """Read numbers of rows, each from 1 on: ``100,1k,1_000,all,5/class``; None is all rows."""
+    """Numbers of rows, each from 1 on: ``100,1k,1_000,all,5/class``; None is all rows."""
     sizes: list[int | str | None] = []
     for part in _pieces(value):
         found = re.fullmatch(_SIZE, str(part), re.ASCII)
@@ -132,11 +128,6 @@ def parse_sizes(value: Any) -> Sizes:
     return tuple(sizes)
 
 
-def spell_size(size: int | str | None) -> str:
-    """``100``, ``5/class`` or ``all``."""
-    return "all" if size is None else str(size)
-
-
 def budget_of(size: int | str | None) -> tuple[int | None, int | None]:
     """Rows of train, and rows of every class, as a recipe has them."""
     if isinstance(size, str):
@@ -144,14 +135,8 @@ def budget_of(size: int | str | None) -> tuple[int | None, int | None]:
     return size, None
 
 
-def spell_budget(train_rows: int | None, shots: int | None) -> str | None:
-    """``1,000 rows`` or ``5 shots``, for people; None is all rows."""
-    size = train_rows or shots
-    return f"{size:,} {'shot' if shots else 'row'}{'s' * (size > 1)}" if size else None
-
-
 def parse_rates(value: Any) -> tuple[float, ...]:
-    """Read one number or several: ``1e-4,3e-4``."""
+    """One number or several: ``1e-4,3e-4``."""
     try:
         if not (parts := _pieces(value)) or any(isinstance(one, bool) for one in parts):
             raise TypeError
@@ -169,7 +154,7 @@ def parse_list(value: Any) -> tuple[str, ...]:
 
 
 def parse_pools(value: Any) -> tuple[str | None, ...]:
-    """Read one pooling or several: ``mean,last``; None is the first in the cache."""
+    """One pooling or several: ``mean,last``; None is the first in the cache."""
     pools = _pieces(value)
     if pools != [None] and not all(isinstance(pool, str) and pool for pool in pools):
         raise ValueError("the name of a pooling, or several: mean,last")
@@ -186,7 +171,7 @@ def parse_groups(value: Any) -> str:
 
 
 def parse_shuffle(value: Any) -> str:
-    """Read ``full``, or ``window:ROWS`` in its one spelling."""
+    """``full``, or ``window:ROWS`` in its one spelling."""
     found = re.fullmatch("full|window:0*([1-9][0-9]{,14})", str(value))
     if found is None:
         raise ValueError("full, or window:ROWS with 1 row or more, such as window:100000")
@@ -194,7 +179,7 @@ def parse_shuffle(value: Any) -> str:
 
 
 def parse_seed_batch(value: Any) -> int | None:
-    """Read ``auto`` (None) or a number."""
+    """``auto`` (None) or a number."""
     try:
         return None if value in ("auto", None) else int(str(value))  # of True or 1.5 there is none
     except ValueError:

@@ -68,7 +68,7 @@ class Groups:
         return digest_of("\n".join(["whole groups choose", *self.names]).encode())[:16]
 
     def in_words(self) -> str:
-        """What they were read from."""
+        """Where they were read."""
         return f"the kept column '{self.source}'" if self.kind == "column" else f"'{self.source}'"
 
     def to_dict(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from contextlib import AbstractContextManager
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import did_you_mean, shortened
-from gaam_decoder.number_lists import spell_budget
 
 if TYPE_CHECKING:
     from gaam_decoder.heads._base import Head
@@ -54,15 +54,11 @@ def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
 
 
 def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
-    """Read ``name:key=value,...`` and check it against the plug-in of that name.
-
-    Args:
-        text: what the user wrote.
-        kind: of ``KINDS``.
-        option: of the command line that takes it, where it is not that of the kind.
+    """Read ``name:key=value,...`` as the plug-in of that name, of one of ``KINDS``, has it.
 
     Raises:
-        ConfigError: unknown name or option, an option twice, or a value of the wrong type.
+        ConfigError: unknown name or option, an option twice, or a value of the wrong type, by the
+            ``option`` of the command line that has it.
     """
     package, usual = KINDS[kind]
     option = option or usual
@@ -125,12 +121,7 @@ def blamed(spec: Spec, kind: str) -> AbstractContextManager[None]:
 
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
-    """The plug-in that a spec names, made with its options.
-
-    Args:
-        spec: name and options.
-        kind: of ``KINDS``.
-        arguments: what its kind is made with besides.
+    """The plug-in that a spec names, made with its options and what its kind takes besides.
 
     Raises:
         ConfigError: an option that does not fit, or one of another distribution does not work.
@@ -151,34 +142,22 @@ def parse_attention(text: str, option: str = "--attn") -> Spec:
     return parse_spec(text, "mechanism", option)
 
 
-def parse_head(text: str) -> Spec:
-    """Read a head spec."""
-    return parse_spec(text, "head")
-
-
-def parse_loss(text: str) -> Spec:
-    """Read a loss spec."""
-    return parse_spec(text, "loss")
+parse_head = functools.partial(parse_spec, kind="head")
+parse_loss = functools.partial(parse_spec, kind="loss")
 
 
 def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:
-    """What a row of the table is called where people read it.
-
-    Args:
-        attention: the mechanism.
-        head: the classifier.
-        final: whether nothing is tested.
-        recipe: its settings, as ``Recipe.to_dict`` has them; those that a sweep varies are named.
-    """
+    """What a row is called where people read it: with what a sweep varies of ``Recipe.to_dict``."""
     get = recipe.get
     decay = None if get("weight_decay") == USUAL_DECAY else get("weight_decay")
+    size, unit = get("train_rows") or get("shots"), "shot" if get("shots") else "row"
     split = f" of split seed {get('split_seed')}" if get("split_seed") else ""
     parts = {
         "pool ": get("pool"),
         "lr ": None if get("lr") is None else f"{get('lr'):g}",
         "weight decay ": None if decay is None else f"{decay:g}",
         "layers ": get("layers"),
-        "": spell_budget(get("train_rows"), get("shots")),
+        "": f"{size:,} {unit}{'s' * (size > 1)}" if size else None,
         "fold ": get("fold") and f"{get('fold')}{split}",
         "shuffle ": None if get("shuffle") == "full" else get("shuffle"),
     }

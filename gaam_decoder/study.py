@@ -1,25 +1,24 @@
 """A study: public commands in a row, what came out of them, and whether it comes out again.
 
 ``study.toml`` has a ``title``, a ``question`` and a ``text``; ``[caches.NAME]`` with options of
-``gaam extract`` or, with ``command = "plant"``, of ``gaam plant`` (``from`` names another cache);
-``[[train]]``, ``[[ablate]]`` and ``[[report]]`` with those of these commands, ``cache`` naming one
-of the caches; and ``[check]`` with the tolerances of ``gaam study --check``, in hundredths.
+``gaam extract`` or of ``command = "plant"`` (``from`` names another cache); ``[[train]]``,
+``[[ablate]]`` and ``[[report]]`` with those of these commands, ``cache`` naming one of the caches;
+and ``[check]`` with the tolerances of ``gaam study --check``, in hundredths.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import io
 import re
 import shlex
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gaam_cache
 import gaam_decoder
@@ -27,81 +26,84 @@ from gaam_cache import config_checks, plugins, settings
 from gaam_cache.bundle import data_path
 from gaam_cache.engines._ranks import find_rank
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
-from gaam_cache.messages import did_you_mean, duration, option_of
+from gaam_cache.markdown import plain
+from gaam_cache.messages import duration, option_of
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import conclusion
-from gaam_decoder.reports.drawing import DARK, LIGHT, svg_file
+from gaam_decoder.reports.columns import OF_STUDY, sheet
+from gaam_decoder.reports.drawing import svg_files
+from gaam_decoder.reports.formats.csv import paths, value_at
+from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.pictures import overviews
-from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.rendering import rendered
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import percent, points, span
 from gaam_decoder.runs.filters import one_form
-from gaam_decoder.runs.folders import run_folders
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import parse_attention, parse_head
+from gaam_decoder.specs import parse_attention
 
 FILE, ROWS, SEEDS, PAGE = "study.toml", "rows.csv", "seeds.csv", "README.md"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
-CONFIGS: dict[str, Any] = {
-    "extract": gaam_cache.ExtractConfig,
-    "plant": gaam_decoder.PlantConfig,
-    "train": gaam_decoder.TrainConfig,
+COMMANDS: dict[str, tuple[Any, Any]] = {
+    "extract": (gaam_cache.ExtractConfig, gaam_cache.extract),
+    "plant": (gaam_decoder.PlantConfig, gaam_decoder.plant),
+    "train": (gaam_decoder.TrainConfig, gaam_decoder.train),
 }
 TABLES = ("title", "question", "text", "caches", "train", "ablate", "report", "check")
-REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "cache"}
-DECIDED = {"out", "runs", "cache", "rank", "since", "top"}
+REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "all"}
+DECIDED = {"out", "runs", "rank", "since", "top"}
 """By the study itself, or what would leave rows out."""
-MACHINE = {
-    *("device", "engine", "devices", "address", "gpus_per_worker"),
-    *("device_map", "tokens_per_second", "memory_share", "track"),
-}
+MACHINE = {"device", "engine", "devices", "address", "gpus_per_worker", "device_map", "track"}
+MACHINE |= {"tokens_per_second", "memory_share"}
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
-"""Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere.
-
-Other machines sum in another order, which changes which epoch is best of some seeds. With 20 seeds
-whose accuracies have a standard deviation of 0.4 points a mean has one of 0.09: 0.3 is three times.
-"""
-OF_ROW = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
-"""Settings that make two rows two; what validation chose does not."""
-KEYS = ["report", "cache", "tested_on", "attention", "head", *OF_ROW]
+"""Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere: machines
+sum in other orders. A mean of 20 seeds whose standard deviation is 0.4 points has one of 0.09."""
+SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
+KEYS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
+"""What makes two rows two; what validation chose does not."""
 SAME = ("baseline", "seeds", "failed", "parameters")
 TOLERATED = {
     **dict.fromkeys(("accuracy", "sd", "low", "high", "macro_f1"), "accuracy"),
-    **dict.fromkeys(("difference", "difference_low", "difference_high"), "difference"),
+    "difference": "difference",
 }
-OF_SEED = [
-    *("fingerprint", "attention", "head", "select", "pool", "layers", "lr", "train_rows", "shots"),
-    *("fold", "seed", "failed", "epoch", "accuracy", "macro_f1"),
-]
-ABLATE = ("num_layers", "seed", "device")
-Progress = Callable[[int, int, str], None]
+"""Intervals of differences are not among them: p values near 0.05 decide how wide they are."""
+OF_JSON = f"""
+dataset encoder attention head {" ".join(f"{name}=recipe.{name}" for name in (*SETTINGS, "lr"))}
+accuracy=accuracy.mean sd=accuracy.std macro_f1=macro_f1.mean seeds failed undertrained
+low=accuracy_ci95_seeds_and_rows.0 high=accuracy_ci95_seeds_and_rows.1
+parameters=parameters.total baseline=comparison.baseline
+difference=comparison.difference p_holm=comparison.p_holm verdict=comparison.verdict
+difference_low=comparison.ci95_corrected.0 difference_high=comparison.ci95_corrected.1
+"""
+"""Columns of ``rows.csv`` behind the first, and where they stand in the JSON of a row."""
+OF_SEED = ["fingerprint", "attention", "head", "select", "pool", "layers", "lr", "train_rows"]
+OF_SEED += ["shots", "fold", "seed", "failed", "epoch", "accuracy", "macro_f1"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One command."""
 
     command: str
     options: Mapping[str, Any]
-    """By the names of fields, with the folders that the study decides."""
-    here: Mapping[str, Any]
-    """Those of this machine, which no page shows."""
-    config: Any = None
-    """What the command makes of all of them; None of an ablation."""
+    """With the folders that the study decides, and without what is of this machine."""
+    config: Any
+    """What the command makes of all of them; of an ablation its arguments."""
 
-    def words(self, *, here: bool = False, run: str = "RUN") -> str:
-        """The command as a shell takes it; ``run`` is what an ablation is of."""
-        given = {**self.options, **(self.here if here else {})}
+    def words(self) -> str:
+        """The command as a shell takes it; an ablation is of a run that is there later."""
+        given = dict(self.options)
         if self.command == "ablate":
-            named = [(option_of(k), str(v)) for k, v in given.items() if k != "of"]
-            return shlex.join(["gaam", "ablate", run, *(word for pair in named for word in pair)])
+            of = ["RUN", *(f"{option_of(k)}={v}" for k, v in given.items() if k != "of")]
+            return shlex.join(["gaam", "ablate", *of])
         first = [str(given.pop("out"))] if self.command == "plant" else []
-        fields = {one.name: one for one in dataclasses.fields(CONFIGS[self.command])}
+        every = dataclasses.fields(COMMANDS[self.command][0])
+        fields = {
+            name: f for f in every for name in (f.name, config_checks.key_of(f).replace("-", "_"))
+        }
         spelled = (config_checks.words(fields[name], value) for name, value in given.items())
-        words = (word for words in spelled for word in words)
-        return shlex.join(["gaam", self.command, *first, *words])
+        return shlex.join(["gaam", self.command, *first, *(w for words in spelled for w in words)])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,11 +118,6 @@ class Study:
     tolerances: Mapping[str, float]
     out: Path
 
-    @property
-    def runs(self) -> Path:
-        """Folder of its runs; caches are shared by all studies."""
-        return self.out / self.folder.name / "runs"
-
 
 def read_study(
     what: str | Path,
@@ -131,51 +128,45 @@ def read_study(
 ) -> Study:
     """Read a study and check its settings, so that little is found wrong after hours.
 
-    Args:
-        what: its folder, or the name of one in ``data/studies``.
-        out: folder of all studies.
-        dataset: instead of the data set of every extraction.
-        machine: settings of ``MACHINE``.
+    ``what`` is its folder, or the name of one in ``data/studies``; ``out`` the folder of all
+    studies; ``dataset`` replaces that of every extraction; ``machine`` has settings of ``MACHINE``.
 
     Raises:
-        NotFoundError: there is none; says which may be meant.
-        ConfigError: it is none, or a command has no such option or takes no such value.
+        ConfigError: there is none, or a command has no such option or takes no such value.
     """
     ours = {path.parent.name: path.parent for path in (data_path() / "studies").glob(f"*/{FILE}")}
-    there = [one for one in (Path(what), ours.get(str(what))) if one and (one / FILE).is_file()]
-    if not there:
-        raise NotFoundError(
-            f"no study '{what}'",
-            expected=f"a folder with {FILE}, or one of: {', '.join(sorted(ours))}",
-            where=str((Path(what) / FILE).absolute()),
-            hint=did_you_mean(str(what), ours),
-        )
-    folder = there[0].resolve()
+    folder = Path(what).resolve()
+    if not (folder / FILE).is_file():
+        if str(what) not in ours:
+            raise plugins.unknown("study", str(what), sorted(ours), where=f"no {FILE} in {folder}")
+        folder = ours[str(what)]
     here = {**(machine or {}), **({} if dataset is None else {"dataset": dataset})}
     with _said_of(str(folder / FILE)):
         found = tomllib.loads((folder / FILE).read_text("utf-8"))
         _known(found, TABLES)
         _known(check := found.get("check", {}), TOLERANCES)
         steps = tuple(_steps(found, out, out / folder.name / "runs", here))
-        reports = tuple(map(_asked, found.get("report", ())))
-        names = {one["name"] for one in reports}
-        if not (steps and names and len(names) == len(reports) and found.get("title")):
-            raise ConfigError("no study", expected="a title, a cache, reports of different names")
-        tolerances = TOLERANCES | {name: float(value) for name, value in check.items()}
         trains = [step.config for step in steps if step.command == "train"]
+        attn = {"none", *(text.partition(":")[0] for config in trains for text in config.attn)}
+        reports = {}
+        for options in found.get("report", ()):
+            name = str(options.get("name"))
+            with _said_of(f"[[report]] {name}"):
+                asked = {"title": name, **_named(name, options)}
+                _known(asked, REPORT)
+                _one_of("cache", asked.get("cache"), (None, *found.get("caches", ())))
+                _one_of("baseline", str(asked.get("baseline", "none")).partition(":")[0], attn)
+                asked["every_candidate"] = asked.pop("all", False)
+            reports[name] = asked
+        if not (steps and found.get("title")) or len(reports) != len(found.get("report", ())):
+            raise ConfigError("no study", expected="a title, a cache, reports of different names")
         choose = {seed for config in trains for seed in config.choosing_seeds or ()}
         if both := choose & {seed for config in trains for seed in config.seeds}:
             message = "tune-seeds of one [[train]] are seeds of another"
             raise ConfigError(message, found=spell_numbers(sorted(both)))
-        for one in reports:
-            if "cache" in one:
-                _one_of("cache", one["cache"], found.get("caches", {}))
-            of = [c for c in trains if one.get("cache") in (None, c.cache.name)]
-            attn = {"none", *(text.partition(":")[0] for config in of for text in config.attn)}
-            with _said_of(f"[[report]] {one['name']}"):
-                _one_of("baseline", str(one.get("baseline", "none")).partition(":")[0], attn)
+        tolerances = TOLERANCES | {name: float(value) for name, value in check.items()}
     about: dict[str, Any] = {"folder": folder, "recipe": found, "out": out}
-    return Study(steps=steps, reports=reports, tolerances=tolerances, **about)
+    return Study(steps=steps, reports=tuple(reports.values()), tolerances=tolerances, **about)
 
 
 @contextmanager
@@ -183,58 +174,43 @@ def _said_of(where: str) -> Iterator[None]:
     """What a command would refuse is wrong with that part of the recipe."""
     try:
         yield
-    except ConfigError as error:
-        details = {("hint" if k == "to do" else k): v for k, v in error.details.items() if v}
-        details["where"] = f"{where}, {error.details['where']}" if "where" in details else where
-        raise ConfigError(error.message, **details) from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ConfigError("no recipe of a study", found=str(error), where=where) from error
+        details = {k: v for k, v in getattr(error, "details", {"found": str(error)}).items() if v}
+        details |= {"hint": details.pop("to do", None)}
+        details["where"] = ", ".join(filter(None, [where, details.get("where")]))
+        raise ConfigError(getattr(error, "message", "no recipe of a study"), **details) from error
 
 
 def _steps(
     found: Mapping[str, Any], out: Path, runs: Path, here: Mapping[str, Any]
 ) -> Iterator[Step]:
     caches = found.get("caches", {})
-
-    def cache(name: Any) -> Path:
-        return out / "caches" / _one_of("cache", name, caches)
-
-    for name, options in caches.items():
-        with _said_of(f"[caches.{name}]"):
-            rest = _named(name, options)
-            command, source = rest.pop("command", "extract"), rest.pop("from", None)
-            if command not in ("extract", "plant") or (source and command == "extract"):
-                raise ConfigError("no such cache", expected="command = 'plant', or no 'from'")
-            places = {} if source is None else {"from_cache": cache(source)}
-            yield _step(command, rest, places | {"out": cache(name)}, here)
-    for options in found.get("train", ()):
-        with _said_of("[[train]]"):
-            rest = _named("train", options)
-            places = {"cache": cache(rest.pop("cache", None)), "runs": runs}
-            yield _step("train", rest, places, here)
-    for options in found.get("ablate", ()):
-        with _said_of("[[ablate]]"):
-            rest = _named("ablate", options)
-            _known(rest, {"of", *ABLATE} - MACHINE)
-            parse_attention(str(rest.get("of", "")), "of")
-            device = {k: v for k, v in here.items() if k in ABLATE}
-            yield Step(command="ablate", options=rest, here=device)
-
-
-def _step(
-    command: str, options: Mapping[str, Any], places: Mapping[str, Any], here: Mapping[str, Any]
-) -> Step:
-    fields = dataclasses.fields(CONFIGS[command])
-    names = {config_checks.key_of(one).replace("-", "_"): one.name for one in fields}
-    found = {names.get(key, key): value for key, value in options.items()}
-    _known(found, set(names.values()) - DECIDED)
-    here = {key: value for key, value in here.items() if key in names.values()}
-    config = settings.resolve(CONFIGS[command], command, {**found, **here, **places})
-    return Step(command=command, options={**found, **places}, here=here, config=config)
+    every = [(of.get("command", "extract"), name, of) for name, of in caches.items()]
+    every += [(kind, kind, of) for kind in ("train", "ablate") for of in found.get(kind, ())]
+    for command, name, of in every:
+        with _said_of(f"[caches.{name}]" if command in ("extract", "plant") else f"[[{command}]]"):
+            options, places = _named(name, of), {"out": name}
+            options.pop("command", None)
+            if command == "train":
+                places = {"cache": _one_of("cache", options.pop("cache", None), caches)}
+            if (source := options.pop("from", None)) is not None and command == "plant":
+                places["from_cache"] = _one_of("cache", source, caches)
+            places = {key: out / "caches" / of for key, of in places.items()}
+            _known(options, set(options) - DECIDED - {"cache"})
+            if command == "ablate":
+                _known(options, ("of", "num_layers", "seed"))
+                parse_attention(str(options.get("of", "")), "of")
+                yield Step(command, options, options | {k: here[k] for k in here if k == "device"})
+                continue
+            cls = COMMANDS[_one_of("command", command, COMMANDS)][0]
+            places |= {"runs": runs} if command == "train" else {}
+            mine = {k: v for k, v in here.items() if k in cls.__dataclass_fields__}
+            config = settings.resolve(cls, command, {**options, **mine, **places})
+            yield Step(command, {**options, **places}, config)
 
 
 def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names of fields, of what has a name that files may have."""
+    """Options by the names of arguments, of what has a name that files may have."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"bad name '{name}'", expected="small letters, digits, - and .")
     return {key.replace("-", "_"): value for key, value in options.items()}
@@ -245,29 +221,16 @@ def _known(found: Mapping[str, Any], known: Iterable[str]) -> None:
         if name in MACHINE:
             hint = f"gaam study --set {name.replace('_', '-')}=... says it"
             raise ConfigError(f"'{name}' belongs to the machine, not to a study", hint=hint)
-        _one_of("setting", name, known)
+        _one_of("setting", name, set(known) - DECIDED)
 
 
-def _one_of(kind: str, name: Any, there: Iterable[str]) -> str:
+def _one_of(kind: str, name: Any, there: Iterable[Any]) -> Any:
     if name not in there:
-        raise plugins.unknown(kind, str(name), sorted(there))
-    return str(name)
+        raise plugins.unknown(kind, str(name), sorted(map(str, there)))
+    return name
 
 
-def _asked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """One report."""
-    with _said_of(f"[[report]] {options.get('name')}"):
-        found = _named(str(options.get("name", "")), options)
-        found["every_candidate"] = found.pop("all", False)
-        _known(found, REPORT - {"runs", "since", "top"})
-        for text in (*found.get("attn", ()), *filter(None, [found.get("baseline")])):
-            parse_attention(text)
-        for text in found.get("head", ()):
-            parse_head(text)
-    return {"title": found["name"], **found}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What came out, as JSON values and for people."""
 
@@ -287,20 +250,19 @@ class Outcome:
 
 def estimate(study: Study) -> Outcome:
     """The commands, and roughly how long each takes as far as that is known; nothing is written."""
-    found, lines = [], []
+    found, of = [], {"extract": gaam_cache.estimate, "train": gaam_decoder.estimate}
     for step in study.steps:
-        about, command = "", step.words(here=True)
-        if step.command in ("extract", "train"):
-            of: Any = gaam_cache if step.command == "extract" else gaam_decoder
+        about = ""
+        if command := cast(Any, of.get(step.command)):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", GaamWarning)
-                    about = f"about {duration(max(1, of.estimate(step.config).seconds))}"
+                    about = f"about {duration(max(1, command(step.config).seconds))}"
             except GaamError as error:
                 about = f"no estimate: {error.message}"
-        found.append({"command": command, "estimate": about})
-        lines += [command, *[f"  # {about}"] * bool(about)]
-    return Outcome(values={"commands": found}, lines=lines)
+        found.append({"command": step.words(), "estimate": about})
+    lines = [one["command"] + f"\n  # {one['estimate']}" * bool(one["estimate"]) for one in found]
+    return Outcome({"commands": found}, lines)
 
 
 def carry_out(
@@ -309,262 +271,130 @@ def carry_out(
     check: bool = False,
     record: bool = False,
     say: Callable[[str], None] = lambda text: None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Outcome:
     """Run what is missing, make the reports, and record them or compare them with the record.
 
-    Args:
-        study: what to run, and where.
-        check: compare what comes out with what is recorded.
-        record: write it beside the recipe.
-        say: called with every command before it is run.
-        progress: called with (done, in all, what is going on) of each command.
+    Runs that lie there and that the recipe does not ask for are in no report.
 
     Raises:
         NotFoundError: nothing is recorded that could be compared.
-        ConfigError: there are runs that the recipe does not ask for.
         CacheError: what is recorded is of other states.
     """
     import pandas
 
-    def rows_of(content: bytes) -> pandas.DataFrame:
-        return pandas.read_csv(io.BytesIO(content), dtype=dict.fromkeys([*KEYS, *SAME], str))
-
     if (rank := find_rank(None)) is not None and rank.total > 1:
-        raise ConfigError(
-            "a study is run by one process: another would report what is not finished",
-            found=f"rank {rank.number} of {rank.total}",
-            hint="the commands that --dry-run prints may be run by ranks",
-        )
+        hint = "the commands that --dry-run prints may be run by ranks"
+        raise ConfigError("a study is run by one process", found=f"{rank.total} ranks", hint=hint)
     if check and not (study.folder / ROWS).is_file():
         hint = "gaam study FOLDER --record makes it"
         raise NotFoundError(f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint)
-    trained = _run(study, say, progress)
-    if strangers := sorted({path.name for path in run_folders(study.runs)} - trained):
-        raise ConfigError(
-            "runs that the study does not ask for: rows of a table depend on one another",
-            found=", ".join(strangers[:9]),
-            where=str(study.runs.absolute()),
-            hint="move them away, or take another --out",
-        )
-    reports, files = _made(study)
+    trained: list[RunResult] = []
+    for step in study.steps:
+        say(step.words())
+        if step.command == "ablate":
+            trained += _ablated(step.config, trained, progress)
+            continue
+        made = COMMANDS[step.command][1](step.config, progress=progress)
+        if step.command == "train":
+            gaam_decoder.check_failures(made, step.config.seeds)
+            trained += made
+    runs = gaam_decoder.load_runs(study.out / study.folder.name / "runs")
+    names = {run.path.name for run in trained}
+    runs[:] = [run for run in runs if run.path.name in names]
+    values, files = _made(study, runs)
     into = study.out / study.folder.name
     for folder in (into, study.folder) if record else (into,):
-        for stale in {path.name for path in folder.glob("*.svg")} - files.keys():
-            (folder / stale).unlink()
         for name, content in files.items():
             write_file(folder / name, content)
-    lines = [f"{one['title']}: {said}" for one in reports for said in _answers(one)]
-    lines.append(f"the page, {ROWS}, {SEEDS} and the pictures are in {into}")
-    lines += [f"recorded: {len(files)} files beside {FILE}"] * record
-    values, differs = {"folder": str(into), "reports": reports}, []
+    lines = [*values["answers"], f"{len(files)} files are in {into}", *["recorded"] * record]
+    differs: list[str] = []
     if check:
-        now = rows_of(files[ROWS])
-        differs = compare(rows_of((study.folder / ROWS).read_bytes()), now, study.tolerances)
+        text = dict.fromkeys([*KEYS, *SAME], str)
+        was, now = (pandas.read_csv(of / ROWS, dtype=text) for of in (study.folder, into))
+        differs = compare(was, now, study.tolerances)
         lines += [f"differs: {line}" for line in differs]
         told = f"{len(differs)} differences beyond" if differs else "within"
         lines.append(f"check of {len(now)} rows: {told} the tolerances")
         values["differences"] = differs
-    return Outcome(values=values, lines=lines, exit_code=int(bool(differs)))
+    return Outcome({"folder": str(into), **values}, lines, exit_code=int(bool(differs)))
 
 
-def _run(study: Study, say: Callable[[str], None], progress: Progress | None) -> set[str]:
-    """Run every command, each of which makes only what is missing; names of the runs there are."""
-    runs: list[RunResult] = []
-    ablated = set[str]()
-    for step in study.steps:
-        path = _to_ablate(step.options["of"], runs) if step.command == "ablate" else Path()
-        say(step.words(here=True, run=str(path)))
-        if step.command == "extract":
-            gaam_cache.extract(step.config, progress=progress)
-        elif step.command == "plant":
-            gaam_decoder.plant(step.config, progress=progress)
-        elif step.command == "train":
-            trained = gaam_decoder.train(step.config, progress=progress)
-            gaam_decoder.check_failures(trained, step.config.seeds)
-            runs += trained
-        else:
-            options = {k: v for k, v in {**step.options, **step.here}.items() if k != "of"}
-            found = gaam_decoder.ablate(path, progress=progress, **options)
-            found.check()
-            ablated |= {
-                Path(run).name for group in found.to_dict()["groups"] for run in group["runs"]
-            }
-    return {run.path.name for run in runs} | ablated
-
-
-def _to_ablate(of: str, runs: Iterable[RunResult]) -> Path:
-    """The run of a mechanism over all layers, of most seeds."""
+def _ablated(asked: Mapping[str, Any], runs: Sequence[RunResult], progress: Any) -> list[RunResult]:
+    """The runs of an ablation of the run of a mechanism over all layers, of most seeds."""
     whole = [run for run in runs if not run.recipe.get("layers")]
-    spec = one_form(str(parse_attention(of)), {run.attention for run in whole}, "of")
-    if not (fits := [run for run in whole if run.attention == spec]):
+    spec = one_form(str(parse_attention(asked["of"])), {run.attention for run in whole}, "of")
+    fits = [run for run in whole if run.attention == spec]
+    if not fits:
         raise NotFoundError(f"no run of '{spec}' to ablate")
-    return max(fits, key=lambda run: len(run.seeds)).path
+    path, options = max(fits, key=lambda run: len(run.seeds)).path, {**asked, "progress": progress}
+    del options["of"]
+    found = gaam_decoder.ablate(path, **options)
+    found.check()
+    return gaam_decoder.load_runs([path for group in found.groups for path in group.runs])
 
 
-def _made(study: Study) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
     """All reports as JSON values, and every file that comes out, by name."""
     import pandas
 
-    reports, files = [], dict[str, bytes]()
+    files, answers, rows, about = dict[str, bytes](), [], list[Any](), dict[int, Any]()
+    tables: list[Table] = []
     for asked in study.reports:
-        options: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in asked.items()
-        }
-        name, title = str(options.pop("name")), options.pop("title")
+        options = {k: v for k, v in asked.items() if k not in ("name", "title")}
         if "cache" in options:
             options["cache"] = study.out / "caches" / options["cache"]
-        found, tables = gaam_decoder.report(study.runs, **options).tables, []
+        found = gaam_decoder.report(runs, **options).tables
+        tables += found
         for number, table in enumerate(found, 1):
-            picture = f"{name}-{number}" if len(found) > 1 else name
+            name, title = asked["name"], asked["title"]
+            if len(found) > 1:
+                name, title = f"{name}-{number}", f"{title}, {table.cache['encoder']}"
+            answers.append(f"{title}: {conclusion(table)}")
             for drawn in list(overviews(table))[-1:]:  # differences, or without any accuracies
-                for theme, colours in (("light", LIGHT), ("dark", DARK)):
-                    svg = svg_file(drawn.draw, colours, alt=drawn.alt)
-                    files[f"{picture}-{theme}.svg"] = svg
-            tables.append({"picture": picture, **_table(name, table)})
-        command = shlex.join(_report_words(study, asked))
-        reports.append({"title": title, "command": command, "tables": tables})
-    rows = [row for one in reports for table in one["tables"] for row in table["rows"]]
-    seeds = gaam_decoder.load_runs(study.runs).to_frame()
+                files |= svg_files(name, drawn)
+            about[id(table)] = {"heading": title, "picture": name, "sheet": sheet(table, OF_STUDY)}
+            about[id(table)] |= {"told": ("importance", *["pairs"] * ("pairs" in asked))}
+            of = {"report": asked["name"], "cache": table.cache["fingerprint"][:12]}
+            of |= {"tested_on": table.where}
+            for label, row in zip(table.labels(), table.to_dict()["rows"], strict=True):
+                row |= {name: table.cache[name] for name in ("dataset", "encoder")}
+                row |= {"seeds": spell_numbers(row["seeds"]), "failed": len(row["failed_seeds"])}
+                told = {name: value_at(row, path) for name, path in paths(OF_JSON)}
+                rows.append(of | {"label": label} | told)
+    seeds = runs.to_frame()
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
     seeds = seeds.loc[~seeds["tuning_seed"], OF_SEED]
     # six digits: of accuracies of up to 100,000 rows nothing is lost
     for file, frame in ((ROWS, pandas.DataFrame(rows)), (SEEDS, seeds)):
         files[file] = frame.to_csv(index=False, float_format="%.6g").encode()
-    files[PAGE] = page(study, reports).encode()
-    return reports, files
-
-
-def _table(name: str, table: Table) -> dict[str, Any]:
-    """What a reader and a check need of a table."""
-    rows = []
-    for label, row in zip(table.labels(), table.to_dict()["rows"], strict=True):
-        mean, compared = row["accuracy"] or {}, row["comparison"] or {}
-        low, high = row["accuracy_ci95_seeds_and_rows"] or (None, None)
-        edges = compared.get("ci95_seeds_and_rows") or (None, None)
-        about = {"report": name, "cache": table.cache["fingerprint"][:12], "label": label}
-        about |= {key: table.cache[key] for key in ("dataset", "encoder")}
-        about |= {"tested_on": table.where, "attention": row["attention"], "head": row["head"]}
-        about |= {key: row["recipe"].get(key) for key in (*OF_ROW, "lr")}
-        about |= {"accuracy": mean.get("mean"), "sd": mean.get("std"), "low": low, "high": high}
-        about |= {"macro_f1": (row["macro_f1"] or {}).get("mean")}
-        about |= {"seeds": spell_numbers(row["seeds"]), "failed": len(row["failed_seeds"])}
-        about |= {"parameters": row["parameters"]["total"], "undertrained": row["undertrained"]}
-        about |= {key: compared.get(key) for key in ("baseline", "difference", "p_holm", "verdict")}
-        rows.append(about | {"difference_low": edges[0], "difference_high": edges[1]})
-    sizes = ", ".join(f"{count:,} {split}" for split, count in table.cache["rows"].items())
-    return {
-        "title": f"{table.cache['dataset']} ({sizes}) through {table.cache['encoder']}",
-        "conclusion": conclusion(table),
-        "leads": [s.lead for s in sections(table) if s.name in ("pairs", "importance", "axes")],
-        "rows": rows,
-    }
-
-
-def _report_words(study: Study, asked: Mapping[str, Any]) -> Iterator[str]:
-    yield from ("gaam", "report", str(study.runs))
-    for name, value in asked.items():
-        for one in value if isinstance(value, list) else [value]:
-            if name in ("layers", "lr", "cache"):
-                place = study.out / "caches" / one if name == "cache" else one
-                yield from ("--where", f"{name}={place}")
-            elif isinstance(one, bool):
-                yield from ["--all" if name == "every_candidate" else option_of(name)] * one
-            elif name not in ("name", "title", "sort", "tune_seeds"):  # of Python alone
-                yield from (option_of(name), str(one))
-
-
-def _answers(one: Mapping[str, Any]) -> Iterator[str]:
-    for table in one["tables"]:
-        where = f"{table['title']}: " if len(one["tables"]) > 1 else ""
-        yield where + table["conclusion"]
-
-
-def page(study: Study, reports: Iterable[Mapping[str, Any]]) -> str:
-    """The page of a study: question, answer, a table and a picture a report, the commands.
-
-    Args:
-        study: the recipe, where whoever reads it runs it.
-        reports: what came out of each.
-    """
-    name, recipe = study.folder.name, study.recipe
-    answers = [f"- {one['title']}: {said}" for one in reports for said in _answers(one)]
-    parts = [f"# {recipe['title']}", recipe.get("question", ""), "\n".join(answers)]
-    parts.append(recipe.get("text", ""))
-    for one in reports:
-        parts.append(f"## {one['title']}")
-        for table in one["tables"]:
-            dark, light = (f"{table['picture']}-{theme}.svg" for theme in ("dark", "light"))
-            lines = ["| row | accuracy % (95%) | sd | seeds | difference (95%) | verdict |"]
-            lines += ["|:--|--:|--:|:--|--:|:--|", *map(_line, table["rows"])]
-            parts += [
-                f"**{table['title']}**",
-                f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-                f'<img alt="{one["title"]}" src="{light}"></picture>',
-                "\n".join(lines),
-                "\n".join(f"- {lead}" for lead in table["leads"]),
-            ]
-    commands = [*(step.words() for step in study.steps), *(one["command"] for one in reports)]
-    parts += [
-        "## Check it",
-        f"`gaam study {name} --check` runs these commands, makes the tables again and compares "
-        f"them with [{ROWS}]({ROWS}); every seed is in [{SEEDS}]({SEEDS}), the recipe in "
-        f"[{FILE}]({FILE}). Intervals are over seeds and test rows; verdicts are corrected (Holm); "
-        "† is under-trained.",
-        "\n".join(f"    {command}" for command in commands),
-    ]
-    return "\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    accuracy = difference = "-"
-    if row["accuracy"] is not None:
-        accuracy = f"{percent(row['accuracy'])} ({span((row['low'], row['high']))})"
-    if row["difference"] is not None:
-        edges = row["difference_low"], row["difference_high"]
-        difference = points(row["difference"])
-        difference += f" ({span(edges, signed=True)})" if edges[0] is not None else ""
-    cells = [row["label"].replace("|", "\\|") + " †" * bool(row["undertrained"]), accuracy]
-    cells += ["-" if row["sd"] is None else f"{100 * row['sd']:.2f}", row["seeds"], difference]
-    return f"| {' | '.join([*cells, row['verdict'] or ''])} |"
+    words = {"question": "", "text": "", **study.recipe, "answers": answers}
+    words |= {"name": study.folder.name, "commands": [step.words() for step in study.steps]}
+    page = rendered("study.md", tables, plain, lambda t: about[id(t)], words, pipe=pipe)
+    files[PAGE] = re.sub(r"\n{3,}", "\n\n", page).encode()
+    return {"answers": answers, "rows": rows}, files
 
 
 def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[str]:
     """What of rows differs from those that are recorded, a line each.
 
     Settings, seeds and counts have to be the very same; accuracies and differences may differ by
-    the tolerances. Verdicts are not compared: a p value near 0.05 falls on either side.
-
-    Args:
-        before: ``rows.csv`` as it is recorded, a data frame.
-        after: the same of now.
-        tolerances: hundredths, of ``accuracy`` and ``difference``.
+    the tolerances, in hundredths. Verdicts are not compared: a p near 0.05 falls on either side.
 
     Raises:
         CacheError: the rows are of other states.
     """
-    if missing := {*KEYS, *SAME, *TOLERATED} - set(before):
-        raise CacheError(f"no {ROWS} of a study", found=f"without {', '.join(sorted(missing))}")
     if (old := sorted(set(before["cache"]))) != (new := sorted(set(after["cache"]))):
-        raise CacheError(
-            "the study is of other states than those that are recorded",
-            expected=f"caches {', '.join(old)}",
-            found=", ".join(new),
-            hint="other rows or another encoder give other numbers: without --check they are shown",
-        )
+        told = {"expected": f"caches {', '.join(old)}", "found": ", ".join(new)}
+        raise CacheError("the study is of other states than those that are recorded", **told)
     both = before.merge(after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now"))
-    found = []
-    for _, row in both.iterrows():
-        who = " ".join(str(row[key]) for key in KEYS if row[key] == row[key])
-        if row["_merge"] != "both":
-            gone = row["_merge"] == "left_only"
-            found.append(f"{who}: is {'not there' if gone else 'not recorded'}")
-            continue
-        for column in (*SAME, *TOLERATED):
-            was, now = row[column], row[f"{column}_now"]
-            same = was == now or (was != was and now != now)
-            if column in TOLERATED:
-                same |= abs(was - now) <= tolerances[TOLERATED[column]] / 100 + 1e-9
-            if not same:
-                found.append(f"{who}: {column} {now}, recorded: {was}")
+    who = both[KEYS].apply(lambda row: " ".join(str(value) for value in row.dropna()), axis=1)
+    found = [f"{one}: is not there" for one in who[both["_merge"] == "left_only"]]
+    found += [f"{one}: is not recorded" for one in who[both["_merge"] == "right_only"]]
+    for column in (*SAME, *TOLERATED):
+        was, now = both[column], both[f"{column}_now"]
+        same = (was == now) | (was.isna() & now.isna()) | (both["_merge"] != "both")
+        if column in TOLERATED:
+            same |= (was - now).abs() <= tolerances[TOLERATED[column]] / 100 + 1e-9
+        found += [f"{who[at]}: {column} {now[at]}, recorded: {was[at]}" for at in both.index[~same]]
     return found

@@ -22,14 +22,10 @@ Hear = Callable[[int, str, Any], None]
 class Place(NamedTuple):
     """Where a worker works."""
 
-    number: int
-    """From 0."""
-    total: int
-    """Workers that were started together."""
-    device: str
-    """As ``--device`` has it."""
-    here: int
-    """Workers of this machine, as far as is known."""
+    number: int  # from 0
+    total: int  # workers that were started together
+    device: str  # as ``--device`` has it
+    here: int  # workers of this machine, as far as is known
 
 
 class Task(NamedTuple):
@@ -37,14 +33,10 @@ class Task(NamedTuple):
 
     work: Callable[[Any, Place, Tell], Any]
     """A function of a module: it is called by name in another process."""
-    argument: Any
-    """Without tensors."""
-    folder: Path
-    """That all workers must see."""
-    device: str
-    """As configured."""
-    needs: tuple[Path, ...] = ()
-    """What else they must see."""
+    argument: Any  # without tensors
+    folder: Path  # that all workers must see
+    device: str  # as configured
+    needs: tuple[Path, ...] = ()  # what else they must see
 
 
 class Engine(ABC):
@@ -71,11 +63,7 @@ class Engine(ABC):
 
 
 def load_engine(placing: Placing) -> Engine:
-    """The engine that was asked for.
-
-    Raises:
-        ConfigError: there is none of that name, or it needs what is not installed.
-    """
+    """The engine that was asked for; ConfigError where there is none of that name."""
     engine: Engine = plugins.load(ENGINES, placing.engine, kind="engine")()
     return engine
 
@@ -117,9 +105,8 @@ def all_died(count: int, why: str) -> GaamError:
 def serve(task: Task, place: Place, tell: Tell) -> Any:
     """Do a task in a worker: what it warns of is told to whoever started it.
 
-    Raises:
-        Exception: what the task raised, if it is ours or the system's; else its words and where
-            it came from as RuntimeError: not every exception survives the way to another process.
+    What it raises that is neither ours nor the system's becomes a RuntimeError with its words and
+    where it came from: not every exception survives the way to another process.
     """
     devices.share_machine(place.here)
     with warnings.catch_warnings():

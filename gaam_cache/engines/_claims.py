@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import threading
 import time
@@ -40,12 +39,9 @@ class Holder(NamedTuple):
 
     host: str = "an unknown machine"
     pid: int = 0
-    since: str = ""
-    """UTC by the holder's clock; for people."""
-    machine: str | None = None
-    """Where ``pid`` means something."""
-    token: str = ""
-    """Of this claim alone."""
+    since: str = ""  # UTC by the holder's clock; for people
+    machine: str | None = None  # where ``pid`` means something
+    token: str = ""  # of this claim alone
 
     @property
     def is_dead(self) -> bool:
@@ -89,13 +85,7 @@ class _Sighting(NamedTuple):
 
 
 class Claims:
-    """Our claims in a folder, renewed by a thread while this context lasts.
-
-    Args:
-        folder: made with the first claim; need not be usable.
-        us: who we are.
-        clock: seconds that only go forward.
-    """
+    """Our claims in a folder, which need not be usable, renewed by a thread in this context."""
 
     def __init__(
         self, folder: Path, *, us: Holder | None = None, clock: Callable[[], float] = time.monotonic
@@ -135,10 +125,6 @@ class Claims:
     def others_at_work(self, prefix: str) -> bool:
         """Whether anybody else claims work on a name that begins so."""
         return any(name.startswith(prefix) and self._judge(name) for name in self._of_others())
-
-    def clear(self) -> None:
-        """Remove the folder, when all the work is done."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def clear_dead(self) -> None:
         """Remove claims of whoever is no longer at work, and the folder if it is empty."""
@@ -202,14 +188,11 @@ class Claims:
 class Holding:
     """A piece of work that somebody claims, for whoever looks on."""
 
-    name: str
-    """Of the shard, or of the seeds."""
+    name: str  # of the shard, or of the seeds
     host: str
     process: int
-    since: str
-    """UTC by the holder's clock."""
-    dead: bool
-    """Whether it is a process of this machine that has ended: the next worker takes over."""
+    since: str  # UTC by the holder's clock
+    dead: bool  # a process of this machine that has ended: the next worker takes over
 
     def in_words(self) -> str:
         """For people."""
@@ -248,12 +231,8 @@ def _holder(path: Path) -> Holder:
 
 def this_process() -> Holder:
     """What a claim of this process says."""
-    return Holder(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        since=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        machine=this_machine(),
-    )
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return Holder(socket.gethostname(), os.getpid(), since, this_machine())
 
 
 def this_machine() -> str | None:

@@ -44,12 +44,13 @@ class Ray(Engine):
     def check(self, device: str, placing: Placing) -> None:
         """Refuse what names devices of this machine, or no cluster; the library must be there."""
         _library()
-        if "," in placing.devices:
-            expected = "a number of workers, or all, beside --engine ray"
-            raise ConfigError("--devices names GPUs of this machine", expected=expected)
-        if ":" in device:
-            expected = "--device cuda or cpu beside --engine ray"
-            raise ConfigError(f"--device {device} is one device of this machine", expected=expected)
+        for names, what, expected in (
+            ("," in placing.devices, "--devices names GPUs", "a number of workers, or all,"),
+            (":" in device, f"--device {device} is one device", "--device cuda or cpu"),
+        ):
+            if names:
+                expected = f"{expected} beside --engine ray"
+                raise ConfigError(f"{what} of this machine", expected=expected)
         address = _address(placing)
         host, _, port = address.removeprefix("ray://").rpartition(":")
         if host and port.isdigit():  # of auto or local Ray says so at once, of others in minutes
@@ -96,13 +97,12 @@ def _room(ray: Any, task: Task, placing: Placing) -> tuple[dict[str, Any], int, 
             hint="--device cpu, or address of another cluster",
         )
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    total = len(nodes)
+    total, cpus = len(nodes), 1  # feeds a GPU; without one, a part of the cluster
     if placing.devices != "all":
         total = int(placing.devices)
     elif gpus:
         total = int(most_gpus / gpus)
     total = max(1, total)
-    cpus = 1  # feeds a GPU; without one, a part of the cluster
     if not gpus:
         most = int(max((node.get("CPU", 1) for node in nodes), default=1))
         cpus = max(1, min(most, int(there.get("CPU", 1)) // total))
@@ -155,24 +155,20 @@ def _wait(ray: Any, at_work: dict[Any, int], mailbox: Any, hear: Hear) -> list[A
 
 
 class _Mailbox:
-    """Keeps what workers say until it is asked for."""
+    """Keeps what workers, by their numbers, say until it is asked for."""
 
     def __init__(self) -> None:
         self._said: list[tuple[int, str, Any]] = []
 
     def put(self, *said: Any) -> None:
-        """A worker, by its number, says something."""
         self._said.append(said)
 
     def drain(self) -> list[tuple[int, str, Any]]:
-        """What was said since the last time."""
         said, self._said = self._said, []
         return said
 
 
 class _Worker:
-    """A worker."""
-
     def work(self, task: Task, needed: list[str], mailbox: Any, place: Place) -> Any:
         """Do the task, from the beginning or, after a restart, from where the folder says."""
         import ray

@@ -83,8 +83,3 @@ def padded_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int
     """Positions that are encoded, padding included."""
     length_N = np.asarray(lengths, dtype=np.int64)
     return sum(int(length_N[batch].max()) * len(batch) for batch in batches)
-
-
-def cost_in_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int:
-    """What batches cost: positions, and ``BATCH_COST_TOKENS`` for each."""
-    return padded_tokens(lengths, batches) + BATCH_COST_TOKENS * len(batches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
@@ -86,22 +86,8 @@ def _make_cache(
     return ExtractSummary.of(job, plan, tally, missing=missing, by=left)
 
 
-class _Argument(NamedTuple):
-    """What a worker is told."""
-
-    config: ExtractConfig
-    checked: CheckedRows | None  # None where it reads the rows itself
-    start: float  # in the order of work, for all workers of this call
-    share: float
-    waits: bool
-
-
 def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> ExtractSummary:
-    """Let the workers of an engine build a cache; rows are read here, once.
-
-    Raises:
-        GaamError: whatever a worker raised, or all of them died.
-    """
+    """Let the workers of an engine build a cache; rows are read here, once."""
     engine = load_engine(config)
     engine.check(config.device, config)
     checked = read_rows(config, report)
@@ -122,13 +108,9 @@ def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extr
             many = f"{len(at_work)} worker{'s' * (len(at_work) > 1)}, {speed:,.0f} tokens/s"
             report(done, total, many if tokens else text)
 
-    argument = _Argument(
-        config=placed(config),
-        checked=checked if config.engine == "local" else None,
-        start=rank.start if rank else 0.0,
-        share=1 / rank.total if rank else 1.0,
-        waits=rank is None,
-    )
+    # a worker elsewhere reads the rows itself; where in the order of work those of this call begin
+    rows, start = checked if config.engine == "local" else None, rank.start if rank else 0.0
+    argument = placed(config), rows, start, 1 / rank.total if rank else 1.0, rank is None
     task = Task(_work, argument, config.out, config.device)
     summaries: list[ExtractSummary] = engine.run(task, config, warning_once(hear))
     # where one of them saw that nothing is left, nothing is
@@ -148,8 +130,11 @@ def _rows_missing(config: ExtractConfig) -> float:
     return sum(shard.stop - shard.start for shard in plan.shards() if shard.name in missing)
 
 
-def _work(argument: _Argument, place: Place, tell: Tell) -> ExtractSummary:
+def _work(
+    argument: tuple[ExtractConfig, CheckedRows | None, float, float, bool], place: Place, tell: Tell
+) -> ExtractSummary:
     """Be one worker: make shards until none is missing."""
+    config, checked, start, share, waits = argument
     tally, told, last = Tally(), (0, 0), 0.0
 
     def report(done: int, total: int, text: str) -> None:
@@ -159,14 +144,9 @@ def _work(argument: _Argument, place: Place, tell: Tell) -> ExtractSummary:
             tell("progress", (new[0] - told[0], new[1] - told[1], text))
             told, last = new, now
 
-    summary = _make_cache(
-        replace(argument.config, device=place.device),
-        report,
-        tally,
-        checked=argument.checked,
-        start=argument.start + argument.share * place.number / place.total,
-        waits=argument.waits,
-    )
+    start += share * place.number / place.total
+    config = replace(config, device=place.device)
+    summary = _make_cache(config, report, tally, checked=checked, start=start, waits=waits)
     last = 0.0
     report(0, 0, "")
     return summary

@@ -163,10 +163,7 @@ def new_plan(
         },
         unlabelled=tuple(fields.get("unlabelled", ())),
         shard_rows=shard_rows,
-        created_with={
-            "gaam": gaam_cache.__version__,
-            **{name: version(name) for name in libraries},
-        },
+        created_with={"gaam": gaam_cache.__version__} | {name: version(name) for name in libraries},
     )
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 
@@ -224,7 +221,7 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
             label, more = min(unknown), len(names) - FEW_CLASSES
             remedy = f"mend the labels, or add rows of that class to '{reference}'"
             if config.limit is not None:
-                remedy += f" (only the first {config.limit:,} rows of each split are read: --limit)"
+                remedy += f" (--limit reads the first {config.limit:,} rows of each split alone)"
             elif more > 0:
                 remedy += f"; is '{config.label_column}' the column of classes (--label-column)?"
             raise DataError(

@@ -7,6 +7,7 @@ rows. Any number of workers may do so on one cache: each announces what it begin
 from __future__ import annotations
 
 import secrets
+import shutil
 import threading
 import time
 from collections import deque
@@ -77,7 +78,7 @@ def make_missing(
         left = ShardMaker(job, plan, tally, todo[first:] + todo[:first]).make(report, waits=waits)
         tally.seconds = time.perf_counter() - began
     if left is None:
-        Claims(out / CLAIM_FOLDER).clear()
+        shutil.rmtree(out / CLAIM_FOLDER, ignore_errors=True)
     return plan, left
 
 
@@ -118,7 +119,9 @@ class ShardMaker:
                 work = (ahead or reader.submit(self.prepare)).result()
                 ahead = None
                 if work is None:
-                    if self._rows_left and not waits and self._others_live():
+                    # whether all that is left is held by those who were seen to be alive
+                    names = {shard.name for shard in self._left}
+                    if self._rows_left and not waits and names <= self._claims.alive():
                         break
                     if self._rows_left:
                         waiting = f"waiting for {self._left_in_words()}"
@@ -132,7 +135,7 @@ class ShardMaker:
                     nonlocal ahead
                     if last is not None and last.done():
                         last.result()  # a disk that refuses: not after another shard, but now
-                    if ahead is None and 2 * rows >= work.piece.count:
+                    if ahead is None and 2 * rows >= len(work.piece.inputs.lengths):
                         # not sooner: what we hoard, another worker might begin
                         ahead = reader.submit(self.prepare)
                     speed = tally.tokens / max(time.perf_counter() - began, 1e-9)
@@ -194,10 +197,6 @@ class ShardMaker:
     def _finish(self, shard: ShardSpec) -> None:
         with self._lock:  # the next is taken in a thread of its own
             self._rows_left -= shard.stop - shard.start
-
-    def _others_live(self) -> bool:
-        """Whether all that is left is held, now, by those who were seen to be alive."""
-        return {shard.name for shard in self._left} <= self._claims.alive()
 
     def _left_in_words(self) -> str:
         count = len(self._left)

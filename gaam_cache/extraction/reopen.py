@@ -60,9 +60,9 @@ def reopen(
         raise
     _check_same(found, encoding.identity, another, encoding)
     opened.load()
-    shape = {"num_layers": opened.num_layers, "hidden_size": opened.hidden_size}
-    there = {"num_layers": encoding.num_layers, "hidden_size": encoding.hidden_size}
-    _check_same(shape, there, f"'{name}' yields states of another shape", encoding)
+    shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
+    there = {name: getattr(encoding, name) for name in shape}
+    _check_same(shape, there, f"'{config.encoder}' yields states of another shape", encoding)
     return config, opened
 
 

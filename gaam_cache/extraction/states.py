@@ -24,13 +24,7 @@ from gaam_cache.devices import CopyBack, NoRoom, attempt, bits
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit, relative
 from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
-from gaam_cache.extraction.batches import (
-    Lengths,
-    budget_of,
-    cost_in_tokens,
-    padded_tokens,
-    token_budget_batches,
-)
+from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
 from gaam_cache.store.encoding import Encoding
@@ -49,11 +43,6 @@ class Piece:
     first: int = 0  # number of the first of them there
     places: Sequence[str] = ()  # where each of them stands there; empty: by their numbers
 
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return len(self.inputs.lengths)
-
     def where(self, *rows: int) -> str:
         """The place of a row of the piece, counted from 0, or of a first and a last one."""
         found = (self.places[row] if self.places else f"row {self.first + row + 1}" for row in rows)
@@ -64,13 +53,9 @@ class EncodedBatch(NamedTuple):
     """Rows of a piece and their states."""
 
     rows: NDArray[np.int64]
-    states: dict[str, Tensor]
-    """Pooling -> (B, L, D) in the storage type, on the host."""
-    digits: dict[str, Tensor]
-    """Pooling -> (2, L): how many numbers lost their digits when they were rounded, how many are
-    not 0; none where nothing is rounded."""
-    exact: dict[int, dict[str, Tensor]]
-    """Row in the piece, of those that prove it, -> pooling -> (L, D) before it was rounded."""
+    states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
+    digits: dict[str, Tensor]  # pooling -> what ``_digits`` counts, where something is rounded
+    exact: dict[int, dict[str, Tensor]]  # row that proves the piece -> pooling -> (L, D), unrounded
 
 
 class Encoded(NamedTuple):
@@ -78,8 +63,7 @@ class Encoded(NamedTuple):
 
     piece: Piece
     batches: list[EncodedBatch]
-    alone: dict[int, dict[str, Tensor]]
-    """Row in the piece -> pooling -> (1, L, D) float32, on the host."""
+    alone: dict[int, dict[str, Tensor]]  # row -> pooling -> (1, L, D) float32, on the host
 
 
 class StateMaker:
@@ -121,7 +105,7 @@ class StateMaker:
         for a batch, the piece is begun again with half of the tokens a batch, and so are those that
         follow: all rows of a piece are in batches of one budget.
         """
-        asked, tally, inputs = self._batch_tokens, self.tally, piece.inputs
+        asked, tally = self._batch_tokens, self.tally
         while (encoded := self._encode_within(piece, tick)) is None:
             pass
         if self._batch_tokens < asked:
@@ -133,13 +117,7 @@ class StateMaker:
                 GaamWarning,
                 stacklevel=2,
             )
-        cost = cost_in_tokens(inputs.sizes, [batch.rows for batch in encoded.batches])
-        tally.cost += cost
-        if self._batching != "padded":
-            padded = token_budget_batches(inputs.sizes, self._batch_tokens)
-            cost = cost_in_tokens(inputs.sizes, padded)
-        tally.padded_cost += cost
-        tally.truncated += sum(inputs.truncated)
+        tally.truncated += sum(piece.inputs.truncated)
         return encoded
 
     def _encode_within(self, piece: Piece, tick: Callable[[int], None]) -> Encoded | None:
@@ -182,8 +160,7 @@ class StateMaker:
             expected="memory for its tokens beside the encoder",
             found=found.said,
             where=piece.where(rows[0]),
-            hint="a smaller --max-length, another --device, --dtype bfloat16, or device-map auto, "
-            "which spreads the encoder over GPUs and the CPU",
+            hint="a smaller --max-length, another --device, --dtype bfloat16, or device-map auto",
         )
 
     def _encode_batch(
@@ -218,11 +195,11 @@ class StateMaker:
         self.tally.proven += len(encoded.alone)
         self.tally.deviation = max(self.tally.deviation, share)
         if not share <= (limit := proof_limit(self._encoder.dtype)):
-            hint = "look at the machine: the same text gave two different states"
-            if self._batching != "alone":
-                hint = "encode every text alone, with --set batch-tokens=1"
-                if not self._further:
-                    hint = f"delete this folder (other rows may be wrong too) and {hint}"
+            hint = "encode every text alone, with --set batch-tokens=1"
+            if self._batching == "alone":
+                hint = "look at the machine: the same text gave two different states"
+            elif not self._further:
+                hint = f"delete this folder (other rows may be wrong too) and {hint}"
             what = "nothing was made of it" if self._further else "the shard was not published"
             raise NumericsError(
                 f"a text has another state in its batch than alone; {what}",
@@ -237,14 +214,13 @@ class StateMaker:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
         encoding, dtype = self._encoding, self._encoding.storage_dtype
         piece, batches = encoded.piece, encoded.batches
-        shape = (piece.count, encoding.num_layers, encoding.hidden_size)
+        shape = (len(piece.inputs.lengths), encoding.num_layers, encoding.hidden_size)
         states = np.empty(shape, dtype=NUMPY_DTYPES[dtype])
         for batch in batches:
             states[batch.rows] = bits(batch.states[pooling])
         if (bad := first_not_finite(states, dtype)) is not None:
             row, layer, feature = bad[0], bad[1] + encoding.first_layer, bad[2]
-            what = f"the encoder's layer {layer} yields numbers that are not finite"
-            found = "inf or NaN"
+            what, found = f"the encoder's layer {layer} yields numbers that are not finite", "them"
             hint = "look at the row, or compute in --dtype float32 with a new --out"
             # the others reach as far as the encoder's arithmetic; rounding makes no NaN
             if dtype == "float16" and np.isinf(states[bad]):
@@ -265,7 +241,7 @@ class StateMaker:
         counts = [batch.digits[pooling] for batch in batches if pooling in batch.digits]
         if counts and not self._further:  # else the decoders learned from such states
             digits_2L = torch.stack(counts).sum(0).numpy()
-            where, first = piece.where(0, piece.count - 1), encoding.first_layer
+            where, first = piece.where(0, len(piece.inputs.lengths) - 1), encoding.first_layer
             check_digits(digits_2L, dtype, first_layer=first, where=where)
         return states
 

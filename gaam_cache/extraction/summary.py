@@ -29,8 +29,6 @@ class Tally:
     tokens: int = 0  # padding not counted
     padded_tokens: int = 0
     truncated: int = 0  # rows that were longer than the maximum
-    cost: int = 0  # of the batches, in tokens
-    padded_cost: int = 0  # of padded batches instead
     proven: int = 0  # rows that were encoded again, alone, before their shard was published
     deviation: float = 0.0  # the largest |state - alone| / |alone| of any layer of those rows
     bytes: int = 0
@@ -53,11 +51,6 @@ class Tally:
     def padding_share(self) -> float:
         """Share of the encoded positions that were padding."""
         return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
-
-    @property
-    def batching_cost(self) -> float:
-        """How many times the cost of padded batches."""
-        return self.cost / self.padded_cost if self.padded_cost else 1.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -106,8 +99,7 @@ class ExtractSummary(Tally):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        shares = {"padding_share": self.padding_share, "batching_cost": self.batching_cost}
-        return asdict(self) | shares
+        return asdict(self) | {"padding_share": self.padding_share}
 
     def warnings(self) -> Iterable[str]:
         """A line if more than one row in a hundred was cut."""
@@ -125,46 +117,41 @@ class ExtractSummary(Tally):
             size += f", cuts at {self.max_length:,} tokens"
         if self.usual_length not in (None, self.max_length):
             size += f" (sentence-transformers at {self.usual_length:,})"
-        lines = [
-            done,
-            f"  encoder      {visible(self.encoder)}, {size}",
-            f"  rows         {', '.join(f'{visible(k)} {n:,}' for k, n in self.rows.items())}",
-        ]
+        rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
+        lines = {"encoder": f"{visible(self.encoder)}, {size}", "rows": rows}
         if self.skipped:
-            left_out = "; ".join(
+            lines["left out"] = "; ".join(
                 f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}"
                 + ", ..." * (about["rows"] > len(about["first"]))
                 for split, about in self.skipped.items()
             )
-            lines.append(f"  left out     {left_out} (skip-empty)")
-        lines.append(f"  fingerprint  {short_digest(self.fingerprint)}")
-        if not self.shards_made:
-            why = "others do the rest" if self.missing else "every shard was there"
-            return "\n".join([*lines, f"  this run     nothing to do, {why}"])
-        lines += [
-            f"  this run     {self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
-            f"{self.tokens:,} {units} in {self.seconds:.1f} s "
-            f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
-            f"{self.tokens / self.seconds:,.0f} {units}/s, "
-            f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
-            + (f", by {self.workers} workers" if self.workers > 1 else ""),
-            f"  batches      {self._batches()}",
-        ]
-        if self.smaller_batches is not None:
-            lines.append(
-                f"  memory       too little for larger batches: {self.smaller_batches:,} {units} "
-                "at most in the end (batch-tokens)"
+        lines["fingerprint"] = short_digest(self.fingerprint)
+        if self.shards_made:
+            lines["this run"] = (
+                f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
+                f"{self.tokens:,} {units} in {self.seconds:.1f} s "
+                f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
+                f"{self.tokens / self.seconds:,.0f} {units}/s, "
+                f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
+                + (f", by {self.workers} workers" if self.workers > 1 else "")
             )
-        lines.append(
-            f"  proof        {self.proven:,} rows encoded again alone, off by at most "
-            f"{self.deviation:.1e} of a layer's norm"
-        )
-        if self.truncated:
-            lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} {units}")
-        return "\n".join(lines)
+            lines["batches"] = self._batches()
+            if self.smaller_batches is not None:
+                most = f"{self.smaller_batches:,} {units}"
+                lines["memory"] = f"too little for batches of more than {most} (batch-tokens)"
+            lines["proof"] = (
+                f"{self.proven:,} rows encoded again alone, off by at most "
+                f"{self.deviation:.1e} of a layer's norm"
+            )
+            if self.truncated:
+                lines["truncated"] = f"{self.truncated:,} rows at {self.max_length} {units}"
+        else:
+            why = "others do the rest" if self.missing else "every shard was there"
+            lines["this run"] = f"nothing to do, {why}"
+        return "\n".join([done, *(f"  {name:<12} {text}" for name, text in lines.items())])
 
     def _batches(self) -> str:
-        """Which rows share batches, why, and what that costs."""
+        """Which rows share batches, and why."""
         if self.batching == "padded":
             return f"padded; a {self.noun}'s states are the same alone and in a batch (measured)"
         what, why = f"of one {self.noun}", "neighbours move this encoder's states"
@@ -172,4 +159,4 @@ class ExtractSummary(Tally):
             what, why = "of equal length only", "padding moves this encoder's states"
             if self.leak is not None and self.leak <= 1e6:
                 why += f" by {100 * self.leak:.2g}% of their norm"
-        return f"{what}: {why}; about {self.batching_cost:.1f} times the cost of padded batches"
+        return f"{what}: {why}"

@@ -30,8 +30,6 @@ from gaam_decoder.runs.tuning import first_runs
 from gaam_decoder.specs import Spec, parse_attention
 from gaam_decoder.training.sweep import train
 
-PAIRS = (("high", "low"), ("high", "random"), ("low", "random"))
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
@@ -47,17 +45,12 @@ class Group:
     runs: tuple[str, ...]
     """Folders of the runs that hold these seeds."""
 
-    @property
-    def spread(self) -> dict[str, Any]:
-        """Mean, standard deviation and 95% interval of the accuracy over seeds."""
-        return _spread(list(self.accuracy.values()), least=0)
-
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         return {
             "name": self.name,
             "layers": list(self.layers),
-            "accuracy": self.spread,
+            "accuracy": _spread(list(self.accuracy.values()), least=0),
             "per_seed": [{"seed": s, "accuracy": a} for s, a in sorted(self.accuracy.items())],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "runs": list(self.runs),
@@ -81,7 +74,7 @@ class Ablation:
         """Mean differences of accuracy over seeds that finished in both groups, as JSON values."""
         by_name = {group.name: group.accuracy for group in self.groups}
         found = []
-        for first, second in PAIRS:
+        for first, second in (("high", "low"), ("high", "random"), ("low", "random")):
             both = sorted(by_name[first].keys() & by_name[second].keys())
             values = [by_name[first][s] - by_name[second][s] for s in both]
             spread = _spread(values, least=-1)
@@ -120,10 +113,9 @@ class Ablation:
         """Lines for people; accuracies in percent, differences in percentage points."""
         other = "" if self.attention == self.ranked_by else f", retrained with {self.attention}"
         lines = [f"layers ranked by the importance factor of {self.ranked_by}{other}"]
-        width = max(len(spell_numbers(group.layers)) for group in self.groups)
         for group in self.groups:
-            line = f"  {group.name:<7} layers {spell_numbers(group.layers):<{width}}  "
-            line += f"{_in_words(group.spread, '%')}, {len(group.accuracy)} seeds"
+            line = f"  {group.name:<7} layers {spell_numbers(group.layers):<9}  "
+            line += f"{_in_words(group.to_dict()['accuracy'], '%')}, {len(group.accuracy)} seeds"
             lines.append(line + f", {len(group.failed)} FAILED" * bool(group.failed))
         by_name = {group.name: set(group.layers) for group in self.groups}
         if by_name["random"] & (by_name["high"] | by_name["low"]):
@@ -132,21 +124,19 @@ class Ablation:
         for pair in self.differences():
             name = f"{pair['first']} - {pair['second']}"
             lines.append(f"  {name:<14}  {_in_words(pair, '', sign='+')}")
-        lines.append("intervals (Student's t, 95%) are over seeds alone, each for itself")
-        if any(len(pair["seeds"]) < stats.LEAST_SEEDS for pair in self.differences()):
-            lines.append(
-                f"fewer than {stats.LEAST_SEEDS} seeds: nothing can be claimed to be significant"
-            )
+        few = f"; with fewer than {stats.LEAST_SEEDS} seeds nothing can be claimed"
+        few *= any(len(pair["seeds"]) < stats.LEAST_SEEDS for pair in self.differences())
+        lines.append(f"intervals (Student's t, 95%) are over seeds alone, each for itself{few}")
         return "\n".join(lines)
 
 
 def _spread(values: Sequence[float], least: float) -> dict[str, Any]:
+    """Mean, standard deviation and 95% interval over seeds."""
     value_S = np.array(values)
-    interval = stats.within(stats.t_interval(value_S), least, 1)
     return {
         "mean": float(value_S.mean()) if len(value_S) else None,
         "std": stats.standard_deviation(value_S),
-        "ci95": list(interval) if interval else None,
+        "ci95": stats.within(stats.t_interval(value_S), least, 1),
     }
 
 
@@ -198,24 +188,22 @@ def ablate(
     """
     report = progress or (lambda done, total, text: None)
     run = one_run(Path(path).expanduser())
-    where = str(run.path.absolute())
-    if (importance := importance_of([run])) is None:
+    if (importance := importance_of([run])) is None or run.recipe.get("fold"):
         why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
         raise ConfigError(
             f"the layers of '{run.attention}' cannot be ranked",
             expected="a finished run of a mechanism with an attention map, tested on a split",
-            found=why if run.finished else "every seed failed",
-            where=where,
-        )
-    if run.recipe.get("fold"):
-        raise ConfigError(
-            "a run of one fold cannot be ablated",
-            expected="a run that was tested on a split of the cache",
-            found=f"fold {run.recipe['fold']}",
-            where=where,
+            found=(why if run.finished else "every seed failed")
+            if importance is None
+            else f"fold {run.recipe['fold']}",
+            where=str(run.path.absolute()),
         )
     chosen = choose_layers(importance, num_layers, seed)
-    trained = attn or _own(run)
+    spec = parse_attention(run.attention)
+    rest = Spec(spec.name, tuple(one for one in spec.options if one[0] != "heads"))
+    # without a number of heads that its encoder chose to fit it
+    fitting = spelled_out(rest, len(run.layer_numbers), run.cache["hidden_size"]) == spec
+    trained = attn or str(rest if fitting else spec)
     recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in IMPLIED}
     if (shots := recipe.pop("shots", None)) is not None:
         recipe["train_rows"] = f"{shots}{PER_CLASS}"
@@ -234,9 +222,8 @@ def ablate(
         def tick(done: int, total: int, text: str, name: str = name) -> None:
             report(done, total, f"{name} layers: {text}")
 
-        config = TrainConfig(**recipe | {"layers": layers})
         try:
-            runs = train(config, progress=tick)
+            runs = train(TrainConfig(**recipe | {"layers": layers}), progress=tick)
         except ConfigError as error:
             if attn is None and ":" in run.attention:
                 error.details.setdefault("to do", "choose --num-layers, or what to train by --attn")
@@ -250,14 +237,6 @@ def ablate(
         importance=importance,
         groups=tuple(groups),
     )
-
-
-def _own(run: RunResult) -> str:
-    """The run's mechanism, without a number of heads that its encoder chose to fit it."""
-    spec = parse_attention(run.attention)
-    rest = Spec(spec.name, tuple(one for one in spec.options if one[0] != "heads"))
-    chosen = spelled_out(rest, len(run.layer_numbers), run.cache["hidden_size"])
-    return str(rest if chosen == spec else spec)
 
 
 def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tuple[int, ...]]:

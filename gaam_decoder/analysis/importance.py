@@ -43,20 +43,18 @@ class Importance:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: one object per layer."""
-        empty = (None,) * len(self.layers)
-        values = zip(
-            self.layers,
-            self.contribution,
-            self.contribution_sd or empty,
-            self.factor,
-            self.factor_sd or empty,
-            strict=True,
-        )
-        names = ("layer", "contribution", "contribution_sd", "factor", "factor_sd")
-        return {
-            "seeds": list(self.seeds),
-            "layers": [dict(zip(names, value, strict=True)) for value in values],
+        columns = {
+            "layer": self.layers,
+            "contribution": self.contribution,
+            "contribution_sd": self.contribution_sd,
+            "factor": self.factor,
+            "factor_sd": self.factor_sd,
         }
+        layers = [
+            {name: of[place] if of else None for name, of in columns.items()}
+            for place in range(len(self.layers))
+        ]
+        return {"seeds": list(self.seeds), "layers": layers}
 
 
 def layer_map(map_S: Floats) -> NDArray[np.float64]:

@@ -6,7 +6,6 @@ S seeds, H heads, D hidden size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,48 +21,15 @@ LAPLACE, GAUSSIAN = 1.0, 2.0
 """The exponents at which a generalised Gaussian is one of the two."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExponentDistribution:
-    """What the exponents of ``generalized-gaussian`` say of the data; shares are fractions."""
-
-    quantiles: dict[str, float]
-    """Percent -> value, over heads, features and seeds."""
-    nearer_to_laplace: float
-    """Share of the values nearer to 1 than to 2."""
-    below_laplace: float
-    """Share of the values below 1."""
-    above_gaussian: float
-    """Share of the values above 2."""
-    head_medians: tuple[float, ...]
-    """For every head the median over features and seeds."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParameterRange:
-    """One learned parameter over its heads, features and all finished seeds."""
-
-    start: tuple[float, float] | None
-    """Smallest and largest value of a decoder that has not been trained; None if not recorded."""
-    min: float
-    median: float
-    max: float
-    seed_medians_sd: float | None
-    """Standard deviation over seeds of each seed's median; None for one seed."""
-    distribution: ExponentDistribution | None = None
-    """For the exponent of ``generalized-gaussian``."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        values = asdict(self)
-        if values.pop("distribution") is not None:
-            values["distribution"] = asdict(self.distribution)  # type: ignore[arg-type]
-        return values
-
-
 def parameter_range(
     values: Floats, start: Sequence[float] | None = None, *, exponents: bool = False
-) -> ParameterRange:
-    """Range and median of one parameter.
+) -> dict[str, Any]:
+    """Where one parameter ended up over its heads, features and all finished seeds, as JSON values.
+
+    ``start`` is the smallest and largest value of a decoder that has not been trained;
+    ``seed_medians_sd`` the standard deviation of each seed's median, None for one seed. Of
+    exponents of a generalised Gaussian, ``distribution`` has quantiles (percent -> value), shares
+    of the values (fractions), and for every head the median over features and seeds.
 
     Args:
         values: (S, ...), one entry per finished seed, S at least 1.
@@ -72,28 +38,28 @@ def parameter_range(
     """
     values = values.astype(np.float64)
     flat = values.reshape(len(values), -1)
-    distribution = None
+    found: dict[str, Any] = {
+        "start": list(start) if start else None,
+        "min": float(flat.min()),
+        "median": float(np.median(flat)),
+        "max": float(flat.max()),
+        "seed_medians_sd": stats.standard_deviation(np.median(flat, axis=1)),
+    }
     if exponents:
-        found = np.percentile(values, QUANTILES)
-        distribution = ExponentDistribution(
-            quantiles={str(q): float(v) for q, v in zip(QUANTILES, found, strict=True)},
-            nearer_to_laplace=float(np.mean(np.abs(values - LAPLACE) < np.abs(values - GAUSSIAN))),
-            below_laplace=float(np.mean(values < LAPLACE)),
-            above_gaussian=float(np.mean(values > GAUSSIAN)),
-            head_medians=tuple(np.median(values, axis=(0, 2)).tolist()),
-        )
-    return ParameterRange(
-        start=(start[0], start[1]) if start else None,
-        min=float(flat.min()),
-        median=float(np.median(flat)),
-        max=float(flat.max()),
-        seed_medians_sd=stats.standard_deviation(np.median(flat, axis=1)),
-        distribution=distribution,
-    )
+        quantiles = zip(QUANTILES, np.percentile(values, QUANTILES).tolist(), strict=True)
+        nearer = np.abs(values - LAPLACE) < np.abs(values - GAUSSIAN)
+        found["distribution"] = {
+            "quantiles": {str(percent): value for percent, value in quantiles},
+            "nearer_to_laplace": float(np.mean(nearer)),
+            "below_laplace": float(np.mean(values < LAPLACE)),
+            "above_gaussian": float(np.mean(values > GAUSSIAN)),
+            "head_medians": np.median(values, axis=(0, 2)).tolist(),
+        }
+    return found
 
 
-def learned_ranges(runs: Sequence[RunResult]) -> dict[str, ParameterRange]:
-    """Ranges of every learned parameter by name, of runs that differ in their seeds alone.
+def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
+    """``parameter_range`` of every learned parameter, of runs that differ in their seeds alone.
 
     Seeds that failed are left out. Empty where the mechanism learns nothing that means something
     by itself, or no seed finished.

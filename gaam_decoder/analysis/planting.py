@@ -31,20 +31,19 @@ from gaam_decoder.plant_config import GATES, LAYERS, LEAST_LAYERS, ROWS, WIDTH, 
 from gaam_decoder.specs import Spec, build
 
 Floats = NDArray[np.float64]
+States = NDArray[Any]
+"""(N, L, D), as the cache will store it."""
 BLOCK_ROWS = 512
-"""Rows that are in memory at once; of Gaussian states each such block has a seed of its own."""
+"""That are computed with at once; of Gaussian states each such block has a seed of its own."""
 MEAN = 3.0
-"""Distance of the mean of every feature of Gaussian states from 0, in standard deviations. Real
-states have such means; a gate multiplies them, which no linear decoder of the states can follow:
-without (mean 0) a linear map sees 37 to 74% of the variance that gates let
-through, with it 2 to 19%."""
+"""Distance of the mean of every feature of Gaussian states from 0, in standard deviations: a gate
+multiplies it, which no linear decoder can follow."""
 STATES, CHOICE, HEAD, LABELS = 1, 2, 3, 4
 """Random streams of a seed."""
 ROUNDING = 1e-12
-"""Spread of a feature beside its mean that is none: float64 rounds at 1e-16, states are stored in
-float32 at the finest, 6e-8 apart."""
+"""Spread of a feature beside its mean that is none: float64 rounds at 1e-16."""
 MOST_FITTED = 2**27
-"""Of the rows that are fitted: 1 GB."""
+"""Numbers that are fitted at most: 1 GB."""
 ROWS_PER_FEATURE = 2
 """With fewer rows a linear map of them says what they are, and nothing of others."""
 PENALTY = 1e-6
@@ -82,17 +81,15 @@ class PlantSummary:
         linear = "a linear decoder of the states: not known, they have too many features"
         if self.linear_accuracy is not None:
             gap = round(100 * (best - self.linear_accuracy), 1) + 0.0  # no minus before 0.0
-            linear = (
-                f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
-                f"strength {self.strength:g} is {gap:.1f} points here"
-            )
+            linear = f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
+            linear += f"strength {self.strength:g} is {gap:.1f} points here"
+        drawn = f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn"
         return f"""\
 the cache in '{visible(self.path)}' is complete
   gate         {self.gate}: {about.formula}; --attn {about.attn} can express it
   states       {self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}
   rows         {", ".join(f"{name} {count:,}" for name, count in self.rows.items())}
-  accuracy     teacher {100 * best:.1f}% expected, \
-{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn;
+  accuracy     teacher {100 * best:.1f}% expected, {drawn};
                {linear}
   fingerprint  {short_digest(self.fingerprint)}"""
 
@@ -103,8 +100,7 @@ def plant(
     """Make a cache whose labels depend on the states through a known gate, or complete one.
 
     Everything is decided by the configuration; every number is computed from the states as the
-    cache stores them. Of a given cache some hundred rows of states are in memory, but for the rows
-    to which a linear decoder is fitted (1 GB at most).
+    cache stores them. The chosen rows of a given cache are read into memory.
 
     >>> config = gaam_decoder.PlantConfig(out="planted", rows=90)
     >>> gaam_decoder.plant(config).mechanism
@@ -141,11 +137,16 @@ def plant(
         "teacher_accuracy_drawn": float((p[1].argmax(1) == label[1]).mean()),
         "linear_accuracy": linear_accuracy(train, p[0], test, p[1]),
     }
+    # of a number the shortest text that is that number again
+    exact = {
+        value: f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        for value in (*about.parameters.values(), config.strength)
+    }
     recorded = {
         "gate": config.gate,
         "mechanism": about.mechanism,
-        "parameters": {name: _exact(value) for name, value in about.parameters.items()},
-        "strength": _exact(config.strength),
+        "parameters": {name: exact[value] for name, value in about.parameters.items()},
+        "strength": exact[config.strength],
         "seed": seed,
         "states": source.fingerprint if source else GAUSSIAN,
     }
@@ -162,24 +163,15 @@ def plant(
         planted=(recorded, figures),
         progress=progress,
     )
+    kept = ("path", "fingerprint", "num_layers", "hidden_size", "storage_dtype")
     return PlantSummary(
-        path=made.path,
-        fingerprint=made.fingerprint,
         gate=config.gate,
         mechanism=about.mechanism,
         strength=config.strength,
-        num_layers=made.num_layers,
-        hidden_size=made.hidden_size,
-        storage_dtype=made.storage_dtype,
         rows=dict(made.rows),
+        **{name: getattr(made, name) for name in kept},
         **accuracy,  # type: ignore[arg-type]
     )
-
-
-def _exact(value: float) -> str:
-    """The shortest text that is that number again."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
 
 
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
@@ -200,20 +192,26 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
         )
     config.check_rows(rows)
     order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
-    return (
-        CachedStates(cache, np.sort(order_N[:train]), config.storage_dtype),
-        CachedStates(cache, np.sort(order_N[train:rows]), config.storage_dtype),
-    )
+    parts = np.sort(order_N[:train]), np.sort(order_N[train:rows])
+    of_train, of_test = (_taken(cache, row_N, config.storage_dtype) for row_N in parts)
+    return of_train, of_test
+
+
+def _taken(cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -> States:
+    """Rows of a cache, counted over all its splits in order, (N, L, D)."""
+    parts, first = [], 0
+    for split in cache.values():
+        mine = row_N[(row_N >= first) & (row_N < first + len(split))] - first
+        with np.errstate(over="ignore"):  # what overflows is refused where it is stored
+            parts.append(split.embeddings[mine].astype(dtype or split.embeddings.dtype))
+        first += len(split)
+    return np.concatenate(parts)
 
 
 def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float32]:
-    """``x = mean + z``: z independent and standard normal, the mean 3 or -3, one of each feature.
+    """``x = mean + z``, (N, L, D): z standard normal, the mean of every feature 3 or -3.
 
     The first rows are the same however many there are.
-
-    Args:
-        shape: (N, L, D).
-        seed: decides the numbers.
     """
     signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
     x_NLD = np.empty(shape, np.float32)
@@ -222,36 +220,6 @@ def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float3
         generator = np.random.default_rng([seed, STATES, block])
         part[:] = generator.standard_normal(part.shape, dtype=np.float32)
     return x_NLD + (MEAN * (2.0 * signs_D - 1)).astype(np.float32)
-
-
-class CachedStates:
-    """Chosen rows of a cache, counted over all its splits in order; read when they are sliced."""
-
-    def __init__(self, cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -> None:
-        """Read nothing yet. ``dtype`` is what will be stored; None: that of the cache."""
-        self.shape = (len(row_N), cache.num_layers, cache.hidden_size)
-        self.dtype = np.dtype(dtype or next(iter(cache.values())).embeddings.dtype)
-        self._cache, self._row_N = cache, row_N
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> NDArray[Any]:
-        """The states of a range of rows, (B, L, D)."""
-        parts, first = [np.empty((0, *self.shape[1:]), self.dtype)], 0
-        for split in self._cache.values():
-            in_split_B = self._row_N[rows] - first
-            in_split_B = in_split_B[(in_split_B >= 0) & (in_split_B < len(split))]
-            if len(in_split_B):
-                with np.errstate(over="ignore"):  # what overflows is refused where it is stored
-                    parts.append(split.embeddings[in_split_B].astype(self.dtype))
-            first += len(split)
-        return np.concatenate(parts)
-
-
-States = NDArray[Any] | CachedStates
-"""(N, L, D), as the cache will store it; is sliced by rows."""
 
 
 def blocks(states: States) -> Iterator[Floats]:
@@ -276,11 +244,9 @@ class Teacher:
     """``p(c | x) = softmax(strength * (W vec(attention(x)) - mean) / spread)_c``.
 
     W is drawn once: normal numbers divided by the standard deviation of their feature over the
-    training rows, so that every feature counts alike, whatever its scale. The mean of every class
-    and the spread of all logits are those of the training rows too, so that classes are about
-    equally frequent and ``strength`` means the same for all states. All of that is a linear head.
-
-    Where no gate is planted all layers share one W: the mean over the layers decides.
+    training rows, so that every feature counts alike. Means of classes and the spread of all logits
+    are those of the training rows too, so that ``strength`` means the same for all states. Where no
+    gate is planted all layers share one W: the mean over the layers decides.
     """
 
     attention: Attention
@@ -318,9 +284,7 @@ def make_teacher(gate: str, train: States, *, classes: int, strength: float, see
         raise ConfigError(
             "no teacher can tell the rows apart, and labels would be drawn at chance",
             expected="states that differ from row to row",
-            found=f"{len(train):,} rows to learn from that are all the same behind the gate "
-            f"'{gate}', in each of {len(mean_F):,} features",
-            hint="take a cache of other states, or leave out --from",
+            found=f"{len(train):,} rows that are all the same behind the gate '{gate}'",
         )
     generator = np.random.default_rng([seed, HEAD])
     weight_CF = generator.standard_normal((classes, len(mean_F)))
@@ -364,8 +328,7 @@ def linear_accuracy(
     """Accuracy to expect on the test rows of the best linear decoder of the states.
 
     It is fitted by L-BFGS to the teacher's own probabilities of the training rows, which no draw
-    of a label disturbs, so that no decoder ``none + linear`` that sees labels does better but by
-    chance. None where rows are too few for that, or too many for the memory.
+    of a label disturbs. None where rows are too few for that, or too many for the memory.
     """
     count, features = len(train), train.shape[1] * train.shape[2]
     if count < ROWS_PER_FEATURE * features or count * features > MOST_FITTED:

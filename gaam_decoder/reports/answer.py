@@ -1,4 +1,4 @@
-"""The answer of a table in one sentence, and a sentence for every comparison."""
+"""The answer of a table in one sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports.compare import Comparison
 from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import DEFAULT, Unit, p_value
+from gaam_decoder.reports.unit import DEFAULT
 
 NAMED = 3
 """Decoders that the conclusion names; of more, it counts the rest."""
@@ -29,8 +29,8 @@ def conclusion(table: Table) -> str:
     most, baseline = max(len(c.seeds) for _, c in made), brief(str(table.baseline))
     if most < stats.LEAST_SEEDS and not of["no claim"]:
         return (
-            f"Nothing is said of differences yet: {counted_seeds(most)}, and a claim needs "
-            f"{stats.LEAST_SEEDS}"
+            f"Nothing is said of differences yet: {most} seed{'s' * (most != 1)}, and a claim "
+            f"needs {stats.LEAST_SEEDS}"
         )
     parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if of[v]]
     if not parts and (of["equivalent"] or of["undecided"]):
@@ -41,7 +41,8 @@ def conclusion(table: Table) -> str:
     if of["undecided"] and len(of["undecided"]) < len(made):
         parts.append(f"{_named(of['undecided'])} undecided")
     if of["no claim"]:
-        parts.append(f"of {_named(of['no claim'], '')} no claim is made")
+        why = next(c.claim.no_claim for _, c in made if c.claim.verdict == "no claim")
+        parts.append(f"of {_named(of['no claim'], '')} no claim is made: {why}")
     if use := _use(table, of["better"]):
         parts.append(use)
     by = "" if table.score == DEFAULT else f"by {table.unit.score.title}, "
@@ -52,16 +53,16 @@ def conclusion(table: Table) -> str:
 
 def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
     """How large the differences are, how wide the widest interval is, and what would tell."""
-    unit, claims_ = table.unit, [c.claim for _, c in made]
-    low, high = (f([c.difference for c in claims_]) for f in (min, max))
+    unit, claims = table.unit, [c.claim for _, c in made]
+    low, high = (f([c.difference for c in claims]) for f in (min, max))
     text = f": differences of {unit.difference(low)} to {unit.difference(high)}"
-    if len(claims_) == 1:
+    if len(claims) == 1:
         text = f": a difference of {unit.difference(low)}"
     text += " points" if unit.score.percent else ""
-    found = [c.interval_corrected for c in claims_]
+    found = [c.interval_corrected for c in claims]
     if widths := [interval[1] - interval[0] for interval in found if interval]:
         text += f", interval{'s up to' * (len(widths) > 1)} {unit.size(max(widths))} wide"
-    largest = max(claims_, key=lambda claim: abs(claim.difference))
+    largest = max(claims, key=lambda claim: abs(claim.difference))
     if rows := largest.rows_to_decide:
         text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
     return text
@@ -69,12 +70,12 @@ def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
 
 def _use(table: Table, better: Sequence[str]) -> str:
     """What to use where that can be said: of the same states and rows, nothing optimistic."""
-    rows = [row for row in table.rows if row.chosen_mean is not None and not row.shuffled]
+    rows = [row for row in table.rows if row.scores.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
     if table.unchosen or len(given) > 1 or any(row.optimistic for row in rows):
         return ""
     sign = 1 if table.unit.score.larger_is_better else -1
-    best = max(rows, key=lambda row: sign * (row.chosen_mean or 0.0))
+    best = max(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))
     label = dict(zip(map(id, table.rows), table.labels(), strict=True))
     if label[id(best)] in better:
         return f"use {label[id(best)]}: best mean, shown to be better than '{table.baseline}'"
@@ -91,7 +92,7 @@ def _use(table: Table, better: Sequence[str]) -> str:
 
 def _alone(table: Table) -> str:
     """Where nothing is compared."""
-    if len(table.rows) == 1 and (found := table.rows[0].chosen_two_level):
+    if len(table.rows) == 1 and (found := table.rows[0].scores.chosen.two_level):
         unit = table.unit
         of = "" if table.score == DEFAULT else f"{unit.score.title} "
         sign = "%" if unit.score.percent else ""
@@ -99,7 +100,7 @@ def _alone(table: Table) -> str:
             f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
             f"{of}{unit.span(found)}{sign} in 95 of 100 cases" + _conditions(table)
         )
-    if table.pairs and table.pairs.there:
+    if table.pairs and table.pairs.groups:
         return "There is no baseline; every pair is compared below"
     return "Nothing is said of differences, for nothing is compared"
 
@@ -132,54 +133,3 @@ def _named(names: Sequence[str], verb: str | None = None) -> str:
     if more <= 1:
         text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     return f"{text} {verb if verb is not None else 'is' if len(names) == 1 else 'are'}".strip()
-
-
-def counted_seeds(count: int) -> str:
-    """``1 seed`` or ``2 seeds``."""
-    return f"{count} seed{'s' * (count != 1)}"
-
-
-def claims(table: Table) -> list[str]:
-    """A sentence for every comparison; with too few seeds for a claim, none."""
-    return [
-        f"{label} {_in_words(comparison, table.unit)}"
-        for label, comparison in zip(table.labels(), table.comparisons, strict=True)
-        if comparison is not None and len(comparison.seeds) >= stats.LEAST_SEEDS
-    ]
-
-
-def _in_words(comparison: Comparison, unit: Unit) -> str:
-    claim, baseline = comparison.claim, brief(comparison.baseline)
-    by = "" if unit.score.title == DEFAULT else f" in {unit.score.title}"
-    difference, interval = unit.difference(claim.difference), claim.interval_corrected
-    if claim.no_claim:
-        return f"minus {baseline}{by} is {difference}: no claim is made, for {claim.no_claim}"
-    where = f"{difference}, {unit.span(interval, signed=True)}" if interval else difference
-    if claim.significant:
-        margin = f", by less than the margin of {unit.margin(claim.margin)}" * claim.negligible
-        p = p_value(claim.p_decisive)
-        return f"is {claim.verdict} than {baseline}{by} ({where}; Holm p {_is(p)}){margin}"
-    if claim.verdict == "equivalent":
-        p = p_value(claim.p_equivalent_decisive)
-        margin = unit.margin(claim.margin)
-        return f"is equivalent to {baseline}{by} within {margin} ({where}; Holm p {_is(p)})"
-    return f"is undecided{by} ({where}): {_would_decide(claim)}"
-
-
-def _is(p: str) -> str:
-    return f"< {p[1:]}" if p.startswith("<") else f"= {p}"
-
-
-def _would_decide(claim: stats.Claim) -> str:
-    """What more there would have to be, if what was seen is so."""
-    seeds, rows, both = claim.seeds_to_decide, claim.rows_to_decide, claim.both_to_decide
-    if claim.p is None:
-        return "there are too few test rows"
-    if seeds is not None:
-        more = f"about {seeds:,} seeds would decide"
-        return more if seeds > claim.num_seeds else "a few more seeds may decide"
-    if rows is not None:
-        return f"about {rows:,} test rows would decide"
-    if both:
-        return f"about {both[0]:,} seeds on {both[1]:,} test rows would decide"
-    return "too few test rows differ to say what would decide"

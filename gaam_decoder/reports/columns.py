@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gaam_cache.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.axes import SHUFFLED
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.unit import Unit, p_value, percent, score_of
+from gaam_decoder.reports.unit import Unit, p_value
 
 
 class Cell(NamedTuple):
@@ -26,6 +25,7 @@ class Cell(NamedTuple):
 
     table: Table
     row: Row
+    label: str
     settings: str
     compared: Any
     """Its comparison with the baseline; None where there is none."""
@@ -46,7 +46,7 @@ class Column:
     """A column; one that is empty in all rows is not shown."""
 
     name: str
-    """Its header; ``{score}`` is the score that is compared, ``{other}`` the one beside it."""
+    """Its header; ``{score}`` is the score that is compared."""
     short: str
     """Its header in a terminal; may have two lines."""
     value: Callable[[Cell], str]
@@ -55,6 +55,8 @@ class Column:
     """How it is made."""
     words: bool = False
     """Whether it stands at the left."""
+    pair: bool = False
+    """Whether it is of a comparison, and empty in rows that are not compared."""
     narrow: Callable[[Cell], str] | None = None
     """The same for a terminal, where it is to be shorter there."""
     field: tuple[str, Callable[[Cell], Any]] | None = None
@@ -62,7 +64,7 @@ class Column:
 
     def header(self, table: Table) -> str:
         """Its name in a table of one score."""
-        return self.name.format(score=table.unit.column, other=_other(table).column)
+        return self.name.format(score=table.unit.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,33 +77,22 @@ class Sheet:
     words: tuple[str, ...] = ()
     """Columns that stand at the left."""
 
-    def dicts(self) -> list[dict[str, str]]:
-        """Lines as column -> cell."""
-        return [dict(zip(self.header, line, strict=True)) for line in self.lines]
 
-
-def _other(table: Table) -> Unit:
-    return Unit(score_of(_other_name(table)))
-
-
-def _other_name(table: Table) -> str:
-    return "accuracy" if table.score == "macro-f1" else "macro-f1"
-
-
-def _name(cell: Cell) -> str:
-    """A mechanism; what makes a number no test accuracy stands beside its name."""
-    mark = f" ({ON_TRAINING_ROWS})" if cell.row.on_training_rows else ""
-    return brief(cell.row.attention) + mark + (f" ({SHUFFLED})" if cell.row.shuffled else "")
-
-
-def _other_value(cell: Cell) -> str:
-    value_S = cell.row.scores.every[_other_name(cell.table)]
-    return percent(float(value_S.mean()) if len(value_S) else None)
+def _label(cell: Cell) -> str:
+    """Its name; what makes a number no test accuracy, or weak, stands beside it."""
+    mark = f" ({ON_TRAINING_ROWS})" * cell.row.on_training_rows
+    return cell.label + mark + " †" * cell.row.undertrained
 
 
 def _seconds(cell: Cell) -> str:
     taken = [cell.row.seconds[seed] for seed in cell.row.scores.seeds]
     return f"{np.mean(taken):.2f}" if taken else "-"
+
+
+def _select(cell: Cell) -> str:
+    if cell.row.select == "test":
+        return "test (optimistic)"
+    return brief(cell.row.select, 40) * (len({r.select for r in cell.table.rows}) > 1)
 
 
 def _some_seeds(cell: Cell) -> str:
@@ -121,6 +112,18 @@ def _other_training(cell: Cell) -> str:
     return p_value(other.p if other else None)
 
 
+def _decide(cell: Cell) -> str:
+    claim = cell.claim
+    if claim.verdict != "undecided" or claim.p is None:
+        return claim.no_claim and f"no claim: {claim.no_claim}"
+    if (seeds := claim.seeds_to_decide) is not None:
+        return f"about {seeds:,} seeds" if seeds > claim.num_seeds else "a few more seeds"
+    if (rows := claim.rows_to_decide) is not None:
+        return f"about {rows:,} rows"
+    both = claim.both_to_decide
+    return f"about {both[0]:,} seeds, {both[1]:,} rows" if both else "too few rows differ to say"
+
+
 def _short(count: int) -> str:
     """``591360`` as ``591k``."""
     for size, letter in ((10**6, "M"), (10**3, "k")):
@@ -130,91 +133,72 @@ def _short(count: int) -> str:
 
 
 # fmt: off
-ATTENTION = Column("attention", "", _name, "the mechanism", words=True)
-HEAD = Column("head", "", lambda c: brief(c.row.head, 60), "what classifies what it read", words=True)
+DECODER = Column("decoder", "", _label, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better", words=True)
 SETTINGS = Column("settings", "", lambda c: c.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
-SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.row.chosen_mean), "mean over the seeds that finished, on the test rows")
-SD = Column("sd", "sd", lambda c: c.unit.std(c.row.chosen_std), "standard deviation over seeds")
-SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.row.chosen_interval), "Student's t over seeds, the test rows taken as given")
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.row.chosen_two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
-OTHER = Column("{other}", "", _other_value, "the same mean of the score that is not compared")
+SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.row.scores.chosen.mean), "mean over the seeds that finished, on the test rows")
+SD = Column("sd", "sd", lambda c: c.unit.std(c.row.scores.chosen.std), "standard deviation over seeds")
+SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.row.scores.chosen.interval), "Student's t over seeds, the test rows taken as given")
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.row.scores.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
 SEEDS = Column("seeds", "seeds", lambda c: str(len(c.row.seeds)) + (f" ({len(c.row.failed)} failed)" if c.row.failed else ""), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=_some_seeds)
-SELECT = Column("select", "", lambda c: "test (optimistic)" if c.row.select == "test" else brief(c.row.select, 40), "what chose the epoch", words=True)
+SELECT = Column("select", "", _select, "what chose the epoch, where not all rows have the same", words=True)
 PARAMETERS = Column("parameters (attn / total)", "params\nattn/all", lambda c: f"{c.row.parameters['attention']:,} / {c.row.parameters['total']:,}", "of the mechanism, and with its head", narrow=lambda c: f"{_short(c.row.parameters['attention'])}/{_short(c.row.parameters['total'])}")
 SECONDS = Column("s/seed", "s per\nseed", _seconds, "seconds of training, mean over seeds")
-DIFFERENCE = Column("difference", "diff", lambda c: c.unit.difference(c.claim.difference) + "*" * c.claim.significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05")
-DIFFERENCE_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.claim.interval_corrected, signed=True), "of the difference, over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference")
-P = Column("p", "", lambda c: p_value(c.claim.p), "t test of crossed seeds and test rows; of few rows that differ, a sign-flip test over rows has to agree")
-P_HOLM = Column("p Holm", "p\nHolm", lambda c: p_value(c.claim.p_holm), "corrected for every comparison of the report, also for those that filters left out")
-VERDICT = Column("verdict", "verdict", _verdict, "see below; (within margin): they differ, by less than --margin", words=True)
-HERE_CI = Column("95% CI on these rows", "", lambda c: c.unit.span(c.claim.on_these_rows.interval, signed=True), "Student's t over seeds, the test rows taken as given; it decides nothing")
-HERE_P = Column("p on these rows", "", lambda c: p_value(c.claim.on_these_rows.sign_flip.p if c.claim.on_these_rows.sign_flip else None), "sign-flip test over seeds, not corrected; it decides nothing")
-MDD = Column("MDD", "", lambda c: c.unit.std(c.claim.on_these_rows.detectable), "smallest true difference that a paired t test over seeds finds with a power of 80% on these rows")
-PAIRS = Column("pairs", "", lambda c: str(len(c.compared.seeds)), "seeds that finished of both")
-P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give")
-VARIED = Column("select", "", lambda c: brief(c.row.select, 40) if len({r.select for r in c.table.rows}) > 1 else "", "what chose the epoch", words=True)
+DIFFERENCE = Column("difference", "diff", lambda c: c.unit.difference(c.claim.difference) + "*" * c.claim.significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
+DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda c: c.unit.span(c.claim.interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
+P_HOLM = Column("p Holm", "p\nHolm", lambda c: p_value(c.claim.p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
+VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", words=True, pair=True)
+DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", words=True, pair=True)
+P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
 # fmt: on
-SCORES = (
-    *(ATTENTION, HEAD, SCORE, SD, SEEDS_CI, ROWS_CI, OTHER, SEEDS, SELECT, SETTINGS),
-    *(PARAMETERS, SECONDS),
+COLUMNS = (
+    *(DECODER, VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, DECIDE, SD, SEEDS),
+    *(SEEDS_CI, P_TRAINING, SELECT, SETTINGS, PARAMETERS, SECONDS),
 )
-"""Of every row that is shown."""
-DIFFERENCES = (
-    *(ATTENTION, HEAD, DIFFERENCE, DIFFERENCE_CI, P, P_HOLM, VERDICT, HERE_CI, HERE_P, MDD, PAIRS),
-    *(P_TRAINING, VARIED, SETTINGS),
-)
-"""Of every row that is compared."""
+"""Of a page, a paper and a card."""
 SCREEN = (
     *(SCORE, SD, ROWS_CI, SEEDS, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT, PARAMETERS, SECONDS),
 )
 """Of a terminal, behind the decoder."""
 DISPENSABLE = (SECONDS, PARAMETERS, P_HOLM, SEEDS, SD)
 """What goes first where the screen is too narrow."""
-PAGE = (
-    *(VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, SD, SEEDS, VARIED, PARAMETERS),
-    SECONDS,
-)
-"""Of an HTML page, behind the decoder."""
+OF_STUDY = (DECODER, SCORE, ROWS_CI, SD, SEEDS, DIFFERENCE, DIFFERENCE_CI, VERDICT)
+"""Of the page of a study."""
 VERDICTS = {
     "better, worse": "p Holm is below 0.05, over seeds and test rows: other seeds on other rows of "
     "the kind would show it too. Without any difference it is said in at most 5 of 100 reports",
     "equivalent": "two one-sided tests of the same kind show that the difference is smaller than "
     "--margin, corrected by Holm in a family of their own",
-    "undecided": "neither; a sentence says how many seeds or test rows would decide",
-    "no claim": f"fewer than {stats.LEAST_SEEDS} paired seeds, or a score of which none is made; "
-    "a sentence says why",
+    "undecided": f"neither, or fewer than {stats.LEAST_SEEDS} paired seeds",
+    "no claim": "the score, or the data, allow none",
 }
 
 
 def cells_of(table: Table) -> list[Cell]:
     """A cell for every row that is shown."""
-    every = list(zip(table.rows, table.settings(), table.comparisons, strict=True))
+    columns = table.rows, table.labels(), table.settings(), table.comparisons
+    every = list(zip(*columns, strict=True))
     return [Cell(table, *every[place]) for place in table.places]
 
 
 def shown(columns: Sequence[Column], cells: Sequence[Cell], *, narrow: bool = False) -> Any:
-    """The columns that are not empty, and of every row its texts in these, by column.
+    """The columns that are not empty, and of every row its texts in these, by column."""
 
-    Columns of differences are empty in rows that are not compared.
-    """
-    of_pairs = set(DIFFERENCES) - set(SCORES) - {VARIED}
-    lines = [
-        {
-            column: ""
-            if column in of_pairs and cell.compared is None
-            else ((column.narrow if narrow else None) or column.value)(cell)
-            for column in columns
-        }
-        for cell in cells
-    ]
-    always = set(SCORES) - {SETTINGS}  # also where all names are empty
-    return [one for one in columns if one in always or any(line[one] for line in lines)], lines
+    def text(one: Column, cell: Cell) -> str:
+        if one.pair and cell.compared is None:
+            return ""
+        return ((one.narrow if narrow else None) or one.value)(cell)
+
+    lines = [{one: text(one, cell) for one in columns} for cell in cells]
+    return [one for one in columns if one is DECODER or any(line[one] for line in lines)], lines
 
 
-def sheet(caption: str, columns: Sequence[Column], cells: Sequence[Cell]) -> Sheet:
-    """Cells as a table."""
-    kept, lines = shown(columns, cells)
-    table = cells[0].table
+def sheet(table: Table, columns: Sequence[Column] | None = None) -> Sheet:
+    """All rows that are shown, with these columns; default: ``COLUMNS``."""
+    kept, lines = shown(columns or COLUMNS, cells_of(table))
+    caption = of_score(table)
+    if any(table.comparisons):
+        of = f"'{brief(str(table.baseline))}' in {table.unit.of_differences}"
+        caption += f", and differences to {of}"
     return Sheet(
         caption=caption,
         header=[column.header(table) for column in kept],
@@ -223,34 +207,15 @@ def sheet(caption: str, columns: Sequence[Column], cells: Sequence[Cell]) -> She
     )
 
 
-def accuracies(table: Table) -> Sheet:
-    """The score of every row that is shown, in percent where it is a share."""
-    return sheet(of_score(table), SCORES, cells_of(table))
-
-
 def of_score(table: Table) -> str:
     """What the values of a table are."""
     score = table.unit.score
     return f"test {score.title}{SCALED if table.temperature and score.of_sizes else ''}"
 
 
-def differences(table: Table) -> Sheet | None:
-    """Difference of every row to its baseline; None where nothing is compared."""
-    cells = cells_of(table)
-    if all(cell.compared is None for cell in cells):
-        return None
-    baseline = brief(str(table.baseline))
-    every = sheet(f"difference to '{baseline}' in {table.unit.of_differences}", DIFFERENCES, cells)
-    both = zip(every.lines, cells, strict=True)
-    return replace(every, lines=[line for line, cell in both if cell.compared is not None])
-
-
 def explain() -> str:
     """How each column and verdict is made: what ``gaam report --explain`` prints."""
-    names = {"score": "accuracy %, or another --score", "other": "macro-f1 %"}
-    notes: dict[str, str] = {}
-    for one in dict.fromkeys((*SCORES, *DIFFERENCES[:-2])):
-        name = one.name.format(**names)
-        notes[name] = f"{notes[name]}; {one.note}" if name in notes else one.note
-    lines = [f"- {name}: {note}." for name, note in [*notes.items(), *VERDICTS.items()]]
+    names = {"score": "accuracy %, or another --score"}
+    notes = {one.name.format(**names): one.note for one in COLUMNS} | VERDICTS
+    lines = [f"- {name}: {note}." for name, note in notes.items()]
     return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)

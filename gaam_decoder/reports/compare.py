@@ -7,9 +7,8 @@ the three kinds in a family of its own, for what filters left out of the report 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -19,8 +18,8 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports.axes import numbered
-from gaam_decoder.reports.rows import Row, as_list
+from gaam_decoder.reports.labels import numbered
+from gaam_decoder.reports.rows import Row
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import claim_by_score
 
@@ -48,14 +47,9 @@ class Comparison:
     """Of a cross-validation: over its folds, what another training set would give."""
     other_grid: bool
     """Whether more or other values were tried for one than for the other."""
-    mcnemar: stats.McNemar | None
-    """Of the majority votes of all finished seeds of each; None for fewer than 6 pairs, and where
-    rows are tested several times."""
-    mcnemar_p_holm: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        votes = self.mcnemar
         return {
             "baseline": self.baseline,
             "paired_seeds": list(self.seeds),
@@ -63,14 +57,6 @@ class Comparison:
             **claim_values(self.claim),
             "other_training_sets": self.other_training and self.other_training.to_dict(),
             "other_grid": self.other_grid,
-            "mcnemar": {
-                "only_this_right": votes.only_first,
-                "only_baseline_right": votes.only_second,
-                "p": votes.p,
-                "p_holm": self.mcnemar_p_holm,
-            }
-            if votes
-            else None,
         }
 
 
@@ -90,7 +76,7 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
         "on_these_test_rows": {
             "verdict": here.verdict,
             "std": here.std,
-            "ci95": as_list(here.interval),
+            "ci95": here.interval,
             "p_sign_flip": here.sign_flip.p if here.sign_flip else None,
             "p_sign_flip_exact": here.sign_flip.exact if here.sign_flip else None,
             "p_equivalent": here.p_equivalent,
@@ -102,8 +88,8 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
 def _tested(claim: stats.Claim) -> dict[str, Any]:
     """Intervals and p of a claim, alone and corrected."""
     return {
-        "ci95_seeds_and_rows": as_list(claim.interval),
-        "ci95_corrected": as_list(claim.interval_corrected),
+        "ci95_seeds_and_rows": claim.interval,
+        "ci95_corrected": claim.interval_corrected,
         "p": claim.p,
         "p_holm": claim.p_holm,
         "p_equivalent": claim.p_equivalent,
@@ -122,7 +108,7 @@ def minus(
     one, two = row.scores, other.scores
     scaled = {one.temperatures is None, two.temperatures is None}
     seeds = tuple(seed for seed in one.seeds if other.fitted or seed in two.seeds)
-    lacking = row.chosen_mean is None or other.chosen_mean is None
+    lacking = one.chosen.mean is None or two.chosen.mean is None
     if not seeds or lacking or (row.score.of_sizes and len(scaled) > 1):
         return None
     mine = [one.seeds.index(seed) for seed in seeds]
@@ -131,7 +117,7 @@ def minus(
     return seeds, mine, theirs, claim_by_score(row.score, *values, margin=margin)
 
 
-def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Sequence[str] = ()) -> bool:
+def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()) -> bool:
     """Whether two recipes mean the same but for what is ``apart``.
 
     A setting that one leaves out is left at nothing.
@@ -179,7 +165,9 @@ def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
     return same[0] if same else None
 
 
-def against_baseline(rows: Sequence[Row], baseline: str, margin: float) -> list[Comparison | None]:
+def against_baseline(
+    rows: Sequence[Row], baseline: str | None, margin: float
+) -> list[Comparison | None]:
     """A comparison for every row of a table; None for the baseline, checks, and without a match.
 
     With the row of the baseline that has the same head and recipe: where there is none, something
@@ -187,16 +175,16 @@ def against_baseline(rows: Sequence[Row], baseline: str, margin: float) -> list[
     """
     found: list[Comparison | None] = []
     for row in rows:
-        alone = row.shuffled or row.attention == baseline
-        other = None if alone else counterpart(row, rows, baseline)
+        alone = baseline is None or row.shuffled or row.attention == baseline
+        other = None if alone else counterpart(row, rows, str(baseline))
         made = None if other is None else minus(row, other, margin)
         if other is None or made is None:
             found.append(None)
             continue
         seeds, mine, theirs, claim = made
-        votes = len(seeds) >= stats.LEAST_SEEDS and row.repeats == 1
         one, two = row.scores, other.scores
-        difference_P = (one.chosen.part_value[mine] - two.chosen.part_value[theirs]).mean(0)
+        difference_P = (one.part_value[mine] - two.part_value[theirs]).mean(0)
+        folded = row.folds > 1 and np.isfinite(difference_P).all()
         found.append(
             Comparison(
                 baseline=other.attention,
@@ -206,12 +194,9 @@ def against_baseline(rows: Sequence[Row], baseline: str, margin: float) -> list[
                 other_training=stats.corrected_resampled_t(
                     difference_P, _test_per_train(row), most=row.score.highest
                 )
-                if row.folds > 1 and np.isfinite(difference_P).all()
+                if folded
                 else None,
                 other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
-                mcnemar=stats.mcnemar(one.vote_right, two.vote_right)
-                if votes and row.score.title == "accuracy"
-                else None,
             )
         )
     return found
@@ -225,35 +210,8 @@ def _test_per_train(row: Row) -> float:
     return rows / row.folds / row.drawn
 
 
-def corrected(
-    tables: Sequence[Sequence[Comparison | None]], others: Sequence[Comparison | None] = ()
-) -> tuple[list[tuple[Comparison | None, ...]], int]:
-    """Add Holm's p-values over all comparisons of a report, and say for how many was corrected.
-
-    The tests of a difference, of equivalence and of the majority votes are a family each. Of the
-    ``others``, which filters left out, those that are in a table too count once.
-    """
-    made = [c for table in tables for c in table if c is not None]
-    family = [*made, *_further(made, others)]
-    voted = [c for c in family if c.claim.testable and c.mcnemar]
-    votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar])).tolist()
-    vote_of = dict(zip(map(id, voted), votes, strict=True))
-    claims = stats.holm_corrected([c.claim for c in family])
-    adjusted = {
-        id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
-        for c, claim in zip(family, claims, strict=True)
-    }
-    counted = max((claim.num_tests for claim in claims if claim.testable), default=0)
-    return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted
-
-
-def against_probe(
-    rows: Sequence[Row], margin: float, others: Sequence[stats.Claim | None] = ()
-) -> tuple[stats.Claim | None, ...]:
-    """Every row of steps minus the linear probe on the same states and splits, if there is one.
-
-    Corrected with ``others``, of which those that are in this table too count once.
-    """
+def against_probe(rows: Sequence[Row], margin: float) -> list[stats.Claim | None]:
+    """Every row of steps minus the linear probe on the same states and splits, if there is one."""
     made: list[stats.Claim | None] = []
     for row in rows:
         stepped = not (row.fitted or row.shuffled) and len(row.scores.seeds) >= stats.LEAST_SEEDS
@@ -265,16 +223,28 @@ def against_probe(
             if found is None and alike and probe.fitted and not probe.shuffled:
                 found = minus(row, probe, margin)
         made.append(found and found[-1])
+    return made
+
+
+def corrected(
+    made: Sequence[stats.Claim | None], others: Sequence[stats.Claim | None] = ()
+) -> list[stats.Claim | None]:
+    """Claims with Holm's p-values, corrected for one another.
+
+    The tests of a difference and of equivalence are a family each. Of the ``others``, which filters
+    left out, those that are among the claims too count once.
+    """
     claims = [claim for claim in made if claim is not None]
     told = iter(stats.holm_corrected([*claims, *_further(claims, others)]))
-    return tuple(None if claim is None else next(told) for claim in made)
+    return [None if claim is None else next(told) for claim in made]
 
 
-def _further(made: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """The other claims, or comparisons, that are not among these: of the same numbers they are."""
+def _further(
+    made: Sequence[stats.Claim], others: Sequence[stats.Claim | None]
+) -> list[stats.Claim]:
+    """The other claims that are not among these: of the same numbers they are."""
 
-    def numbers(one: Any) -> tuple[Any, ...]:
-        claim = getattr(one, "claim", one)
+    def numbers(claim: stats.Claim) -> tuple[Any, ...]:
         return claim.difference, claim.p, claim.p_equivalent, claim.interval
 
     there, found = Counter(map(numbers, made)), []
@@ -321,124 +291,103 @@ class Group:
     """Rows that are not as good, which are compared with nothing."""
 
 
-class PairFamily:
-    """All pairs of a report, which are corrected for one another.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pairs:
+    """The pairs of one table."""
 
-    Of many rows the best are compared, and Holm corrects for all pairs that there are, as if those
-    that were not compared had shown nothing: so choosing them makes no p too small.
+    axis: str
+    num_tests: int
+    """Pairs of the whole report with seeds enough for a claim: what Holm corrects for."""
+    groups: tuple[Group, ...]
+    groups_left_out: int
+    """Beyond ``MOST_GROUPS``."""
+
+
+def every_pair(
+    row_lists: Sequence[Sequence[Row]],
+    axis: str | None,
+    margin: float,
+    beside: Sequence[Sequence[Row]] = (),
+) -> list[Pairs]:
+    """All pairs of rows of every table that differ in a setting, or in several with commas.
+
+    Of many rows the best are compared, and Holm corrects for all pairs that there are, those of
+    ``beside`` (what filters left out) too, as if those that were not compared had shown nothing: so
+    choosing them makes no p too small.
+
+    Raises:
+        ConfigError: no rows differ in that setting alone.
     """
-
-    def __init__(
-        self,
-        row_lists: Sequence[Sequence[Row]],
-        axis: str | None,
-        margin: float,
-        beside: Sequence[PairFamily] = (),
-    ) -> None:
-        """Find the pairs of rows of every table that differ in a setting, or in several.
-
-        Nothing is compared yet. ``beside`` are pairs of what filters left out too.
-
-        Raises:
-            ConfigError: no rows differ in that setting alone.
-        """
-        names = [name.strip().lower().replace("-", "_") for name in (axis or "").split(",")]
-        self.axis = ",".join(dict.fromkeys(filter(None, names))) or DEFAULT_AXIS
-        self._margin = margin
-        self.sets = [together(rows, self.axis) for rows in row_lists]
-        if axis is not None and not any(self.sets):
-            every = {"attn", "head"}.union(*(row.recipe for rows in row_lists for row in rows))
-            there = [n for n in sorted(every) if any(together(rows, n) for rows in row_lists)]
-            raise ConfigError(
-                f"no two rows differ in '{axis}' alone",
-                expected=f"one of: {', '.join(there).replace('_', '-')}"
-                if there
-                else "some that do",
-                found=f"--pairs {axis}",
-                hint="--all shows every candidate of what validation chose",
-            )
-        self.keys: set[frozenset[str]] = {
-            frozenset({key_of(one), key_of(other)})
-            for sets in self.sets
-            for rows in sets.values()
-            for one, other in combinations(rows, 2)
-            if len(set(one.scores.seeds) & set(other.scores.seeds)) >= stats.LEAST_SEEDS
-            and one.scores.by_row.shape[1] > 1
-        }.union(*(family.keys for family in beside))
-        """What makes each that can be claimed the same as in another report."""
-
-    @property
-    def num_tests(self) -> int:
-        """Pairs with seeds enough for a claim: what Holm corrects for."""
-        return len(self.keys)
-
-    @cached_property
-    def tables(self) -> list[tuple[Group, ...]]:
-        """Groups of every table, compared and corrected."""
-        made = [list(self._compared(sets)) for sets in self.sets]
-        claims = [pair.claim for groups in made for group in groups for pair in group.pairs]
-        counted = sum(claim.testable or claim.silent for claim in claims)
-        told = iter(stats.holm_corrected(claims, max(0, self.num_tests - counted)))
-        return [
-            tuple(
+    names = [name.strip().lower().replace("-", "_") for name in (axis or "").split(",")]
+    along = ",".join(dict.fromkeys(filter(None, names))) or DEFAULT_AXIS
+    sets = [together(rows, along) for rows in row_lists]
+    if axis is not None and not any(sets):
+        raise ConfigError(
+            f"no two rows differ in '{axis}' alone",
+            expected="attn, head, layers, lr or another setting in which some do",
+            found=f"--pairs {axis}",
+            hint="--all shows every candidate of what validation chose",
+        )
+    tested = {
+        frozenset({_key(one), _key(other)})
+        for of in [*sets, *(together(rows, along) for rows in beside)]
+        for rows in of.values()
+        for one, other in combinations(rows, 2)
+        if len(set(one.scores.seeds) & set(other.scores.seeds)) >= stats.LEAST_SEEDS
+        and one.scores.accuracy.scored.by_row.shape[1] > 1  # type: ignore[union-attr]
+    }
+    made = [_groups(of, along, margin) for of in sets]
+    claims = [pair.claim for groups in made for group in groups for pair in group.pairs]
+    counted = sum(claim.testable or claim.silent for claim in claims)
+    told = iter(stats.holm_corrected(claims, max(0, len(tested) - counted)))
+    return [
+        Pairs(
+            axis=along,
+            num_tests=len(tested),
+            groups=tuple(
                 replace(group, pairs=tuple(replace(p, claim=next(told)) for p in group.pairs))
                 for group in groups
-            )
-            for groups in made
-        ]
+            ),
+            groups_left_out=len(of) - len(groups),
+        )
+        for of, groups in zip(sets, made, strict=True)
+    ]
 
-    def _compared(self, sets: dict[Same, list[Row]]) -> Iterator[Group]:
-        shared = set.intersection(*map(set, sets)) if sets else set()
-        some = {key for same in sets for key, _ in same} & set(ALL)
-        for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
-            sign = -1 if rows[0].score.larger_is_better else 1
-            best = sorted(rows, key=lambda row: sign * (row.chosen_mean or 0.0))[:MOST_VALUES]
-            own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
-            told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
-            told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
-            pairs = []
-            for first, second in combinations(range(len(best)), 2):
-                if made := minus(best[first], best[second], self._margin):
-                    pairs.append(Pair(first=first, second=second, seeds=made[0], claim=made[-1]))
-            yield Group(
+
+def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group]:
+    """Compared, and not corrected yet."""
+    shared, found = set.intersection(*map(set, sets)) if sets else set(), []
+    some = {key for same in sets for key, _ in same} & set(ALL)
+    for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
+        sign = -1 if rows[0].score.larger_is_better else 1
+        best = sorted(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))[:MOST_VALUES]
+        own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
+        told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
+        told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
+        pairs = [
+            Pair(first=first, second=second, seeds=made[0], claim=made[-1])
+            for first, second in combinations(range(len(best)), 2)
+            if (made := minus(best[first], best[second], margin))
+        ]
+        found.append(
+            Group(
                 name=", ".join(told),
-                labels=tuple(numbered([brief(value_of(row, self.axis), 60) for row in best])),
+                labels=tuple(numbered([brief(_value(row, axis), 60) for row in best])),
                 rows=tuple(best),
                 pairs=tuple(pairs),
                 left_out=len(rows) - len(best),
             )
+        )
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class TablePairs:
-    """The pairs of one table of a report."""
-
-    family: PairFamily
-    place: int
-
-    @property
-    def there(self) -> bool:
-        """Whether there are any; nothing is compared for that."""
-        return bool(self.family.sets[self.place])
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """Compared and corrected, once for all that ask."""
-        return self.family.tables[self.place]
-
-    @property
-    def groups_left_out(self) -> int:
-        """Groups of rows that are not compared, beyond ``MOST_GROUPS``."""
-        return len(self.family.sets[self.place]) - len(self.groups)
-
-
-def key_of(row: Row) -> str:
+def _key(row: Row) -> str:
     """What tells a row from every other of all reports."""
     fingerprint = row.runs[0].cache["fingerprint"]
     return repr((fingerprint, row.attention, row.head, sorted(row.recipe.items())))
 
 
-def value_of(row: Row, axis: str) -> str:
+def _value(row: Row, axis: str) -> str:
     """What a row has of the settings; of what its recipe does not name, the default."""
 
     def one(name: str) -> Any:
@@ -459,7 +408,7 @@ def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
     names = set(axis.split(","))
     found: dict[Same, list[Row]] = {}
     for row in rows:
-        alone = row.fitted or row.shuffled or row.chosen_mean is None
+        alone = row.fitted or row.shuffled or row.scores.chosen.mean is None
         if alone or (row.tunings and names & set(TUNED)):
             continue
         apart = {*names, *(TUNED if row.tunings else ())}
@@ -467,4 +416,4 @@ def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
         same["scaled logits"] = row.score.of_sizes and row.scores.temperatures is not None
         key = sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
         found.setdefault(tuple(key), []).append(row)
-    return {key: of for key, of in found.items() if len({value_of(row, axis) for row in of}) > 1}
+    return {key: of for key, of in found.items() if len({_value(row, axis) for row in of}) > 1}

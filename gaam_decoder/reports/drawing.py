@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.axes import numbered
+from gaam_decoder.reports.labels import numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ LINE = 0.15
 MOST_LINES = 4
 """Lines of a panel."""
 MOST_TICKS = 12
-"""Ticks of an axis, and columns of a matrix up to which a number fits into every cell."""
+"""Of an axis; and points of a line up to which each is marked."""
 PALETTE = {
     "ink": "#1f2328", "muted": "#57606a", "rule": "#d1d8df", "accent": "#0a58a8", "c0": "#0b6cb5",
     "c1": "#c2410b", "c2": "#047857", "c3": "#8a3f97", "c4": "#8a6a00", "c5": "#be185e",
@@ -83,11 +83,6 @@ class Line(NamedTuple):
     band: tuple[Values, Values] | None = None
 
 
-def slug(label: str) -> str:
-    """A label as part of a file name, in ASCII; others may have the same."""
-    return re.sub(r"[^\w.=-]+", "_", label, flags=re.ASCII)[:100]
-
-
 def new_figure(height: float) -> Figure:
     """An empty figure, its height in inches, that arranges itself when it is saved."""
     from matplotlib.figure import Figure
@@ -113,14 +108,6 @@ def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
     return numbered(found)
 
 
-def round_ticks(*axes: Any) -> None:
-    """Few ticks at round values, on the axes ``axes.xaxis`` or ``axes.yaxis``."""
-    from matplotlib.ticker import MaxNLocator
-
-    for one in axes:
-        one.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-
-
 def name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
     """A figure with rows 0, 1, ... downwards, their labels beside them."""
     names = names_of(labels)
@@ -132,8 +119,15 @@ def name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
-    round_ticks(axes.xaxis)
+    _round_ticks(axes.xaxis)
     return figure, axes
+
+
+def _round_ticks(*axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for one in axes:
+        one.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
 
 
 def legend_below(figure: Figure) -> Figure:
@@ -166,7 +160,7 @@ def line_panels(
     every = figure.subplots(len(panels), 1, squeeze=False, sharex=alike)[:, 0]
     before: list[str] = []
     for axes, (what, lines) in zip(every, panels, strict=True):
-        round_ticks(axes.xaxis, axes.yaxis)
+        _round_ticks(axes.xaxis, axes.yaxis)
         if beside:
             axes.plot(beside.x, beside.y, "--", color=PALETTE["ink"], label=beside.label, zorder=3)
         for line in lines:
@@ -196,45 +190,6 @@ def line_panels(
 def in_fours(what: str, lines: Sequence[Line]) -> list[tuple[str, Sequence[Line]]]:
     """Panels of at most four lines each."""
     return [(what, lines[i : i + MOST_LINES]) for i in range(0, len(lines), MOST_LINES)]
-
-
-def matrix(
-    shade_RC: Any, texts: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str],
-    names: tuple[str, str],
-) -> Figure:  # fmt: skip
-    """Cells that are stronger coloured the larger their shade is.
-
-    Args:
-        shade_RC: from 0 to 1; NaN is left empty.
-        texts: of the cells; not written where there are many columns.
-        rows: their labels.
-        columns: theirs.
-        names: of both axes.
-    """
-    from matplotlib.patches import Rectangle
-
-    figure = new_figure(min(1.6 * WIDTH, 1.2 + 0.36 * len(rows)))
-    axes = figure.add_subplot()
-    for row, column in np.argwhere(np.isfinite(shade_RC)):
-        # nearly clear to opaque enough, so that one colour of text is legible on all of them
-        corner, alpha = (column - 0.5, row - 0.5), 0.03 + 0.42 * shade_RC[row, column]
-        axes.add_patch(Rectangle(corner, 1, 1, lw=0, color=PALETTE["accent"], alpha=alpha))
-        if len(columns) <= MOST_TICKS:
-            axes.text(column, row, texts[row][column], ha="center", va="center",
-                      fontsize=8.5 if len(columns) <= 6 else 7)  # fmt: skip
-    for axis, labels in ((axes.yaxis, names_of(rows, 20)), (axes.xaxis, names_of(columns, 14))):
-        step = 1 if axis is axes.yaxis else -(-len(labels) // MOST_TICKS)
-        axis.set_ticks(range(0, len(labels), step), labels[::step])
-    if max(len(line) for name in names_of(columns, 14) for line in name.split("\n")) > 6:
-        for tick in axes.get_xticklabels():
-            tick.set(rotation=30, ha="right", rotation_mode="anchor")
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.tick_params(length=0)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.set_ylabel(names[0])
-    axes.set_xlabel(names[1])
-    return figure
 
 
 @contextmanager
@@ -285,16 +240,17 @@ def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
     )
 
 
-def svg_file(draw: Callable[[], Figure], colours: Mapping[str, str], *, alt: str) -> bytes:
-    """An SVG file for a page whose colours are known: ``LIGHT`` or ``DARK``."""
-    text = inline_svg(draw, key="p", alt=alt)
-    for name in PALETTE:
-        text = text.replace(f"var(--{name})", colours[name])
-    head, rest = text.split(">", 1)
-    font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
-    style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
-    paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
-    return f"{head}>{style}{paper}{rest}\n".encode()
+def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
+    """SVG files for a page in the light and in the dark, by name."""
+    files, svg = {}, inline_svg(picture.draw, key="p", alt=picture.alt)
+    for theme, colours in (("light", LIGHT), ("dark", LIGHT | DARK)):
+        text = re.sub(r"var\(--(\w+)\)", lambda found, of=colours: of[found[1]], svg)  # type: ignore[misc]
+        head, rest = text.split(">", 1)
+        font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
+        style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
+        paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
+        files[f"{name}-{theme}.svg"] = f"{head}>{style}{paper}{rest}\n".encode()
+    return files
 
 
 def image_files(picture: Picture) -> dict[str, bytes]:

@@ -28,7 +28,11 @@ SELECT_NOTES = {
     "last": "last epoch, nothing chosen",
     "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
 }
-VERSIONS = ("python", "torch", "numpy", "device")
+TEMPERATURE = (
+    "a temperature was fitted for every seed and fold by the log loss of the rows that chose the "
+    "epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability diagram are of logits "
+    "divided by it, all else, AUROC too, of logits as they are"
+)
 Note = Callable[[Table], str | None]
 
 
@@ -37,22 +41,15 @@ def notes(table: Table) -> list[str]:
     return [*caused(table), *explained(table)]
 
 
-def caused(table: Table) -> list[str]:
+def caused(table: Table, most: int | None = None) -> list[str]:
     """What these runs caused and a reader must know, what weighs most first."""
-    functions = NOTES if table.rows else NOTES[:1]
+    functions = NOTES[:most] if table.rows else NOTES[:1]
     return [said for function in functions if (said := function(table))]
 
 
 def warnings(table: Table) -> list[str]:
     """What nobody may miss."""
-    functions = NOTES[:GRAVE] if table.rows else NOTES[:1]
-    found = [said for function in functions if (said := function(table))]
-    return [f"{said[0].upper()}{said[1:]}." for said in found]
-
-
-def selected(table: Table) -> list[str]:
-    """What was left out, and what that does to p-values and to the baseline; one line or none."""
-    return list(filter(None, [_selection(table)]))
+    return [f"{said[0].upper()}{said[1:]}." for said in caused(table, GRAVE)]
 
 
 def _rows(text: str, holds: Callable[[Row], Any]) -> Note:
@@ -66,7 +63,8 @@ def _rows(text: str, holds: Callable[[Row], Any]) -> Note:
     return note
 
 
-def _selection(table: Table) -> str | None:
+def selected(table: Table) -> str | None:
+    """What was left out, and what that does to p-values and to the baseline."""
     if (selection := table.selection) is None:
         return None
     said = f"this report is of {brief(selection.in_words(), 600)}"
@@ -82,34 +80,22 @@ def _selection(table: Table) -> str | None:
 
 
 def _failures(table: Table) -> str | None:
-    found = [
-        f"{label} {_failed(row)}"
-        for label, row in zip(table.labels(), table.rows, strict=True)
-        if row.failed or row.partly or not row.seeds
-    ]
-    return f"what failed counts in no mean and no pair: {'; '.join(found)}" if found else None
-
-
-def _failed(row: Row) -> str:
-    if len(row.failed) == len(row.seeds):
-        which = f"all {len(row.seeds)} seeds failed" if row.seeds else "no seed is in all folds"
-    else:
+    found = []
+    for label, row in zip(table.labels(), table.rows, strict=True):
         which = f"seed {spell_numbers(sorted({*row.failed, *row.partly}))} failed"
-    reasons = sorted({brief(why, LONGEST_REASON) for why in row.failed.values()})
-    reasons = [*reasons[:3], *["and more"] * (len(reasons) > 3)]
-    reasons += ["not all folds have it"] * bool(row.partly)
-    return f"{which}: {'; '.join(reasons)}"
+        if len(row.failed) == len(row.seeds):
+            which = f"all {len(row.seeds)} seeds failed" if row.seeds else "no seed is in all folds"
+        reasons = sorted({brief(why, LONGEST_REASON) for why in row.failed.values()})[:3]
+        reasons += ["not all folds have it"] * bool(row.partly)
+        if row.failed or row.partly or not row.seeds:
+            found.append(f"{label} {which}: {'; '.join(reasons)}")
+    return f"what failed counts in no mean and no pair: {'; '.join(found)}" if found else None
 
 
 def _no_control(table: Table) -> str | None:
     stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
-    there = [row for row in stepped if row.attention in CONTROLS]
-    if not stepped or any(row.scores.seeds for row in there):
+    if not stepped or any(row.attention in CONTROLS and row.scores.seeds for row in stepped):
         return None
-    if there:
-        return (
-            f"no control is left: {brief(there[0].attention)} was trained, but {_failed(there[0])}"
-        )
     return (
         "no control among these rows: whether a mechanism helps cannot be told without 'gaam train "
         "--attn none --attn scalar-mix'"
@@ -118,8 +104,6 @@ def _no_control(table: Table) -> str | None:
 
 def _few_rows(table: Table) -> str | None:
     rows = table.num_test_rows
-    if len(table.cache["class_names"]) == 1:
-        return "there is one class in all: every answer is right"
     if int((table.rows[0].scores.labels_per_class > 0).sum()) == 1:
         return "only one class is among the test rows: how classes are told apart is not tested"
     if rows >= FEW_ROWS:
@@ -170,10 +154,9 @@ def _splits(row: Row) -> tuple[str, str]:
 
 
 def _not_compared(table: Table) -> str | None:
-    if table.baseline is None:
-        several = len(table.rows) > 1
-        return "no differences are shown: --baseline names a row" if several else None
     rows, baseline = table.rows, table.baseline
+    if baseline is None:
+        return "no differences are shown: --baseline names a row" if len(rows) > 1 else None
     text = f"not compared, because no run of '{brief(baseline)}' has the same head and recipe"
     alone = {
         id(row) for row in rows if not (is_of(row, baseline) or counterpart(row, rows, baseline))
@@ -204,10 +187,8 @@ def _choosing(row: Row) -> int:
     """Rows of train that chose the epoch; about, by their share, where the runs do not say."""
     run, part = row.runs[0], (row.folds - 1) / row.folds if row.folds > 1 else 1
     rows = run.cache["rows"].get(run.setting("train_split"), FEW_ROWS / run.setting("val_fraction"))
-    return min(
-        one.drawn.get("choose") or round(rows * part * run.setting("val_fraction"))
-        for one in row.runs
-    )
+    about = round(rows * part * run.setting("val_fraction"))
+    return min(one.drawn.get("choose") or about for one in row.runs)
 
 
 def _shuffled(table: Table) -> str | None:
@@ -215,9 +196,8 @@ def _shuffled(table: Table) -> str | None:
     for label, row in zip(table.labels(), table.rows, strict=True):
         if row.shuffled and row.mean is not None:
             low, high = (100 * level for level in chance(row))
-            where = verdict(row)
-            said = f"{where} it" if where else "no verdict of one permutation"
-            found.append(f"{label} {100 * row.mean:.1f}% for {low:.1f} to {high:.1f}%: {said}")
+            said = f"{label} {100 * row.mean:.1f}% for {low:.1f} to {high:.1f}%: "
+            found.append(said + (f"{where} it" if (where := verdict(row)) else "no verdict of one"))
     return f"with shuffled labels, must be at chance: {'; '.join(found)}" if found else None
 
 
@@ -240,14 +220,14 @@ def verdict(row: Row) -> Literal["above", "at", "below"] | None:
     on half of them: rows alone say nothing of that.
     """
     low, high = chance(row)
-    found = row.two_level
+    found = row.scores.accuracy.two_level
     if found is None or len(row.scores.seeds) < 2:
         return None
     return "above" if found[0] > high else "below" if found[1] < low else "at"
 
 
 NOTES: tuple[Note, ...] = (
-    _selection,
+    selected,
     _rows(f"{ON_TRAINING_ROWS}, no test accuracy", lambda row: row.on_training_rows),
     _rows(f"select test: {SELECT_NOTES['test']}", lambda row: row.select == "test"),
     _rows(
@@ -291,17 +271,12 @@ GRAVE = 9
 """How many of them are warnings."""
 
 
-def explained(table: Table) -> list[str]:
+def explained(table: Table) -> Iterator[str]:
     """How the numbers were made, as far as that is not the same of every report (GUIDE.md)."""
-    lines = [*_explained(table)] if table.rows else []
-    lines.append(f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}")
-    return [*lines, f"versions: {versions(table)}"]
-
-
-def _explained(table: Table) -> Iterator[str]:
     for select in sorted({row.select for row in table.rows} - {"test"}):
         yield f"select {brief(select, 40)}: {SELECT_NOTES.get(select, 'not known here')}"
-    yield f"majority class alone: {percent(chance(table.rows[0])[1])}% of the tested rows"
+    if table.rows:
+        yield f"majority class alone: {percent(chance(table.rows[0])[1])}% of the tested rows"
     if table.unchosen:
         names = ", ".join(table.labels()[place] for place in table.unchosen)
         yield f"not chosen among, for no seed with a validation accuracy is in all: {names}"
@@ -322,9 +297,11 @@ def _explained(table: Table) -> Iterator[str]:
         for tuning in dict.fromkeys(map(_grid, row.tunings)):
             yield f"{label}: {tuning}"
     if table.temperature:
-        yield how(table)
+        yield TEMPERATURE
     columns = zip(table.rows, table.published, strict=True)
     yield from literature.notes(table.cache, {r.attention: one for r, one in columns if one})
+    yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
+    yield f"versions: {versions(table)}"
 
 
 def _grid(tuning: Any) -> str:
@@ -341,22 +318,11 @@ def _grid(tuning: Any) -> str:
     return f"seeds {of} by validation, {report}"
 
 
-def how(table: Table) -> str:
-    """What was done with probabilities."""
-    if not table.temperature:
-        return "no temperature was fitted: probabilities are those of the decoders"
-    return (
-        "a temperature was fitted for every seed and fold by the log loss of the rows that chose "
-        "the epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability diagram are "
-        "of logits divided by it, all else, AUROC too, of logits as they are"
-    )
-
-
 def versions(table: Table) -> str:
     """What the runs of a table were made with; several values where they differ."""
     environments: list[dict[str, Any]] = [run.environment for run in table.all_runs()]
     parts = []
-    for name in VERSIONS:
+    for name in ("python", "torch", "numpy", "device"):
         values = sorted({brief(str(found.get(name, "unknown"))) for found in environments})
         parts.append(f"{name} {' and '.join(values)}")
     return ", ".join(parts)

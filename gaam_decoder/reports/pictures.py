@@ -74,7 +74,7 @@ def _strip(table: Table) -> Figure:
     """A dot for each seed, the mean, and both intervals."""
     labels, unit = table.labels(), table.unit
     figure, axes = name_rows([labels[place] for place in table.places])
-    axes.set_xlabel(unit.axis)
+    axes.set_xlabel(f"test {unit.column}")
     steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
     for place, row in enumerate(table.rows[shown] for shown in table.places):
         value_S = unit.factor * row.scores.chosen.scored.values
@@ -86,8 +86,8 @@ def _strip(table: Table) -> Figure:
                       alpha=0.6, label="one seed")  # fmt: skip
             axes.plot([value_S.mean()] * 2, [place - 0.36, place + 0.32], color=PALETTE["ink"],
                       lw=1.4, label="mean")  # fmt: skip
-        bounds = unit.scaled(row.chosen_interval), unit.scaled(row.chosen_two_level)
-        _draw_intervals(axes, place + 0.18, *bounds)
+        chosen = row.scores.chosen
+        _draw_intervals(axes, place + 0.18, unit.factor, chosen.interval, chosen.two_level)
     return legend_below(figure)
 
 
@@ -105,18 +105,20 @@ def _forest(table: Table) -> Figure:
     for height, compared in enumerate(table.comparisons[place] for place in shown):
         assert compared is not None
         claim = compared.claim
-        both = unit.scaled(claim.interval_corrected)
-        _draw_intervals(axes, height, unit.scaled(claim.on_these_rows.interval), both)
+        seeds, both = claim.on_these_rows.interval, claim.interval_corrected
+        _draw_intervals(axes, height, unit.factor, seeds, both)
         face, label = (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
         axes.plot(unit.factor * claim.difference, height, "o", ms=6, mew=1.4, mec=ink, mfc=face,
                   label=label)  # fmt: skip
     return legend_below(figure)
 
 
-def _draw_intervals(axes: Axes, height: float, seeds: Interval, both: Interval) -> None:
-    if both:
-        axes.plot(both, [height] * 2, color=PALETTE["muted"], lw=1.2,
-                  label="95% over seeds and rows")  # fmt: skip
-    if seeds:
-        axes.plot(seeds, [height] * 2, color=PALETTE["accent"], lw=3.2, alpha=0.75,
-                  label="95% over seeds")  # fmt: skip
+def _draw_intervals(
+    axes: Axes, height: float, factor: int, seeds: Interval, both: Interval
+) -> None:
+    for interval, label, style in (
+        (both, "95% over seeds and rows", {"color": PALETTE["muted"], "lw": 1.2}),
+        (seeds, "95% over seeds", {"color": PALETTE["accent"], "lw": 3.2, "alpha": 0.75}),
+    ):
+        if interval:
+            axes.plot(factor * np.array(interval), [height] * 2, label=label, **style)  # type: ignore[arg-type]

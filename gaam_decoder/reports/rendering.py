@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import gaam_cache
-from gaam_cache.messages import brief
-from gaam_decoder.reports.answer import claims, conclusion
-from gaam_decoder.reports.columns import accuracies, differences
+from gaam_decoder.reports.answer import conclusion
+from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import SEPARATE, Table
@@ -23,6 +22,7 @@ def rendered(
     tables: Sequence[Table],
     harmless: Callable[[str], str],
     more: Callable[[Table], dict[str, Any]] = lambda table: {},
+    words: Mapping[str, Any] | None = None,
     **filters: Callable[..., str],
 ) -> str:
     """What a template makes of tables.
@@ -32,6 +32,7 @@ def rendered(
         tables: what it is given as ``tables``, each as values by name.
         harmless: what becomes of every text that the template writes, but for what a filter made.
         more: what the template is given of a table beyond what all are.
+        words: what it is given beside tables.
         filters: of the template, whose result is written as it is.
     """
     environment = Environment(
@@ -45,8 +46,8 @@ def rendered(
     environment.filters |= {name: _marked(make) for name, make in filters.items()}
     environment.filters |= {"raw": Markup, "harmless": harmless}
     about = [_about(table) | more(table) for table in tables]
-    words = {"separate": SEPARATE, "version": gaam_cache.__version__}
-    return environment.get_template(f"{name}.jinja").render(tables=about, **words)
+    told = {"separate": SEPARATE, "version": gaam_cache.__version__, **(words or {})}
+    return environment.get_template(f"{name}.jinja").render(tables=about, **told)
 
 
 def _marked(make: Callable[..., str]) -> Callable[..., Markup]:
@@ -57,14 +58,11 @@ def _about(table: Table) -> dict[str, Any]:
     return {
         "title": table.title(),
         "answer": conclusion(table),
-        "accuracies": accuracies(table) if table.rows else None,
+        "sheet": sheet(table) if table.rows else None,
         "beside": [
             *filter(None, [table.left_out()]),
             *(final.in_words() for final in table.finals),
         ],
-        "differences": differences(table),
-        "baseline": brief(str(table.baseline)),
-        "claims": claims(table),
         "notes": notes(table),
         "sections": sections(table),
     }

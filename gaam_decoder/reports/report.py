@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,16 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
-from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.notes import selected
 from gaam_decoder.reports.table import (
     Format,
     Table,
     build_tables,
-    check_fitted,
-    check_order,
     laid_out,
 )
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
-from gaam_decoder.runs.filters import Selection, Texts, one_form
+from gaam_decoder.runs.filters import Texts, one_form
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RUN_FILE, RunResult
 from gaam_decoder.specs import parse_attention
@@ -72,12 +68,18 @@ class Report:
             ConfigError: no such format or section, or a folder that holds a run or a cache.
             StorageError: the file system refused; a file that was there is as it was.
         """
-        _check_file(Path(file))
-        _write(Path(file), self.text(format, section).encode())
+        _check_file(out := Path(file))
+        content = self.text(format, section).encode()
+        if out.absolute().is_relative_to("/dev") or (out.exists() and not out.is_file()):
+            with storage_errors(out), out.open("ab") as stream:  # a pipe, a device, /dev/stdout
+                stream.write(content)
+        else:  # the file that a link means is replaced, and not the link
+            write_file(Path(os.path.realpath(out)), content)
 
     def beside(self, format: str) -> list[str]:
         """What nobody may miss and that format does not say in words: what was left out."""
-        return [] if _format(format).says_selection else list(selected(self.tables[0]))
+        said = None if _format(format).says_selection else selected(self.tables[0])
+        return [said] if said else []
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first six pictures as PDF and PNG; returns their paths.
@@ -158,20 +160,6 @@ def _check_file(out: Path) -> None:
     check_file(out, option="--out", special=True)
 
 
-def _write(out: Path, content: bytes) -> None:
-    with storage_errors(out):
-        special = out.exists() and not out.is_file()
-        if special or out.absolute().is_relative_to("/dev"):  # a pipe, a device, /dev/stdout
-            # a pipe that nobody reads from is refused, not waited for
-            handle = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
-            os.set_blocking(handle, True)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            return
-    # the file that a link means is replaced, and not the link
-    write_file(Path(os.path.realpath(out)), content)
-
-
 def report(
     runs: str | Path | RunResult | Sequence[str | Path | RunResult] = "runs",
     *,
@@ -180,14 +168,11 @@ def report(
     layers: Texts = None,
     lr: Texts = None,
     cache: str | Path | None = None,
-    since: str | datetime | None = None,
     baseline: str | None = None,
     margin: float | None = None,
     score: str = DEFAULT,
     temperature: bool = False,
     every_candidate: bool = False,
-    tune_seeds: str | Sequence[int] | None = None,
-    sort: str | None = None,
     top: int | None = None,
     pairs: str | None = None,
 ) -> Report:
@@ -204,7 +189,6 @@ def report(
         layers: sets of layers that are meant.
         lr: learning rates that are meant.
         cache: the cache that is meant.
-        since: when the first of the runs that are meant was published.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
             where it is among the runs.
         margin: largest difference that does not matter, in points of the score, or in its unit
@@ -214,31 +198,35 @@ def report(
         temperature: fit one for every seed and fold on the rows of train that chose its epoch, by
             their log loss, and divide logits by it in log loss, Brier score and ECE.
         every_candidate: show every one of the runs that differ in learning rate or weight decay
-            alone; default: the one with the best mean validation accuracy.
-        tune_seeds: seeds that choose between these; default: those that were trained to choose,
-            else all that every candidate has.
-        sort: order of the rows: score (default), accuracy, difference, name, parameters, seconds.
-        top: rows of each table that are shown, by ``sort`` or score, and the baseline of each;
+            alone; default: the one with the best mean validation accuracy over the seeds that were
+            trained to choose, or over all that every one has.
+        top: rows of each table that are shown, those of the best score, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
         pairs: setting in which the rows of every pair differ, or several with commas: attn, head,
             layers, lr or any other of a recipe; default: attn.
 
     Raises:
         ConfigError: no run of the baseline that was asked for, a margin that is none, no such
-            score, a filter that means nothing, an order that is none, pairs along what does not
-            vary, or no run of which a temperature can be fitted.
+            score, a filter that means nothing, pairs along what does not vary,
+            or no run of which a temperature can be fitted.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
     meant = score_of(score)
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
-    check_order(sort, top)
-    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
+    if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
+        raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
+    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache}
     found = gathered(runs, **asked)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
-    if found.selection is not None:
-        _check_left(found.selection, spec)
+    if spec is not None and found.selection and (by := found.selection.lost.get(spec)):
+        raise ConfigError(
+            f"the baseline '{spec}' is left out by {by}",
+            expected="a baseline that is among the runs of the report",
+            found=found.selection.in_words(),
+            hint=f"also give --attn {spec}" if by == "--attn" else f"leave out {by}",
+        )
     tables = build_tables(
         found,
         spec,
@@ -248,49 +236,12 @@ def report(
         score=score,
         temperature=temperature,
         every_candidate=every_candidate,
-        tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
         pairs=pairs,
     )
-    if temperature:
-        check_fitted(tables)
-    return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
-
-
-def _check_left(selection: Selection, baseline: str | None) -> None:
-    """Whether the baseline that was asked for is among what is left."""
-    if baseline is not None and (by := selection.lost.get(baseline)):
+    if temperature and not any(row.scores.temperatures for one in tables for row in one.rows):
         raise ConfigError(
-            f"the baseline '{baseline}' is left out by {by}",
-            expected="a baseline that is among the runs of the report",
-            found=selection.in_words(),
-            hint=f"also give --attn {baseline}" if by == "--attn" else f"leave out {by}",
+            "no run has what a temperature is fitted on",
+            expected="runs of --select val, which keep the logits of the rows that chose",
+            hint="leave out --temperature, or train again with --select val",
         )
-
-
-def _seeds(
-    value: str | Sequence[int], runs: Sequence[RunResult], every_candidate: bool
-) -> tuple[int, ...]:
-    if every_candidate:
-        raise ConfigError("--tune-seeds plays no part with --all, which chooses nothing")
-    try:
-        seeds = parse_seeds(value if isinstance(value, str) else list(value))
-    except ValueError as error:
-        message = "--tune-seeds is out of range"
-        raise ConfigError(message, expected=str(error), found=str(value)) from None
-    there = sorted({seed for run in runs for seed in run.seeds})
-    if not set(seeds) <= set(there):
-        raise ConfigError(
-            "--tune-seeds names seeds that no run has",
-            expected=f"some of {spell_numbers(there)}",
-            found=spell_numbers(seeds),
-            hint="a number alone is a number of seeds: 5 is 0-4",
-        )
-    chose = sorted({run.tuning_seeds for run in runs if run.tuning_seeds})
-    if others := [one for one in chose if set(one) != set(seeds)]:
-        raise ConfigError(
-            "--tune-seeds are not those that chose what was trained",
-            expected=f"{' or '.join(map(spell_numbers, others))}, as gaam train had them",
-            found=spell_numbers(seeds),
-            hint="leave it out: the runs say which seeds chose",
-        )
-    return seeds
+    return Report(tables=tuple(laid_out(table, top) for table in tables))

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
-from gaam_decoder.analysis.learned import ParameterRange, learned_ranges
+from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.unit import DEFAULT, all_scores, score_of
 from gaam_decoder.runs.result import RunResult, Validation
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.scored import Scored, interval_by_score
-from gaam_decoder.stats.scores._base import Answers, Found, Score
+from gaam_decoder.stats.scores._base import Answers, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
 
 Floats = NDArray[np.float64]
@@ -48,10 +48,8 @@ class Temperatures:
 
     def __str__(self) -> str:
         """Mean and range, such as ``1.31 (1.22 to 1.40)``."""
-        value_SP, lacking = self.value_SP, int((~self.fitted_SP).sum())
-        spread = f" ({value_SP.min():.3g} to {value_SP.max():.3g})" if value_SP.size > 1 else ""
-        not_fitted = f", {lacking} of {value_SP.size} not fitted" if lacking else ""
-        return f"{value_SP.mean():.3g}{spread}{not_fitted}"
+        value_SP = self.value_SP
+        return f"{value_SP.mean():.3g} ({value_SP.min():.3g} to {value_SP.max():.3g})"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, in the order of the finished seeds."""
@@ -66,12 +64,35 @@ class Temperatures:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
-    """The score that is compared, of every seed."""
+class Measured:
+    """A score of the finished seeds of a row."""
 
+    score: Score
     scored: Scored
-    part_value: Floats
-    """Of every part, (S, P); NaN where a part has none."""
+    fitted: bool
+    """Whether the head was fitted at once: then there are no seeds to speak of."""
+
+    @property
+    def mean(self) -> float | None:
+        """None if no seed finished, or there is no such score."""
+        value_S = self.scored.values
+        return float(value_S.mean()) if len(value_S) and np.isfinite(value_S).all() else None
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over seeds."""
+        return None if self.mean is None else stats.standard_deviation(self.scored.values)
+
+    @property
+    def interval(self) -> Interval:
+        """95% t interval over seeds, as far as the score can be."""
+        found = None if self.mean is None else stats.t_interval(self.scored.values)
+        return stats.within(found, 0, self.score.highest)
+
+    @property
+    def two_level(self) -> Interval:
+        """95% interval over seeds and test rows; of a fit, over test rows alone."""
+        return interval_by_score(self.score, self.scored, without_seeds=self.fitted)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,19 +102,19 @@ class Scores:
     seeds: tuple[int, ...]
     right: NDArray[np.bool_]
     """Whether each seed is right on each test row, (S, N)."""
-    by_row: NDArray[np.bool_] | Floats
-    """The same, of rows that are tested several times the share in which it is right."""
-    accuracy: Floats
-    macro_f1: Floats
-    chosen: Chosen
+    accuracy: Measured
+    chosen: Measured
+    """The score that is compared."""
+    part_value: Floats
+    """That score of every part, (S, P); NaN where a part has none."""
     every: dict[str, Floats]
     """Every score of every seed, by name; those that these rows and classes have."""
     one_class: tuple[int, ...]
     """Seeds that predict the same class for every row of a part, of which more have one."""
     confusion: NDArray[np.int64]
     """True class by predicted class, summed over seeds, (C, C)."""
-    vote_right: NDArray[np.bool_]
-    """Whether the class that most seeds predict is right, (N,)."""
+    vote_accuracy: float | None
+    """Of the class that most seeds predict."""
     labels_per_class: NDArray[np.int64]
     """Test rows of every class, (C,)."""
     temperatures: Temperatures | None
@@ -126,63 +147,30 @@ class Row:
     partly: tuple[int, ...]
     """Seeds that some folds lack; they count in nothing."""
     failed: dict[int, str]
-    learned: dict[str, ParameterRange]
-    """Where the learned parameters ended up, by name."""
+    learned: dict[str, dict[str, Any]]
+    """Where the learned parameters ended up, by name: see ``parameter_range``."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
-    score: Score = field(repr=False)
-    """What is compared."""
 
     @property
     def mean(self) -> float | None:
         """Mean accuracy; None if no seed finished."""
-        return float(self.scores.accuracy.mean()) if self.scores.seeds else None
+        return self.scores.accuracy.mean
 
     @property
-    def interval(self) -> Interval:
-        """95% t interval of the accuracy over seeds, as far as an accuracy can be."""
-        return stats.within(stats.t_interval(self.scores.accuracy), 0, 1)
-
-    @property
-    def two_level(self) -> Interval:
-        """95% interval of the accuracy over seeds and test rows; of a fit, over test rows alone."""
-        return stats.two_level_interval(self.scores.by_row, without_seeds=self.fitted)
-
-    @property
-    def chosen_mean(self) -> float | None:
-        """Mean of the score that is compared; None if no seed finished, or there is none."""
-        value_S = self._chosen_S
-        return float(value_S.mean()) if len(value_S) and np.isfinite(value_S).all() else None
-
-    @property
-    def chosen_std(self) -> float | None:
-        """Standard deviation of that score over seeds."""
-        return None if self.chosen_mean is None else stats.standard_deviation(self._chosen_S)
-
-    @property
-    def chosen_interval(self) -> Interval:
-        """95% t interval of that score over seeds, as far as it can be."""
-        found = None if self.chosen_mean is None else stats.t_interval(self._chosen_S)
-        return stats.within(found, 0, self.score.highest)
-
-    @property
-    def chosen_two_level(self) -> Interval:
-        """95% interval of that score over seeds and test rows; of a fit, over test rows alone."""
-        return interval_by_score(self.score, self.scores.chosen.scored, without_seeds=self.fitted)
-
-    @property
-    def _chosen_S(self) -> Floats:
-        return self.scores.chosen.scored.values
-
-    @property
-    def on_training_rows(self) -> bool:
-        """Whether it is tested on the rows that it learned from."""
-        return on_training_rows(self.runs[0].recipe)  # of a fold, which the row's no longer names
+    def score(self) -> Score:
+        """What is compared."""
+        return self.scores.chosen.score
 
     @property
     def fitted(self) -> bool:
         """Whether its head was fitted at once, without steps and seeds."""
         return bool(self.runs[0].fit)
+
+    @property
+    def on_training_rows(self) -> bool:
+        """Whether it is tested on the rows that it learned from."""
+        return on_training_rows(self.runs[0].recipe)  # of a fold, which the row's no longer names
 
     @property
     def shuffled(self) -> bool:
@@ -208,7 +196,7 @@ class Row:
     @property
     def too_short(self) -> bool:
         """Whether more seeds have their best epoch last than a plateau gives."""
-        late, parts = len(self.still_learning), self.scores.chosen.part_value.shape[1]
+        late, parts = len(self.still_learning), self.scores.part_value.shape[1]
         return late > 0 and stats.later_than_chance(
             late, len(self.scores.seeds), self.recipe["epochs"], parts
         )
@@ -252,6 +240,7 @@ class Row:
                 "per_seed": [by_seed.get(seed) for seed in self.seeds],
             }
 
+        accuracy = scores.accuracy
         return {
             "attention": self.attention,
             "head": self.head,
@@ -259,11 +248,11 @@ class Row:
             "select": self.select,
             "optimistic": self.optimistic,
             "tested_on_training_rows": self.on_training_rows,
-            "accuracy": of_seeds(scores.accuracy, ci95=as_list(self.interval)),
-            "accuracy_ci95_seeds_and_rows": as_list(self.two_level),
-            "macro_f1": of_seeds(scores.macro_f1),
+            "accuracy": of_seeds(accuracy.scored.values, ci95=accuracy.interval),
+            "accuracy_ci95_seeds_and_rows": accuracy.two_level,
+            "macro_f1": of_seeds(scores.every["macro-f1"]),
             "scores": {name: of_seeds(value_S) for name, value_S in scores.every.items()},
-            "majority_vote_accuracy": float(scores.vote_right.mean()) if scores.seeds else None,
+            "majority_vote_accuracy": scores.vote_accuracy,
             "confusion": scores.confusion.tolist(),
             "parameters": self.parameters,
             "folds": self.folds,
@@ -276,7 +265,7 @@ class Row:
             "choice": [one._asdict() for one in self.choices],
             "seeds_not_in_all_folds": list(self.partly),
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
-            "learned": {name: found.to_dict() for name, found in self.learned.items()},
+            "learned": self.learned,
             "importance": importance.to_dict() if importance else None,
             "recipe": self.recipe,
             "runs": [
@@ -288,11 +277,6 @@ class Row:
         }
 
 
-def as_list(interval: Interval) -> list[float] | None:
-    """As JSON has it."""
-    return list(interval) if interval else None
-
-
 def row_of(
     parts: Sequence[Part],
     tunings: Mapping[str, Tuning],
@@ -300,10 +284,9 @@ def row_of(
     temperature: bool,
     made: dict[Any, Row],
 ) -> Row:
-    """The row of runs of one mechanism under one recipe, each made once.
+    """The row of runs of one mechanism under one recipe, in one part or the folds of several.
 
-    In one part, or the folds of a cross-validation, or of several. What filters leave is in
-    ``made`` already, of what they left something of.
+    Rows that were made are in ``made``, so that none is made twice.
 
     Raises:
         CacheError: a run is damaged.
@@ -340,8 +323,8 @@ def _row(
     parts: Sequence[Part], by_part: Sequence[Mapping[int, RunResult]], score: Score, fit: bool
 ) -> Row:
     """Of every part the run that counts for each seed that is reported; tuned by nothing."""
-    first, repeats = parts[0][0], repeats_of(parts)
-    seeds = set.intersection(*map(set, by_part))
+    first, seeds = parts[0][0], set.intersection(*map(set, by_part))
+    repeats = len({part[0].recipe.get("split_seed") for part in parts})
     failed: dict[int, str] = {}
     for part, runs in zip(parts, by_part, strict=True):
         where, split_seed = (part[0].recipe.get(name) for name in ("fold", "split_seed"))
@@ -373,24 +356,19 @@ def _row(
         failed=failed,
         learned=learned_ranges(counted[0]) if len(parts) == 1 else {},
         runs=tuple(run for part in counted for run in part),
-        scores=_scores(parts, sorted(seeds), score, fit),
-        score=score,
+        scores=_scores(parts, sorted(seeds), repeats, score, fit),
     )
 
 
-def repeats_of(parts: Sequence[Part]) -> int:
-    """How many cross-validations, with other folds each, parts are of."""
-    return len({part[0].recipe.get("split_seed") for part in parts})
-
-
-def _scores(parts: Sequence[Part], seeds: Sequence[int], score: Score, fit: bool) -> Scores:
+def _scores(
+    parts: Sequence[Part], seeds: Sequence[int], repeats: int, score: Score, fit: bool
+) -> Scores:
     """Of the seeds that finished in all parts, whose test rows are put one after the other."""
     by_part = [_logits(part) for part in parts]
     finished = [seed for seed in seeds if all(seed in by_seed for by_seed in by_part)]
     labels = np.concatenate([part[0].labels for part in parts])
-    sizes, repeats = tuple(len(part[0].labels) for part in parts), repeats_of(parts)
-    ends = np.cumsum(sizes)[:-1]
-    classes = len(parts[0][0].cache["class_names"])
+    sizes = tuple(len(part[0].labels) for part in parts)
+    ends, classes = np.cumsum(sizes)[:-1], len(parts[0][0].cache["class_names"])
     fitted = _temperatures(parts, finished) if fit else None
     logits_SNC = np.empty((len(finished), len(labels), classes), np.float32)
     known = all_scores()
@@ -417,46 +395,37 @@ def _scores(parts: Sequence[Part], seeds: Sequence[int], score: Score, fit: bool
             one_class.append(seed)
     predicted_SN = logits_SNC.argmax(-1)
     right_SN = predicted_SN == labels
-    by_row = _by_row(right_SN, parts)
+    by_row = _by_row(right_SN, parts, repeats)
     every = {name: np.array(of_seeds, np.float64) for name, of_seeds in values.items()}
-    votes = stats.majority_votes(logits_SNC, predicted_SN) == labels if finished else labels < 0
+    votes_N = stats.majority_votes(logits_SNC, predicted_SN) == labels if finished else None
+    there = [one for one in found if one is not None]
+    scored = Scored(values=every[DEFAULT], by_row=by_row)
+    accuracy = Measured(score=score_of(DEFAULT), scored=scored, fitted=bool(parts[0][0].fit))
+    if len(there) < len(found):
+        why = f"these rows and classes have no {score.title}"
+        scored = Scored(values=np.full(len(found), np.nan), by_row=None, no_claim=why)
+    elif found:
+        rows = [one.by_row for one in there if one.by_row is not None]
+        of_rows = _by_row(np.stack(rows), parts, repeats) if rows else None
+        scored = Scored.of(there, of_rows, why)
     return Scores(
         seeds=tuple(finished),
         right=right_SN,
-        by_row=by_row,
-        accuracy=every[DEFAULT],
-        macro_f1=every["macro-f1"],
-        chosen=Chosen(
-            scored=_scored(score, found, by_row, parts, why),
-            part_value=np.array(part_values, np.float64).reshape(len(finished), len(parts)),
-        ),
+        accuracy=accuracy,
+        chosen=replace(accuracy, score=score, scored=scored),
+        part_value=np.array(part_values, np.float64).reshape(len(finished), len(parts)),
         every=every,
         one_class=tuple(one_class),
         confusion=stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
-        vote_right=votes,
+        vote_accuracy=None if votes_N is None else float(votes_N.mean()),
         labels_per_class=np.bincount(labels, minlength=classes),
         temperatures=fitted,
         bins=bins,
     )
 
 
-def _scored(
-    score: Score, found: Sequence[Found | None], by_row: Any, parts: Sequence[Part], why: str
-) -> Scored:
-    """The score of all seeds; no numbers where these rows and classes have none."""
-    there = [one for one in found if one is not None]
-    if len(there) < len(found):
-        why = f"these rows and classes have no {score.title}"
-        return Scored(values=np.full(len(found), np.nan), by_row=None, no_claim=why)
-    if not found:
-        return Scored(values=np.empty(0), by_row=by_row)
-    rows = [one.by_row for one in there if one.by_row is not None]
-    return Scored.of(there, _by_row(np.stack(rows), parts) if rows else None, why)
-
-
-def _by_row(value_SN: NDArray[Any], parts: Sequence[Part]) -> Any:
+def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
     """Of rows that several cross-validations test the mean, (S, rows of the split)."""
-    repeats = repeats_of(parts)
     if repeats == 1:
         return value_SN
     row_N = np.concatenate([part[0].test_rows for part in parts])
@@ -496,12 +465,12 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Temperatures |
     fitted_SP = np.zeros((len(seeds), len(parts)), bool)
     rows: list[int] = []
     for place, part in enumerate(parts):
-        decides, read = first_runs(part), dict[str, Validation | None]()
+        decides, held_by = first_runs(part), dict[str, Validation | None]()
         for index, seed in enumerate(seeds):
             run = decides[seed]
-            if str(run.path) not in read:
-                read = {str(run.path): run.validation}  # of one run at a time
-            held = read[str(run.path)]
+            if str(run.path) not in held_by:
+                held_by = {str(run.path): run.validation}  # of one run at a time
+            held = held_by[str(run.path)]
             found = None if held is None else held.temperature(run.seeds.index(seed))
             if held is None or found is None:
                 return None

@@ -38,7 +38,7 @@ def points(value: float, digits: int = 2) -> str:
     return f"{round(100 * value, digits) + 0.0:+.{digits}f}"  # + 0.0: never '-0.00'
 
 
-def span(interval: tuple[float, float] | None, *, signed: bool = False) -> str:
+def span(interval: Interval, *, signed: bool = False) -> str:
     """An interval in percent, or in points with signs, to two digits of its half width."""
     if interval is None:
         return "-"
@@ -64,18 +64,13 @@ class Unit:
 
     @property
     def factor(self) -> int:
-        """What values are multiplied by where they are shown."""
+        """What values are multiplied by where they are drawn."""
         return 100 if self.score.percent else 1
 
     @property
     def column(self) -> str:
         """Header of its values."""
         return self.score.title + (" %" if self.score.percent else "")
-
-    @property
-    def axis(self) -> str:
-        """Label of an axis."""
-        return f"test {self.score.title}" + (", %" if self.score.percent else "")
 
     @property
     def of_differences(self) -> str:
@@ -88,10 +83,6 @@ class Unit:
             return percent(value)
         return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
 
-    def mean(self, value: float | None) -> str:
-        """A mean with its sign of percent."""
-        return self.value(value) + ("%" if self.score.percent else "")
-
     def std(self, value: float | None) -> str:
         """A standard deviation."""
         if value is None:
@@ -102,24 +93,19 @@ class Unit:
         """A difference, with its sign."""
         return points(value) if self.score.percent else f"{value + 0.0:+.4f}"
 
-    def size(self, value: float) -> str:
+    def size(self, value: float, digits: str = ".2f") -> str:
         """How large a difference is, in words."""
-        size = abs(value)
-        return f"{100 * size:.2f} points" if self.score.percent else f"{size:.4f}"
+        return f"{100 * value:{digits}} points" if self.score.percent else f"{value:.4g}"
+
+    def margin(self, margin: float) -> str:
+        """The largest difference that does not matter, in words."""
+        return self.size(margin, ".4g")
 
     def span(self, interval: Interval, *, signed: bool = False) -> str:
         """An interval."""
         if self.score.percent or interval is None:
             return span(interval, signed=signed)
         return " to ".join(f"{bound:{'+' if signed else ''}.4f}" for bound in interval)
-
-    def margin(self, margin: float) -> str:
-        """The largest difference that does not matter, in words."""
-        return f"{100 * margin:.4g} points" if self.score.percent else f"{margin:.4g}"
-
-    def scaled(self, interval: Interval) -> Interval:
-        """An interval as it is drawn."""
-        return interval and (self.factor * interval[0], self.factor * interval[1])
 
 
 def margin_of(margin: float | None, score: Score) -> float:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,10 @@ from gaam_decoder.specs import KINDS, parse_spec
 Texts = str | Sequence[str] | None
 UNNAMED = "name"
 """What left out a run that lies beside those that were named one by one."""
+OPTIONS = {"attn": "--attn", "head": "--head"} | {
+    name: f"--where {name}" for name in ("layers", "lr", "cache")
+}
+"""Filters, and how the command line has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,19 +74,29 @@ def select(
     """The runs that are meant, and what was left out by which filter.
 
     A run that several filters leave out counts for the first of them.
+
+    Args:
+        runs: all there are.
+        before: what was left out already.
+        asked: by names of ``OPTIONS``, as ``load_runs`` has them; None is no filter.
+
+    Raises:
+        ConfigError: a filter that means nothing.
     """
-    fits = rules(runs, **asked)
-    if not fits:
+    given = {k: asked[k] for k in OPTIONS if asked.get(k) not in (None, (), [])}
+    if not given:
         return list(runs), before
+    fits = {OPTIONS[name]: _rule(name, value, runs) for name, value in given.items()}
     by = [(run, next((o for o, fit in fits.items() if not fit(run)), None)) for run in runs]
     chosen = [run for run, option in by if option is None]
     left = {run.attention for run in chosen}
     lost = {run.attention: option for run, option in by if option and run.attention not in left}
-    words = [f"--{name} {text}" for name in ("attn", "head") for text in _several(asked.get(name))]
-    for name in ("layers", "lr", "cache", "since"):
-        if (value := asked.get(name)) is not None:
-            text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-            words.append(f"--where {name}={text}")
+    words = [f"{OPTIONS[k]} {text}" for k in ("attn", "head") for text in _several(given.get(k))]
+    words += [
+        f"{OPTIONS[name]}={','.join(map(str, _several(value)))}"
+        for name, value in given.items()
+        if name not in ("attn", "head")
+    ]
     before = before or Selection(chosen=len(runs))
     return chosen, Selection(
         asked=(*before.asked, *map(brief, words)),
@@ -94,75 +106,32 @@ def select(
     )
 
 
-def rules(
-    runs: Sequence[RunResult],
-    *,
-    attn: Texts = None,
-    head: Texts = None,
-    layers: Texts = None,
-    lr: Texts = None,
-    cache: str | Path | None = None,
-    since: str | datetime | None = None,
-) -> dict[str, Callable[[RunResult], bool]]:
-    """By option what a run must be to be meant, each as ``load_runs`` has it.
-
-    Raises:
-        ConfigError: one that means nothing.
-    """
-    found: dict[str, Callable[[RunResult], bool]] = {}
-    if attn:
-        attentions = _specs(attn, {run.attention for run in runs}, "mechanism")
-        found["--attn"] = lambda run: run.attention in attentions
-    if head:
-        heads = _specs(head, {run.head for run in runs}, "head")
-        found["--head"] = lambda run: run.head in heads
-    if layers:
-        sets = _read("layers", parse_layer_sets, layers)
-        found["--where layers"] = lambda run: (
-            (parse_layers(some) if (some := run.recipe.get("layers")) else None) in sets
-        )
-    if lr:
-        rates = _read("lr", _rates, lr)
-        found["--where lr"] = lambda run: run.recipe.get("lr") in rates
-    if cache is not None:
-        digits = _fingerprint(str(cache), {run.cache["fingerprint"] for run in runs})
-        found["--where cache"] = lambda run: run.cache["fingerprint"].startswith(digits)
-    if since is not None:
-        first = _read("since", _moment, since)
-        found["--where since"] = lambda run: (made := run.published) is not None and made >= first
-    return found
-
-
-def _several(given: Texts) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given or ())
-
-
-def _read(name: str, parse: Callable[[Any], Any], given: Any) -> Any:
+def _rule(name: str, given: Any, runs: Sequence[RunResult]) -> Callable[[RunResult], bool]:
+    """What a run must be to be meant."""
+    if name == "attn":
+        attentions = _specs(given, {run.attention for run in runs}, "mechanism")
+        return lambda run: run.attention in attentions
+    if name == "head":
+        heads = _specs(given, {run.head for run in runs}, "head")
+        return lambda run: run.head in heads
+    if name == "cache":
+        digits = _fingerprint(str(given), {run.cache["fingerprint"] for run in runs})
+        return lambda run: run.cache["fingerprint"].startswith(digits)
     try:
-        return parse(given)
-    except (ValueError, OverflowError) as error:
+        values = parse_rates(given) if name == "lr" else parse_layer_sets(given)
+    except ValueError as error:
         message, found = f"--where {name} is out of range", f"'{shortened(str(given))}'"
         raise ConfigError(message, expected=str(error), found=found) from error
+    if name == "lr":
+        return lambda run: run.recipe.get("lr") in values
+    return lambda run: (
+        (parse_layers(some) if (some := run.recipe.get("layers")) else None) in values
+    )
 
 
-def _rates(given: Any) -> tuple[float, ...]:
-    rates = parse_rates(given)
-    if not all(0 <= rate < math.inf for rate in rates):
-        raise ValueError("learning rates from 0 on, such as 3e-4")
-    return rates
-
-
-def _moment(given: str | datetime) -> datetime:
-    """A date, or one that long ago."""
-    if isinstance(given, str) and (ago := re.fullmatch(r"(\d{1,6})([hdw])", given.strip())):
-        hours = {"h": 1, "d": 24, "w": 168}[ago[2]]
-        return datetime.now(UTC) - timedelta(hours=int(ago[1]) * hours)
-    try:
-        found = datetime.fromisoformat(given.strip()) if isinstance(given, str) else given
-    except ValueError:
-        expected = "a date (2026-11-01, 2026-11-01T09:30, in UTC) or a time span (12h, 3d, 2w)"
-        raise ValueError(expected) from None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+def _several(given: Any) -> tuple[Any, ...]:
+    given = () if given is None else given
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
 
 
 def _specs(given: Texts, there: set[str], kind: str) -> set[str]:
@@ -182,13 +151,8 @@ def _specs(given: Texts, there: set[str], kind: str) -> set[str]:
 def one_form(spec: str, there: set[str], option: str) -> str:
     """The spec that is meant, of those that runs have: heads may have been chosen by the encoder.
 
-    Args:
-        spec: a mechanism, in its canonical form.
-        there: mechanisms that runs have.
-        option: where it was given.
-
     Raises:
-        ConfigError: it is the name of several.
+        ConfigError: the mechanism ``spec``, which ``option`` names, is there in several forms.
     """
     forms = sorted(one for one in there if one.partition(":")[0] == spec)
     if spec in there or not forms:

@@ -9,18 +9,9 @@ from typing import Any
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, GaamError, NotFoundError
-from gaam_cache.messages import did_you_mean, visible
 from gaam_cache.store.digest import digest_of, short_digest
 from gaam_cache.store.plan import read_plan
-from gaam_decoder.runs.result import (
-    ALL_FILES,
-    RUN_FILE,
-    RunResult,
-    damaged_run,
-    read_run,
-    reading,
-    repair,
-)
+from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run, reading
 
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
 """How the names end that ``run_name`` gives."""
@@ -101,27 +92,6 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     return [run for run in found if run.key == key]
 
 
-def refuse_damaged(damaged: Mapping[Path, CacheError], total: int) -> None:
-    """Raise one error for all that are damaged, if there are any."""
-    if len(damaged) == 1:
-        raise next(iter(damaged.values()))
-    if damaged:
-        reasons = [f"{path.name}: {error.details['found']}" for path, error in damaged.items()]
-        raise CacheError(
-            f"{len(damaged)} of {total} runs are damaged",
-            expected="the files that gaam train wrote",
-            found=visible("\n            ".join(reasons), keep="\n"),
-            where=visible(str(next(iter(damaged)).parent.absolute())),
-            hint=f"{repair(*damaged)}; 'gaam train' makes them again",
-        )
-
-
-def near_run(path: Path) -> str | None:
-    """What to do where a run is not there that was named: which name was probably meant."""
-    beside = (one.name for one in path.absolute().parent.glob("*") if one.is_dir())
-    return did_you_mean(path.name, [name for name in beside if name != path.name])
-
-
 def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
     """The complete cache that a run was trained on, and never another one."""
     return open_cache(find_cache(run.cache, run.path, cache))
@@ -134,10 +104,8 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
     the runs, under the name that it had and as ``cache``.
     """
     recorded = [Path(about["path"])] if about.get("path") else []
-    names = [*(place.name for place in recorded), "cache"]
-    # beside the folder of the runs, as it is called and as it is
-    beside = [path.absolute().parent.parent, path.resolve().parent.parent]
-    places = [*recorded, *(folder / name for folder in beside for name in names)]
+    beside = path.absolute().parent.parent
+    places = [*recorded, *(beside / one.name for one in recorded), beside / "cache"]
     said: dict[Path, str] = {}
     for folder in places if cache is None else [Path(cache).expanduser()]:
         try:

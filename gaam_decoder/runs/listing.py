@@ -10,24 +10,11 @@ from typing import Any
 
 from gaam_cache.engines._claims import holdings
 from gaam_cache.messages import brief, visible
-from gaam_decoder.runs.filters import Selection, rules, select
+from gaam_decoder.runs.filters import Selection, select
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_runs, work_of
 from gaam_decoder.runs.loading import check_all, find_runs
-from gaam_decoder.runs.result import CREATED_FORMAT, RunResult, repair
+from gaam_decoder.runs.result import RunResult, repair
 from gaam_decoder.runs.tuning import on_training_rows
-
-EMPTY: dict[str, Any] = {
-    "optimistic": False,
-    "created": None,
-    "attention": None,
-    "head": None,
-    "dataset": None,
-    "fingerprint": None,
-    "accuracy": None,
-    "what": None,
-    "seeds": [],
-    "failed": [],
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +39,20 @@ class Listing:
 
     def in_words(self) -> str:
         """Two lines for every entry: its name, whole, and what it is; below them the counts."""
-        lines = [line for entry in self.entries for line in _lines(entry)]
+        lines = []
+        for entry in self.entries:
+            made, size = (entry["created"] or "")[:10], f"{entry['bytes'] / 1e6:,.2f} MB"
+            lines.append(visible("  ".join(filter(None, (entry["name"], made, size)))))
+            if entry["state"] != "finished":
+                lines.append(f"  {entry['state'].upper()}: {brief(entry['what'], 200)}")
+                continue
+            seeds = f"{len(entry['seeds'])} seed{'s' * (len(entry['seeds']) > 1)}"
+            seeds += f" ({len(entry['failed'])} failed)" if entry["failed"] else ""
+            accuracy = entry["what"] or f"{100 * entry['accuracy']:.1f}%"
+            accuracy += " (epoch chosen on the test rows)" if entry["optimistic"] else ""
+            decoder = f"{brief(entry['attention'])} + {brief(entry['head'])}"
+            cache = f"{brief(entry['dataset'])} {entry['fingerprint'][:8]}"
+            lines.append(f"  {decoder}, {cache}, {seeds}, {accuracy}")
         states = [entry["state"] for entry in self.entries]
         counts = [f"{states.count(state):,} {state}" for state in dict.fromkeys(states)]
         lines += [", ".join(counts)] if counts else []
@@ -62,22 +62,8 @@ class Listing:
         return "\n".join(lines)
 
 
-def _lines(entry: dict[str, Any]) -> tuple[str, str]:
-    made, size = (entry["created"] or "")[:10], f"{entry['bytes'] / 1e6:,.2f} MB"
-    first = visible("  ".join(filter(None, (entry["name"], made, size))))
-    if entry["state"] != "finished":
-        return first, f"  {entry['state'].upper()}: {brief(entry['what'], 200)}"
-    seeds = f"{len(entry['seeds'])} seed{'s' * (len(entry['seeds']) > 1)}"
-    seeds += f" ({len(entry['failed'])} failed)" if entry["failed"] else ""
-    accuracy = entry["what"] or f"{100 * entry['accuracy']:.1f}%"
-    accuracy += " (epoch chosen on the test rows)" if entry["optimistic"] else ""
-    who = f"{brief(entry['attention'])} + {brief(entry['head'])}, {brief(entry['dataset'])}"
-    return first, f"  {who} {entry['fingerprint'][:8]}, {seeds}, {accuracy}"
-
-
 def list_runs(paths: Sequence[str | Path], **filters: Any) -> Listing:
     """Everything in folders of runs; single runs may be named too."""
-    rules([], **filters | {"cache": None})  # what means nothing is said before anything is read
     sound, damaged, begun = find_runs([Path(path).expanduser() for path in paths])
     sound, selection = select(sound, **filters)
     entries = [_finished(run) for run in sound]
@@ -86,11 +72,8 @@ def list_runs(paths: Sequence[str | Path], **filters: Any) -> Listing:
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
     for path in begun:
         work = work_of(path.name)
-        who = [
-            one.in_words()
-            for one in holdings(path.parent / CLAIM_FOLDER)
-            if not one.dead and f"{one.name}-".startswith(f"{work}-")
-        ]
+        held = [one for one in holdings(path.parent / CLAIM_FOLDER) if not one.dead]
+        who = [one.in_words() for one in held if f"{one.name}-".startswith(f"{work}-")]
         what = who[0] if who else "nobody is at work on it"
         entries.append(_entry(path, "unfinished", name=work, what=what))
     return Listing(folders=tuple(map(str, paths)), entries=tuple(entries), selection=selection)
@@ -103,23 +86,33 @@ def _finished(run: RunResult) -> dict[str, Any]:
         "labels shuffled": run.shuffled,
         "no seed finished": not run.finished,
     }
-    why, made = next((text for text, holds in reasons.items() if holds), None), run.published
-    known: dict[str, Any] = {"created": made and made.strftime(CREATED_FORMAT), "what": why}
-    known |= {"attention": run.attention, "head": run.head, "seeds": list(run.seeds)}
-    known |= {"failed": sorted(run.failed), "optimistic": run.select == "test"}
-    known |= {"accuracy": None if why else float(run.accuracy.mean())}
-    known |= {name: run.cache[name] for name in ("dataset", "fingerprint")}
-    return _entry(run.path, "finished", **known)
+    why = next((text for text, holds in reasons.items() if holds), None)
+    return _entry(
+        run.path,
+        "finished",
+        optimistic=run.select == "test",
+        created=run.created,
+        attention=run.attention,
+        head=run.head,
+        dataset=run.cache["dataset"],
+        fingerprint=run.cache["fingerprint"],
+        accuracy=None if why else float(run.accuracy.mean()),
+        what=why,
+        seeds=list(run.seeds),
+        failed=sorted(run.failed),
+    )
 
 
 def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
-    """All keys, of which most have no value."""
+    """All keys, of which most have no value where a run is not finished."""
     size = 0
     for file in path.rglob("*"):
         with suppress(FileNotFoundError):  # of somebody who is at work
             size += 0 if file.is_dir() else file.lstat().st_size
     about = {"state": state, "name": path.absolute().name, "path": str(path.absolute())}
-    return about | {"bytes": size} | EMPTY | known
+    empty: dict[str, Any] = {"bytes": size, "optimistic": False}
+    names = ("created", "attention", "head", "dataset", "fingerprint", "accuracy", "what")
+    return about | empty | dict.fromkeys(names) | {"seeds": [], "failed": []} | known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,7 +166,7 @@ def verify(
         if progress is not None:
             progress(found.index(folder) + 1, len(found), f"run {folder.name}")
 
-    runs, damaged = check_all(found, lambda run: run.files, done)
+    runs, damaged = check_all(found, whole=True, done=done)
     return RunsVerification(
         path=str(root),
         good_runs=tuple(run.path.name for run in runs),

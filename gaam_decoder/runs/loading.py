@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief, visible
+from gaam_cache.messages import brief, did_you_mean, visible
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.runs.filters import UNNAMED, Selection, Texts, select
-from gaam_decoder.runs.folders import (
-    is_run,
-    near_run,
-    refuse_damaged,
-    run_folders,
-    unfinished_folders,
-    work_of,
-)
+from gaam_decoder.runs.folders import is_run, run_folders, unfinished_folders, work_of
 from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
 from gaam_decoder.runs.tuning import first_runs, on_training_rows
 
@@ -111,14 +103,12 @@ class Runs(list[RunResult]):
         except ImportError as error:
             message, hint = "a table of runs needs pandas", "pip install pandas"
             raise ConfigError(message, found=str(error), hint=hint) from error
-        # half a character, of a file name that is no UTF-8, fits in no column
-        rows = [
-            {
-                k: v.encode(errors="replace").decode() if type(v) is str else v
-                for k, v in row.items()
-            }
-            for row in records(self)
-        ]
+
+        def readable(value: Any) -> Any:
+            """Half a character, of a file name that is no UTF-8, fits in no column."""
+            return value.encode(errors="replace").decode() if type(value) is str else value
+
+        rows = [{name: readable(value) for name, value in row.items()} for row in records(self)]
         return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
 
 
@@ -130,12 +120,11 @@ def load_runs(
     layers: Texts = None,
     lr: Texts = None,
     cache: str | Path | None = None,
-    since: str | datetime | None = None,
 ) -> Runs:
     """All finished runs below a folder, or the one run that ``path`` itself is; or of several.
 
-    What was tested is hashed at once: a table without one of its runs would be another table, so
-    all damaged ones are named together. A run that is named twice, by a link too, is there once.
+    What was tested is hashed at once, and a damaged run refused: a table without one of its runs
+    would be another table. A run that is named twice, by a link too, is there once.
 
     >>> (run,) = gaam_decoder.load_runs("runs", attn="gaam")
     >>> run.accuracy.shape  # of every seed that finished
@@ -149,8 +138,6 @@ def load_runs(
         layers: sets of layers that are meant, such as ``1-8`` or ``all``.
         lr: learning rates that are meant, by value: ``3e-4``, ``1e-4,3e-4``.
         cache: folder of the cache that is meant, or 4 or more digits of its fingerprint.
-        since: only what was published then or later: a date or time (UTC where it does not say),
-            or how long ago (``12h``, ``3d``, ``2w``).
 
     Returns:
         A list with ``to_frame()``, which knows what was left out (``selection``).
@@ -158,7 +145,7 @@ def load_runs(
     Raises:
         NotFoundError: no finished run there, or none that is meant.
         ConfigError: a filter that means nothing.
-        CacheError: damaged runs, or none of them finished.
+        CacheError: a damaged run, or none that is finished.
         StorageError: one that cannot be read now.
 
     Warns:
@@ -166,7 +153,8 @@ def load_runs(
     """
     paths = [Path(one).expanduser() for one in ([path] if isinstance(path, (str, Path)) else path)]
     runs, damaged, begun = find_runs(paths)
-    refuse_damaged(damaged, len(runs) + len(damaged))
+    if damaged:  # gaam verify lists them all
+        raise next(iter(damaged.values()))
     if not runs:
         raise CacheError(
             f"no finished runs in '{paths[0]}'",
@@ -182,20 +170,27 @@ def load_runs(
     beside = {run.resolve() for parent in parents for run in run_folders(parent)}
     unnamed = len(beside - {run.path.resolve() for run in runs})
     selection = Selection(chosen=len(runs), left_out={UNNAMED: unnamed}) if unnamed else None
-    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
-    return Runs(runs, selection).selected(**asked)
+    found = Runs(runs, selection)
+    return found.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
 
 
 def one_run(path: Path) -> RunResult:
     """The finished run in a folder."""
     if not is_run(path):
-        raise NotFoundError(
-            f"no finished run at '{path}'",
-            expected=f"the folder of one run, with {RUN_FILE}",
-            where=str(path.absolute()),
-            hint=near_run(path) or "gaam runs lists the runs of a folder",
-        )
+        raise _nothing(path, "no finished run at", f"the folder of one run, with {RUN_FILE}")
     return read_run(path)
+
+
+def _nothing(path: Path, message: str, expected: str) -> NotFoundError:
+    """That there is no run where one was named, and which name was probably meant."""
+    beside = [one.name for one in path.absolute().parent.glob("*") if one.is_dir()]
+    return NotFoundError(
+        visible(f"{message} '{path}'"),
+        expected=expected,
+        found="no run, finished or begun" if path.is_dir() else "no such folder",
+        where=visible(str(path.absolute())),
+        hint=did_you_mean(path.name, {*beside} - {path.name}) or "make one with 'gaam train'",
+    )
 
 
 def gathered(runs: str | Path | RunResult | Sequence[str | Path | RunResult], **asked: Any) -> Runs:
@@ -220,13 +215,7 @@ def find_runs(
         runs = [place] if is_run(place) else run_folders(place)
         partial = [] if is_run(place) else unfinished_folders(place)
         if not runs and not partial:
-            raise NotFoundError(
-                visible(f"no runs in '{place}'"),
-                expected="a folder of runs, or a run",
-                found="no run, finished or begun" if place.is_dir() else "no such folder",
-                where=visible(str(place.absolute())),
-                hint=near_run(place) or "make one with 'gaam train', or name another folder",
-            )
+            raise _nothing(place, "no runs in", "a folder of runs, or a run")
         for paths_of, there in ((runs, found), (partial, begun)):
             for path in paths_of:
                 there.setdefault(path.resolve(), path)
@@ -234,16 +223,14 @@ def find_runs(
 
 
 def check_all(
-    folders: Sequence[Path],
-    files: Callable[[RunResult], Collection[str]] = lambda run: (TEST_FILE,),  # noqa: ARG005
-    done: Callable[[Path], None] = lambda path: None,  # noqa: ARG005
+    folders: Sequence[Path], *, whole: bool = False, done: Callable[[Path], None] | None = None
 ) -> tuple[list[RunResult], dict[Path, CacheError]]:
-    """Runs of which these files are whole, and beside them what is damaged, by folder."""
+    """Runs whose test results, or ``whole``, are what was written; what is damaged, by folder."""
 
     def checked(path: Path) -> RunResult | CacheError:
         try:
             run = read_run(path)
-            for name in files(run):
+            for name in run.files if whole else (TEST_FILE,):
                 run.check_digest(name)
         except CacheError as error:
             return error
@@ -252,7 +239,8 @@ def check_all(
     runs, damaged = list[RunResult](), dict[Path, CacheError]()
     with ThreadPoolExecutor(READERS) as pool:
         for path, found in zip(folders, pool.map(checked, folders), strict=True):
-            done(path)
+            if done is not None:
+                done(path)
             if isinstance(found, RunResult):
                 runs.append(found)
             else:
@@ -270,14 +258,13 @@ def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
         of_run = {
             **{name: run.recipe.get(name) for name in COLUMNS},
             **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
-            **{k: getattr(run, k) for k in ("attention", "head", "key", "evaluated")},
+            **{k: getattr(run, k) for k in ("attention", "head", "key", "evaluated", "created")},
             "run": run.path.name,
             "on_training_rows": on_training_rows(run.recipe),
             "shuffled_labels": run.shuffled,
             "majority_accuracy": run.majority_accuracy,
             "parameters": run.parameters["total"],
             "attention_parameters": run.parameters["attention"],
-            "created": run.published,
             "path": str(run.path.absolute()),
         }
         scores = _scores(run)

@@ -29,7 +29,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,11 +53,6 @@ VALIDATION_FILE, CONFIG_FILE = "validation.safetensors", "config.toml"
 RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}
 """Those that every run has beside run.json."""
 ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
-CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-"""When a run was published, UTC."""
-EVEN = 1e6
-"""Largest logit -> a temperature at which all classes are equally likely, to six digits, and their
-order is still what it was: for answers that are no better than none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,15 +74,15 @@ class Validation:
     def temperature(self, place: int) -> tuple[float, bool] | None:
         """Of the seed at a place, fitted on these rows, and whether one has the smallest loss.
 
-        Where none has it is 1 if all is right, else ``EVEN`` largest logits. None where answers are
-        not finite.
+        Where none has, it is 1 if all is right, else so large that all classes are equally likely
+        and keep their order. None where answers are not finite.
         """
         logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():
             return None
         found = fit_temperature(logits_VC, label_V)
         if found == np.inf:
-            return EVEN * max(1.0, float(np.abs(logits_VC).max())), False
+            return 1e6 * max(1.0, float(np.abs(logits_VC).max())), False
         return 1.0 if found is None else found, found is not None
 
 
@@ -129,7 +123,7 @@ class RunResult:
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates."""
     created: str | None = None
-    """When it was published, such as ``2026-11-01T09:30:00Z``."""
+    """When it was published, UTC, such as ``2026-11-01T09:30:00Z``."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 
@@ -161,11 +155,6 @@ class RunResult:
         return tuple(s for s in self.finished if self.epochs[s] == self.recipe["epochs"])
 
     @property
-    def failure(self) -> str | None:
-        """Why no seed finished, as the first of them says; None where one did."""
-        return None if self.finished else self.failed[self.seeds[0]]
-
-    @property
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
         return row_title(self.attention, self.head, final=not self.evaluated, **self.recipe)
@@ -184,14 +173,6 @@ class RunResult:
     def select(self) -> str:
         """Selection protocol: val, last or test."""
         return str(self.recipe["select"])
-
-    @property
-    def published(self) -> datetime | None:
-        """When it was published; of runs that do not say, when their file was changed last."""
-        if self.created is not None:
-            return datetime.strptime(self.created, CREATED_FORMAT).replace(tzinfo=UTC)
-        file = self.path / RUN_FILE
-        return datetime.fromtimestamp(int(file.stat().st_mtime), UTC) if file.exists() else None
 
     @cached_property
     def _hashed(self) -> set[str]:
@@ -292,11 +273,6 @@ class RunResult:
         """Logits of these rows, (S, V, C), as the epoch that was kept has them."""
         return None if (found := self.validation) is None else found.logits
 
-    @property
-    def validation_labels(self) -> NDArray[np.int64] | None:
-        """Labels of these rows, (V,)."""
-        return None if (found := self.validation) is None else found.labels
-
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """One entry per seed and epoch: seed, epoch, loss, train_accuracy, accuracy and more.
@@ -327,32 +303,28 @@ class RunResult:
             "seeds": [
                 {"seed": s} | {k: of.get(s) for k, of in columns.items()} for s in self.seeds
             ],
-            **{name: getattr(self, name) for name in ("environment", "engine")},
+            "environment": self.environment,
+            "engine": self.engine,
             **{name: value for name in some if (value := getattr(self, name))},
         }
 
     def summary(self) -> str:
         """One line for people."""
-
-        def several(count: int) -> str:
-            return f"{count} seed{'s' * (count > 1)}"
-
-        text = f"{self.title}: 0 of {several(len(self.seeds))} finished: {self.failure}"
-        if self.finished:
-            text = f"{self.title}: not evaluated"
-            if self.evaluated:
-                spread = stats.standard_deviation(self.accuracy)
-                text = f"{self.title}: {100 * self.accuracy.mean():.1f}%"
-                text += f" (sd {100 * spread:.1f})" if spread is not None else ""
-            if not self.fit:
-                text += f"{' over' if self.evaluated else ','} {several(len(self.finished))}"
-            text += f", {len(self.failed)} FAILED" if self.failed else ""
-        seconds = np.mean([self.seconds[seed] for seed in self.seeds])
+        count = f"{len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
+        said = "not evaluated" + f", {count}" * (not self.fit)
+        if not self.finished:
+            said = f"no seed finished: {self.failed[self.seeds[0]]}"
+        elif self.evaluated:
+            spread = stats.standard_deviation(self.accuracy)
+            said = "" if spread is None else f" (sd {100 * spread:.1f})"
+            said = f"{100 * self.accuracy.mean():.1f}%{said}" + f" over {count}" * (not self.fit)
+        said += f", {len(self.failed)} FAILED" if self.failed else ""
+        said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            return f"{text}, {seconds:.2f} s, {fit_in_words(self.fit)}  {self.path}"
+            return f"{self.title}: {said}, {fit_in_words(self.fit)}  {self.path}"
         how = "compiled" if self.engine["compiled"] else "not compiled"
         how += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']}"
-        return f"{text}, {seconds:.2f} s a seed ({how})  {self.path}"
+        return f"{self.title}: {said} a seed ({how})  {self.path}"
 
 
 def fit_in_words(fit: dict[str, Any]) -> str:
@@ -414,6 +386,6 @@ def damaged_run(path: Path, found: str) -> CacheError:
     )
 
 
-def repair(*folders: Path) -> str:
-    """The command that removes damaged runs."""
-    return visible(f"rm -r {shlex.join(str(folder) for folder in folders)}")
+def repair(folder: Path) -> str:
+    """The command that removes a damaged run."""
+    return visible(f"rm -r {shlex.quote(str(folder))}")

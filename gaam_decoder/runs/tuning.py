@@ -16,21 +16,17 @@ from gaam_decoder.runs.result import TEST_FILE, RunResult
 TUNED = ("lr", "weight_decay")
 """Numbers of a recipe in which alone the candidates of a row differ."""
 HELD = "val_folds"
+Values = tuple[float, ...]
+"""Of what is tuned, in the order of ``TUNED``."""
 OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
-Values = tuple[float, ...]
-"""Of what is tuned, in order of ``TUNED``."""
-Candidates = Mapping[Values, Sequence[RunResult]]
-"""Runs of one row by the values of what is tuned."""
 
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
     """Whether the rows that are tested under a recipe are those that were learned from."""
-    if recipe.get("fold") is not None:
-        return False
     # also of two splits that hold the same rows
     same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
-    return same or bool(recipe.get("allow_train_as_test"))
+    return recipe.get("fold") is None and (same or bool(recipe.get("allow_train_as_test")))
 
 
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
@@ -71,8 +67,6 @@ class Candidate(NamedTuple):
     """Mean validation accuracy over the seeds that choose; None where one failed or is missing."""
     loss: float
     """Mean validation loss over them, which decides between equals; infinite where unknown."""
-    lacks: bool = False
-    """Whether a seed that chooses was never trained of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,12 +81,12 @@ class Tuning:
     apart: bool
     """Whether the seeds that chose are left out of what is reported."""
     tried: tuple[tuple[RunResult, ...], ...] = field(default=(), repr=False)
-    """Runs of every candidate, in order."""
+    """Runs of every candidate that all seeds that chose have, in order."""
 
-    def answers(self) -> Iterator[tuple[NDArray[np.bool_], list[NDArray[np.float32]]]]:
+    def answers(self) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:
         """Of every candidate whether it was right on each row that chose, and its test logits.
 
-        Those of each tuning seed; nothing of a candidate of which a seed lacks them.
+        Those of each tuning seed; nothing where a seed lacks them.
         """
         for runs in self.tried:
             counted, right, logits = first_runs(runs), [], []
@@ -102,8 +96,8 @@ class Tuning:
                 logits_VC, label_V = held.of_seed(run.seeds.index(seed))
                 right.append(logits_VC.argmax(-1) == label_V)
                 logits.append(run.finished_logits()[run.finished.index(seed)])
-            own = counted[self.seeds[0]].recipe.get(HELD) is not None
-            yield np.concatenate(right) if own else np.mean(right, axis=0), logits
+            in_turn = runs[0].recipe.get(HELD) is not None
+            yield np.concatenate(right) if in_turn else np.mean(right, axis=0), logits
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,7 +138,7 @@ class Choice(NamedTuple):
 
 def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: str) -> str:
     """What candidates of one row have in common."""
-    # what chooses a rate holds out other rows than what reports
+    # what chooses a rate may hold out other rows than what reports
     rest = {k: v for k, v in recipe.items() if k not in (*TUNED, HELD) and v is not None}
     return repr((fingerprint, attention, head, sorted((k, str(v)) for k, v in rest.items())))
 
@@ -162,18 +156,30 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     has a grid of one. Final models are what was chosen: only those that were trained to choose are
     candidates of one another, and one that somebody made is never left out.
     """
+
+    def family_of(run: RunResult, **other: Any) -> str:
+        recipe, about = run.recipe | other, (run.attention, run.head, run.cache["fingerprint"])
+        return family(recipe, *about)
+
+    def over_folds(run: RunResult) -> str:
+        """What the folds of one row share; of 3 folds none is one of 2."""
+        count = str(run.recipe.get("fold")).partition("/")[2]
+        return family_of(run, fold=count, split_seed=None)
+
+    def to_choose(run: RunResult) -> bool:
+        return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
+
     rows: dict[str, dict[Values, list[RunResult]]] = {}
     for run in runs:
-        rows.setdefault(_family(run), {}).setdefault(_values([run]), []).append(run)
-    first = {name: next(iter(of.values()))[0] for name, of in rows.items()}
-    with_grids = {_family(first[name], folds=True) for name, of in rows.items() if len(of) > 1}
+        rows.setdefault(family_of(run), {}).setdefault(_values(run), []).append(run)
+    with_grids = {over_folds(next(iter(o.values()))[0]) for o in rows.values() if len(o) > 1}
     dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
-    for name, candidates in rows.items():
-        run = first[name]
+    for candidates in rows.values():
+        run = next(iter(candidates.values()))[0]
         if not run.evaluated:
-            candidates = {v: of for v, of in candidates.items() if any(map(_to_choose, of))}
+            candidates = {v: of for v, of in candidates.items() if any(map(to_choose, of))}
         alone = len(candidates) == 1
-        folded = run.recipe.get("fold") is not None and _family(run, folds=True) in with_grids
+        folded = run.recipe.get("fold") is not None and over_folds(run) in with_grids
         if not candidates or (alone and not folded):
             continue
         tuning = _tuning(candidates, seeds)
@@ -181,49 +187,36 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
             unchosen += [] if alone else {one.key for of in candidates.values() for one in of}
             continue
         for values, of in candidates.items():
-            keys = {
-                one.key: all(map(_to_choose, [r for r in of if r.key == one.key])) for one in of
-            }
+            keys = {one.key for one in of}
+            reports = {one.key for one in of if not to_choose(one)}
             if values == tuple(tuning.chosen.values()):
-                only_chose = {key for key, chose in keys.items() if chose}
                 tunings |= dict.fromkeys(keys, tuning)
-                dropped |= only_chose if keys.keys() - only_chose else set()
-            elif run.evaluated or all(keys.values()):
-                dropped |= keys.keys()
+                dropped |= keys - (reports or keys)
+            elif run.evaluated or not reports:
+                dropped |= keys
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
-def _family(run: RunResult, *, folds: bool = False) -> str:
-    """What candidates have in common; ``folds``: what the folds of one row have in common."""
-    recipe = run.recipe
-    if folds:  # of 3 folds none is one of 2
-        count = str(recipe.get("fold")).partition("/")[2]
-        recipe = recipe | {"fold": count, "split_seed": None}
-    return family(recipe, run.attention, run.head, run.cache["fingerprint"])
+def _values(run: RunResult) -> Values:
+    return tuple(float(run.recipe.get(name, 0.0)) for name in TUNED)
 
 
-def _to_choose(run: RunResult) -> bool:
-    """Whether it was trained to choose between candidates."""
-    return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
-
-
-def _values(runs: Sequence[RunResult]) -> Values:
-    return tuple(float(runs[0].recipe.get(name, 0.0)) for name in TUNED)
-
-
-def _tuning(by_values: Candidates, asked: Collection[int] | None) -> Tuning | None:
+def _tuning(
+    rows: Mapping[Values, Sequence[RunResult]], asked: Collection[int] | None
+) -> Tuning | None:
     """None where no seed could choose."""
-    there = {v: {seed for run in runs for seed in run.seeds} for v, runs in by_values.items()}
-    recorded = {seed for runs in by_values.values() for run in runs for seed in run.tuning_seeds}
+    there = {v: {seed for run in runs for seed in run.seeds} for v, runs in rows.items()}
+    recorded = {seed for runs in rows.values() for run in runs for seed in run.tuning_seeds}
     meant = recorded if asked is None else set(asked)
+    # where some hold out parts in turn, no others choose
+    held = any(run.recipe.get(HELD) for runs in rows.values() for run in runs)
+    tried = {
+        v: [run for run in runs if bool(run.recipe.get(HELD)) == held] for v, runs in rows.items()
+    }
     choosing = sorted(meant or set.intersection(*there.values()))
     candidates = {
-        values: Candidate(
-            dict(zip(TUNED, values, strict=True)),
-            *mean_validation(runs, choosing),
-            not set(choosing) <= there[values],
-        )
-        for values, runs in sorted(by_values.items())
+        values: Candidate(dict(zip(TUNED, values, strict=True)), *mean_validation(of, choosing))
+        for values, of in sorted(tried.items())
     }
     able = [values for values, one in candidates.items() if one.accuracy is not None]
     if not able:
@@ -235,7 +228,7 @@ def _tuning(by_values: Candidates, asked: Collection[int] | None) -> Tuning | No
         candidates=tuple(candidates.values()),
         seeds=tuple(choosing),
         apart=bool(meant and there[winner] - set(choosing)),
-        tried=tuple(tuple(by_values[values]) for values in able),
+        tried=tuple(tuple(tried[values]) for values in able),
     )
 
 

@@ -102,10 +102,9 @@ def write_run(
         file: {"bytes": len(content), "sha256": digest_of(content)}
         for file, content in contents.items()
     }
-    created = time.strftime(result.CREATED_FORMAT, time.gmtime())
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     said = {"run_version": result.RUN_VERSION, **about, "created": created}
-    sealed = sealed_text({**said, "seeds": seeds, "files": files})
-    contents[result.RUN_FILE] = sealed.encode()
+    contents[result.RUN_FILE] = sealed_text(said | {"seeds": seeds, "files": files}).encode()
     final, temporary = runs / name, temporary_path(runs, name)
     with storage_errors(final, option="--runs"):
         try:
@@ -115,8 +114,7 @@ def write_run(
                 write_synced(temporary / file, content)
             sync_folder(temporary)
             try:
-                if not (final / result.RUN_FILE).exists():
-                    temporary.rename(final)
+                temporary.rename(final)
             except OSError:
                 if not (final / result.RUN_FILE).exists():
                     raise
@@ -128,22 +126,16 @@ def write_run(
 
 def padded(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Stacked; where some have fewer rows than others, NaN (or -1) stands below them."""
-    most = max(map(len, values), default=0) if values[0].ndim else 0
-    if not values[0].ndim or {len(value) for value in values} == {most}:
+    if len({value.shape for value in values}) == 1:
         return np.stack(values)
-    fill = np.nan if values[0].dtype.kind == "f" else -1
+    most, fill = max(map(len, values)), np.nan if values[0].dtype.kind == "f" else -1
     rest = [(0, 0)] * (values[0].ndim - 1)
     return np.stack([np.pad(v, [(0, most - len(v)), *rest], constant_values=fill) for v in values])
 
 
-def temporary_runs(runs: Path, key: str) -> list[Path]:
-    """Folders of runs of this key that are being written, or were when their writer died."""
-    return list(runs.glob(f".*{of_key(key)}*.tmp"))
-
-
 def remove_unfinished(runs: Path, key: str) -> None:
     """Drop what a writer that died left; one of this machine that lives is left in peace."""
-    for folder in temporary_runs(runs, key):
+    for folder in runs.glob(f".*{of_key(key)}*.tmp"):
         pid = folder.name.split(".")[-3]
         if not (pid.isdigit() and is_alive(int(pid))):
             shutil.rmtree(folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from gaam_decoder.stats.accuracy import (
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.limits import ALPHA
-from gaam_decoder.stats.paired import McNemar, holm, mcnemar, sign_flip
+from gaam_decoder.stats.paired import holm, sign_flip
 from gaam_decoder.stats.resampled import CorrectedT, corrected_resampled_t
 from gaam_decoder.stats.seeds import (
     later_than_chance,
@@ -35,7 +35,6 @@ __all__ = [
     "MARGIN",
     "Claim",
     "CorrectedT",
-    "McNemar",
     "accuracy",
     "claim",
     "confusion",
@@ -46,7 +45,6 @@ __all__ = [
     "macro_f1",
     "majority_accuracy",
     "majority_votes",
-    "mcnemar",
     "minimum_detectable_difference",
     "seeds_needed",
     "sign_flip",

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr
 
 from gaam_decoder.stats.seeds import checked
 
@@ -115,30 +114,3 @@ def holm(p_M: Floats) -> Floats:
     result = np.empty(len(p_M))
     result[order] = np.minimum(adjusted, 1)
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class McNemar:
-    """Rows that one of two classifiers alone gets right, and the exact two-sided p-value."""
-
-    only_first: int
-    only_second: int
-    p: float
-
-
-def mcnemar(first_right_N: NDArray[np.bool_], second_right_N: NDArray[np.bool_]) -> McNemar:
-    """McNemar's exact test: do two classifiers err equally often on the rows where they differ?
-
-    Under the null hypothesis the rows that the first alone gets right are binomial(n, 1/2) among
-    the n rows that exactly one gets right; the smaller tail is doubled. p is 1 where n is 0.
-
-    Raises:
-        ValueError: not the same number of rows.
-    """
-    if first_right_N.shape != second_right_N.shape:
-        raise ValueError("McNemar's test is of two classifiers on the same rows")
-    only_first = int(np.sum(first_right_N & ~second_right_N))
-    only_second = int(np.sum(second_right_N & ~first_right_N))
-    total = only_first + only_second
-    p = min(1.0, 2 * float(bdtr(min(only_first, only_second), total, 0.5))) if total else 1.0
-    return McNemar(only_first, only_second, p)

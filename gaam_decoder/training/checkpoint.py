@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from gaam_cache.errors import GaamWarning
 from gaam_cache.messages import visible
@@ -51,8 +52,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
-        self.path = path
-        self._begun = dict(begun or {})
+        self.path, self.begun = path, dict(begun or {})
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
 
     @property
@@ -86,16 +86,13 @@ class Checkpoint:
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Tensors and the rest; None where there is none."""
-        try:
+        with suppress(OSError, ValueError):
             return _read(self.path)
-        except (OSError, ValueError):
-            return None
+        return None
 
     def _publish(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        from safetensors.numpy import save
-
         arrays = {k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()}
-        about = {**self._begun, **about}
+        about = {**self.begun, **about}
         sealed = {"sha256": _digest(self.path.name, arrays, about), **about}
         write_file(self.path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
 
@@ -107,16 +104,16 @@ class Unfinished:
         self.folder = runs / unfinished_name(name)
         self._begun: dict[str, Any] = {"version": VERSION, "key": key, **about}
 
-    def group(self, seeds: Sequence[int]) -> Checkpoint:
-        """The file of seeds that are trained together."""
+    def group(self, seeds: Sequence[int], engine: dict[str, Any]) -> Checkpoint:
+        """The file of seeds that are trained together, and how they are run."""
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
-        return Checkpoint(self.folder / f"group-{digest}.safetensors", self._begun)
+        path = self.folder / f"group-{digest}.safetensors"
+        return Checkpoint(path, {**self._begun, "engine": engine})
 
-    def begin(self, engine: dict[str, Any], groups: Sequence[Sequence[int]]) -> None:
-        """Say how seeds are run and which are trained together, for other trainers too."""
-        self._begun["engine"] = engine
+    def begin(self, groups: Sequence[Sequence[int]], engine: dict[str, Any]) -> None:
+        """Say which seeds are trained together, for other trainers too."""
         for seeds in groups:
-            if not (file := self.group(seeds)).path.exists():
+            if not (file := self.group(seeds, engine)).path.exists():
                 file.save({}, {"seeds": list(seeds), "epochs_done": 0, "seconds": 0.0})
 
     def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
@@ -124,6 +121,8 @@ class Unfinished:
 
         What is damaged is removed, with one warning that names it.
         """
+        from gaam_decoder.runs.writing import SeedResult
+
         results: dict[int, SeedResult] = {}
         files: list[dict[str, Any]] = []
         damaged: list[str] = []
@@ -138,9 +137,12 @@ class Unfinished:
                         damaged.append(str(error))
                         path.unlink(missing_ok=True)
                     continue
-                ends = about.get("results", ())
-                results |= {end["seed"]: _result(end, tensors) for end in ends}
                 files.append(about)
+                for end in about.get("results", ()):
+                    own = _below(f"{end['seed']}.", tensors)
+                    found: dict[str, Any] = {name: own.get(name) for name in TENSORS} | end
+                    found |= {name: _below(f"{name}.", own) for name in ("weights", "learned")}
+                    results[end["seed"]] = SeedResult(**found)
         if damaged:
             text = (
                 f"unfinished work in '{self.folder.absolute()}' is damaged and was removed, "
@@ -204,16 +206,9 @@ def _about(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
-    from gaam_decoder.runs.writing import SeedResult
-
-    def below(start: str) -> dict[str, Tensor]:
-        start = f"{entry['seed']}.{start}"
-        return {key.removeprefix(start): v for key, v in tensors.items() if key.startswith(start)}
-
-    own = below("")
-    found: dict[str, Any] = {name: own.get(name) for name in TENSORS}
-    return SeedResult(weights=below("weights."), learned=below("learned."), **found, **entry)
+def _below(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors whose names begin so, by the rest of the name."""
+    return {key.removeprefix(start): v for key, v in tensors.items() if key.startswith(start)}
 
 
 def claim_of(work: str, group: Sequence[int]) -> str:
@@ -240,18 +235,12 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
         seconds = sum(one["seconds"] for one in [*done, *left])
         timed = len(done) * epochs + sum(len(a["seeds"]) * a["epochs_done"] for a in left)
         to_do = sum(len(a["seeds"]) * (epochs - a["epochs_done"]) for a in left)
+        groups = [(a["seeds"], a["epochs_done"], claim_of(name, a["seeds"])) for a in left]
         yield {
             "title": files[0].get("title", name),
             "epochs": epochs,
             "planned": sorted({seed for about in files for seed in about["seeds"]}),
             "done": sorted({entry["seed"] for entry in done}),
-            "groups": [
-                {
-                    "seeds": about["seeds"],
-                    "epoch": about["epochs_done"],
-                    "claim": claim_of(name, about["seeds"]),
-                }
-                for about in left
-            ],
+            "groups": [dict(zip(("seeds", "epoch", "claim"), one, strict=True)) for one in groups],
             "seconds_left": to_do * seconds / timed if timed else None,
         }

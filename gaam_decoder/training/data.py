@@ -24,14 +24,17 @@ import torch
 from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.errors import GaamWarning
+from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.features import Features, Loaded, Wanted, check_blocks, taken
+from gaam_decoder.training.features import BLOCKS, Features, Loaded, taken
+from gaam_decoder.training.memory import free_on
 from gaam_decoder.training.protocol import Rows, parts_of
 
 EVERY_SEED = 0
 """In the place of a seed, where all are to draw the same."""
+BLOCKS_SHARE = 0.5
+"""Of the free memory that the blocks of a window may take, however little is for rows that stay."""
 MOST_APART = 0.1
 """Of ``_apart``. Measured on 4,999 texts of AG News through MiniLM, sorted by class, with a linear
 head and ten seeds: with --select last, blocks that were off by 11% or more cost up to 5 points,
@@ -83,33 +86,40 @@ def prepare_data(
     The seed has a say where each holds out another part (``val_folds``).
 
     Raises:
-        ConfigError: there are too few rows or groups to hold any out, or the blocks of a window are
-            too large for the memory.
+        ConfigError: too few rows or groups, or blocks that are too large for the memory.
     """
     train_split = cache[recipe.train_split]
     rows = parts_of(train_split.labels, recipe, seed)
     drawn_N = np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
-    of_train = Wanted(train_split, drawn_N)
-    wanted = {"train": (of_train, rows.learn_N)}
+    wanted = {"train": (train_split, drawn_N, rows.learn_N)}
     if len(rows.held_N):
-        wanted["held"] = of_train, rows.held_N
+        wanted["held"] = train_split, drawn_N, rows.held_N
     if rows.test_N is not None:
-        wanted["test"] = Wanted(train_split), rows.test_N
+        wanted["test"] = train_split, None, rows.test_N
     elif not recipe.final:
         test_split = cache[recipe.test_split]
-        wanted["test"] = Wanted(test_split), np.arange(len(test_split))
-    found = (loaded or Loaded()).get([one for one, _ in wanted.values()], recipe, device)
-    if recipe.window is not None and not found[0].on_device:
+        wanted["test"] = test_split, None, np.arange(len(test_split))
+    asked = [(split, held_N) for split, held_N, _ in wanted.values()]
+    found = (loaded or Loaded()).get(asked, recipe, device)
+    if recipe.window is not None and not (train := found[0]).on_device:
         # no block of any epoch is larger
         largest = max(recipe.window, *map(len, _by_shard(rows.learn_N, recipe)))
-        check_blocks(found[0], min(len(rows.learn_N), largest), recipe)
+        largest = min(len(rows.learn_N), largest)
+        most = int(BLOCKS_SHARE * free_on(device) / (BLOCKS * train.row_bytes))
+        if largest > most:
+            raise ConfigError(
+                f"the blocks of --set shuffle={recipe.shuffle} are too large for the memory",
+                expected=f"{BLOCKS} blocks of {most:,} rows or fewer, half of what is free",
+                found=f"{BLOCKS} of {largest:,} rows",
+                hint="a smaller window; a block is at least a shard: smaller shard-rows",
+            )
     parts = {
         name: Subset(
             features=features,
             rows=row_N,
-            label_N=torch.from_numpy(one.split.labels[row_N]).to(device),
+            label_N=torch.from_numpy(split.labels[row_N]).to(device),
         )
-        for (name, (one, row_N)), features in zip(wanted.items(), found, strict=True)
+        for (name, (split, _, row_N)), features in zip(wanted.items(), found, strict=True)
     }
     test = parts.get("test")
     selection = test if recipe.select == "test" else parts.get("held")
@@ -203,42 +213,29 @@ def epoch_batches(
     begun: list[Drawn] = []
     """Of a batch that the next block completes."""
     read = features.blocks([train.rows[block_M] for block_M in blocks])
-    for block_MLD, block_M, order_SM in zip(read, blocks, orders, strict=True):
+    for number, (block_MLD, order_SM) in enumerate(zip(read, orders, strict=True), 1):
+        block_M = blocks[number - 1]
         place_SM = torch.from_numpy(order_SM).to(features.device)
         label_SM = told(block_M[order_SM])
         start, stop = 0, size - sum(part.label_SB.shape[1] for part in begun)
         while start < len(block_M):
             x_SBLD = taken(block_MLD, place_SM[:, start:stop])
             begun.append(Drawn(x_SBLD, label_SM[:, start:stop]))
-            if stop <= len(block_M):
-                yield _joined(begun)
+            if stop <= len(block_M) or number == len(blocks):
+                parts = zip(*begun, strict=True)
+                yield begun[0] if len(begun) == 1 else Drawn(*(torch.cat(p, dim=1) for p in parts))
                 begun = []
             start, stop = stop, stop + size
-    if begun:
-        yield _joined(begun)
 
 
-def _joined(parts: Sequence[Drawn]) -> Drawn:
-    if len(parts) == 1:
-        return parts[0]
-    x_parts, label_parts = zip(*parts, strict=True)
-    return Drawn(torch.cat(x_parts, dim=1), torch.cat(label_parts, dim=1))
-
-
-def warn_of_order(data: TrainData, recipe: Recipe, title: str, told: set[str]) -> None:
-    """Say what is slow or harmful in the order of the rows, once.
-
-    Warns:
-        GaamWarning: every seed reads rows of its own from disk, or blocks hold other classes than
-            the split.
-    """
+def warn_of_order(data: TrainData, recipe: Recipe, told: set[str]) -> None:
+    """Say what is slow or harmful in the order of the rows, once."""
     train, line = data.train, None
     if recipe.window is not None and (apart := _apart(train, recipe)) > MOST_APART:
         line = (
-            f"--set shuffle={recipe.shuffle} does not mix the classes, as of sorted rows: those of "
-            f"a block are off by {100 * apart:.0f}% of its rows on average; decoders forget what "
-            "the last blocks lack, most with --select last: a larger window, rows shuffled before "
-            "gaam extract, or smaller shards (shard-rows)"
+            f"--set shuffle={recipe.shuffle} does not mix the classes: those of a block are off by "
+            f"{100 * apart:.0f}% of its rows on average, and decoders forget what the last blocks "
+            "lack: a larger window, rows shuffled before gaam extract, or smaller shard-rows"
         )
     elif recipe.window is None and train.features.place == "disk":
         line = (
@@ -249,7 +246,7 @@ def warn_of_order(data: TrainData, recipe: Recipe, title: str, told: set[str]) -
         )
     if line is not None and recipe.shuffle not in told:
         told.add(recipe.shuffle)
-        warnings.warn(f"{title}: {line}", GaamWarning, stacklevel=2)
+        warnings.warn(f"{recipe}: {line}", GaamWarning, stacklevel=2)
 
 
 def _apart(train: Subset, recipe: Recipe) -> float:

@@ -14,10 +14,9 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, choose_engine, groups_of
-from gaam_decoder.training.candidates import apart, families_of
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import lacking_seeds, plan_items, seeds_of, tuning_item
+from gaam_decoder.training.grid import apart, grids_of, plan_items, tuning_item
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
@@ -40,7 +39,6 @@ class EstimatedRun(NamedTuple):
     seeds: tuple[int, ...]
     done: int
     seconds: float
-    how: str
 
 
 class TrainEstimate(NamedTuple):
@@ -99,48 +97,43 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
     asked = [([item], config.seeds) for item in items]
-    if config.choosing_seeds is not None:  # of several candidates one will be trained with --seeds
-        grids = families_of(apart(items, config)[0])
-        tried = [
-            tuning_item(item, config, cache) for grid in grids for item in grid if len(grid) > 1
-        ]
-        asked = [([item], config.choosing_seeds) for item in tried]
-        asked += [(grid, config.seeds) for grid in families_of(items)]
+    if (choosing := config.choosing_seeds) is not None:  # one of several is trained with --seeds
+        grids = [grid for grid in grids_of(apart(items, config)[0]) if len(grid) > 1]
+        asked = [([tuning_item(one, config, cache)], choosing) for grid in grids for one in grid]
+        asked += [(grid, config.seeds) for grid in grids_of(items)]
     loaded = Loaded(0.0)  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}
     runs = []
     for several, seeds in asked:
-        lacking = [lacking_seeds(one, seeds, runs_of_key(config.runs, one.key)) for one in several]
+        lacking = [one.lacking(seeds, runs_of_key(config.runs, one.key)) for one in several]
         # if it is that one
         item, left = min(zip(several, lacking, strict=True), key=lambda pair: len(pair[1]))
-        recipe, seconds, how = item.recipe, 0.0, ""
+        spec, recipe, seconds = item.spec, item.recipe, 0.0
         if left and recipe.fitted:
-            seconds, _ = fit_cost(item.spec, num_rows(recipe, cache), device)
-            how = f"fitted at once, {device}"
+            seconds, _ = fit_cost(spec, num_rows(recipe, cache), device)
         elif left:
             data = prepare_data(cache, recipe, device, loaded)
             sizes: dict[str, Any] = {"num_seeds": len(left), "num_rows": len(data.train)}
             sizes |= {"seed_batch": config.seed_batch, "compile": config.compile}
-            engine = choose_engine(item.spec, recipe, device, **sizes)
+            engine = choose_engine(spec, recipe, device, **sizes)
             [group, *others] = groups_of(left, engine.seed_batch)
             few = min(len(data.train), recipe.batch_size * TIMED_STEPS)
-            kind = item.spec, len(group), few
+            kind = spec, len(group), few
             if kind not in per_row:  # each decoder is timed once
                 rows, label_N = data.train.rows[:few], data.train.label_N[:few]
                 part = replace(data.train, rows=rows, label_N=label_N)
-                about = item.spec, replace(data, train=part, selection=None), recipe, group
+                data = replace(data, train=part, selection=None)
                 loss_of, eager = build(recipe.loss, "loss"), replace(engine, compiled=False)
-                training = Group(*about, loss_of=loss_of, engine=eager)
+                training = Group(spec, data, recipe, group, loss_of=loss_of, engine=eager)
                 training.train_epoch()
                 warm = training.seconds
                 training.train_epoch()
                 per_row[kind] = (training.seconds - warm) / few
-            seconds = per_row[kind] * len(data.train) * item.epochs * (1 + len(others))
+            seconds = per_row[kind] * sizes["num_rows"] * item.epochs * (1 + len(others))
             if engine.compiled:
                 seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
-            how = engine.in_words()
-        done = len(seeds_of(item, seeds)) - len(left)
+        done = len(item.seeds(seeds)) - len(left)
         epochs = None if recipe.fitted else item.epochs
-        found = str(item), recipe.to_dict(), len(several), epochs, tuple(left), done, seconds, how
+        found = str(item), recipe.to_dict(), len(several), epochs, tuple(left), done, seconds
         runs.append(EstimatedRun(*found))
     return TrainEstimate(tuple(runs))

@@ -51,7 +51,6 @@ def result_of(
         failed = None if finite else "the weights are not finite"
     if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
         held_VC = torch.full_like(held_VC, torch.nan)
-    learned = decoder.attention.learned()
     return SeedResult(
         seed=seed,
         failed=failed,
@@ -60,7 +59,10 @@ def result_of(
         weights=weights,
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
         attention_map=None,
-        learned={n: v.detach().cpu().clone().contiguous() for n, v in learned.items()},
+        learned={
+            name: value.detach().cpu().clone().contiguous()
+            for name, value in decoder.attention.learned().items()
+        },
         log=log,
         validation_logits=held_VC,
     )

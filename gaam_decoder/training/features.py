@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gaam_cache import devices
 from gaam_cache.cache import ShardedArray, Split
-from gaam_cache.errors import ConfigError
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.memory import free_on
 from gaam_decoder.training.protocol import Rows
@@ -32,21 +32,12 @@ MEMORY_SHARE = 0.5
 """Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
 BLOCKS = 2
 """Of a window at once: one that is computed with and one that is read."""
-BLOCKS_SHARE = 0.5
-"""Of the free memory that these may take, however little of it is for rows that stay."""
 
 Place = Literal["cuda", "memory", "disk"]
 
 
 class Features:
-    """States of rows, as they are stored.
-
-    Args:
-        array: states of a split.
-        device: what computes.
-        place: where the rows are to be.
-        held_N: the rows that will be asked for, ascending, where they are not all.
-    """
+    """States of rows as they are stored; of a split, or of ``held_N`` of its rows, ascending."""
 
     def __init__(
         self,
@@ -55,14 +46,11 @@ class Features:
         place: Place = "memory",
         held_N: Rows | None = None,
     ) -> None:
-        self.device = device
-        self.place = place
-        self.shape = array.shape
+        self.device, self.place, self.shape = device, place, array.shape
         self.dtype = TYPES[array.stored]
         self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
         self.resident: Tensor | None = None
-        self._array = array
-        self._held_N = held_N
+        self._array, self._held_N = array, held_N
         if place != "disk":
             row_N = np.arange(len(array)) if held_N is None else held_N
             where = torch.device("cpu") if place == "memory" else device
@@ -104,13 +92,11 @@ class Features:
         shape = max(map(len, rows), default=0), *self.shape[1:]
         # written over in turn: new memory would come page by page, all zeroed
         buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:BLOCKS]]
-        return _ahead(
-            (
-                partial(self._read, self._places(row_M), buffers[number % BLOCKS][: len(row_M)])
-                for number, row_M in enumerate(rows)
-            ),
-            BLOCKS - 1,
+        parts = (
+            partial(self._read, self._places(row_M), buffers[number % BLOCKS][: len(row_M)])
+            for number, row_M in enumerate(rows)
         )
+        return _ahead(parts, BLOCKS - 1)
 
     def _places(self, rows: Rows) -> Rows:
         """Where rows lie among those that are held; their numbers where these are all."""
@@ -166,25 +152,8 @@ def _ahead(parts: Iterator[Callable[[], Tensor]], most: int) -> Iterator[Tensor]
             yield begun.popleft().result()
 
 
-class Wanted(NamedTuple):
-    """A split that a training needs."""
-
-    split: Split
-    held_N: Rows | None = None  # noqa: N815 a shape suffix
-    """Of a budget its rows, ascending; None: the whole split, which the folds of a sweep share."""
-
-    def key(self, recipe: Recipe) -> Hashable:
-        """Equal where the same states are meant."""
-        rows = None if self.held_N is None else self.held_N.tobytes()
-        return self.split.name, recipe.pool, recipe.layers, rows
-
-
 class Loaded:
-    """Features of the rows of a sweep, held for its next item.
-
-    Args:
-        share: of the free memory, of a GPU and of the machine, that they may take together.
-    """
+    """Features of the rows of a sweep, held for its next item; in a share of the free memory."""
 
     def __init__(self, share: float = MEMORY_SHARE) -> None:
         self.told: set[str] = set()
@@ -192,39 +161,39 @@ class Loaded:
         self._share = share
         self._held: dict[Hashable, Features] = {}
 
-    def get(self, wanted: Sequence[Wanted], recipe: Recipe, device: torch.device) -> list[Features]:
-        """Features of all that is wanted: on the device where they fit, else in memory, or on disk.
+    def get(
+        self, wanted: Sequence[tuple[Split, Rows | None]], recipe: Recipe, device: torch.device
+    ) -> list[Features]:
+        """Features of what is wanted: on the device where they fit, else in memory, or on disk.
 
-        Raises:
-            CacheError: a shard is damaged.
+        Of a split all rows, which the folds of a sweep share, or of a budget its own, ascending.
         """
+        keys: list[Hashable] = [
+            (split.name, recipe.pool, recipe.layers, None if held_N is None else held_N.tobytes())
+            for split, held_N in wanted
+        ]
         found: list[Features] = []
-        keep = {one.key(recipe) for one in wanted}
-        for one in wanted:
-            array, key = one.split.pooled(recipe.pool), one.key(recipe)
-            if recipe.layers is not None:
-                array = array.keeping([layer - one.split.first_layer for layer in recipe.layers])
-            features = self._held.get(key)
-            if features is None:
-                count = len(array) if one.held_N is None else len(one.held_N)
+        for key, (split, held_N) in zip(keys, wanted, strict=True):
+            if key not in self._held:
+                array = split.pooled(recipe.pool)
+                if recipe.layers is not None:
+                    array = array.keeping([n - split.first_layer for n in recipe.layers])
+                count = len(array) if held_N is None else len(held_N)
                 size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
-                place = self._place(size, device, keep)
-                features = Features(array, device, place, one.held_N if place != "disk" else None)
-                if place != "disk":
-                    self._held[key] = features
-            found.append(features)
+                if (place := self._place(size, device, keys)) == "disk":
+                    found.append(Features(array, device, place))
+                    continue
+                self._held[key] = Features(array, device, place, held_N)
+            found.append(self._held[key])
         return found
 
-    def _place(self, size: int, device: torch.device, keep: set[Hashable]) -> Place:
+    def _place(self, size: int, device: torch.device, keep: list[Hashable]) -> Place:
         """Where so many bytes fit, if need be in the place of rows of other items."""
-        kinds: list[tuple[torch.device, Place]] = [(torch.device("cpu"), "memory")]
-        if device.type == "cuda":
-            kinds.insert(0, (device, "cuda"))
-        for where, place in kinds:
+        places: dict[Place, torch.device] = {"cuda": device} if device.type == "cuda" else {}
+        for place, where in (places | {"memory": torch.device("cpu")}).items():
             if size > self._room(where):
                 self._held = {key: held for key, held in self._held.items() if key in keep}
-                if device.type == "cuda":
-                    torch.cuda.empty_cache()  # torch would keep for itself what was let go
+                devices.give_back(device)  # torch would keep for itself what was let go
             if size <= self._room(where):
                 return place
         return "disk"
@@ -234,20 +203,3 @@ class Loaded:
         residents = (one.resident for one in self._held.values() if one.resident is not None)
         held = sum(one.nbytes for one in residents if one.device.type == where.type)
         return self._share * (free_on(where) + held) - held
-
-
-def check_blocks(features: Features, rows: int, recipe: Recipe) -> None:
-    """The blocks of a window, the largest of so many rows, fit into the memory that is left.
-
-    Raises:
-        ConfigError: they do not.
-    """
-    size, free = BLOCKS * rows * features.row_bytes, free_on(features.device)
-    if size > BLOCKS_SHARE * free:
-        most = int(BLOCKS_SHARE * free / (BLOCKS * features.row_bytes))
-        raise ConfigError(
-            f"the blocks of --set shuffle={recipe.shuffle} are too large for the memory",
-            expected=f"{BLOCKS} blocks of {most:,} rows or fewer, half of what is free",
-            found=f"{BLOCKS} of {rows:,} rows, {size / 1e9:,.2f} GB",
-            hint="a smaller window; a block is at least a shard: extract with smaller shard-rows",
-        )

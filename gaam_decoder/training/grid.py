@@ -1,12 +1,14 @@
-"""What a config asks for, row by row: decoders, recipes, and the seeds that are there already."""
+"""What a config asks for, row by row: decoders, recipes, and of candidates those that report."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -19,6 +21,7 @@ from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest,
 from gaam_decoder.number_lists import budget_of, spell_layers, spell_numbers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import Choice, family, mean_validation
 from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
@@ -42,6 +45,17 @@ class Item:
         """As the recipe is called."""
         return str(self.recipe)
 
+    def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
+        """Seeds that are wanted; what is fitted at once has one, whatever was asked for.
+
+        Ten identical seeds would look like ten experiments.
+        """
+        return (0,) if self.recipe.fitted else tuple(asked)
+
+    def lacking(self, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
+        """Seeds that are wanted and that no run has."""
+        return sorted(set(self.seeds(asked)) - {seed for run in runs for seed in run.seeds})
+
 
 def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
     """Everything that a config asks for, in order.
@@ -52,7 +66,14 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     Warns:
         GaamWarning: for everything that is left out, where that was asked for.
     """
-    check_session()
+    autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps")))
+    for expected, holds in (  # what a program set in torch
+        ("a default type of torch.float32", torch.get_default_dtype() == torch.float32),
+        ("no torch.autocast around it", not autocast),
+        ("no torch.device around it", torch.get_default_device().type == "cpu"),
+    ):
+        if not holds:
+            raise ConfigError("this session would change the numbers", expected=expected)
     config = _fitted(config, cache)
     dtype = resolve_dtype(config.dtype, device)
     groups = None
@@ -68,9 +89,26 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
             check_fitted(decoder, spec, recipe.select)
         except ConfigError as error:
             impossible[spec] = error
+    possible = [item for item in items if item.spec not in impossible]
     if impossible:
-        _refuse_or_warn(items, impossible, skip=config.skip_impossible)
-    items = [item for item in items if item.spec not in impossible]
+        why = {
+            row_title(spec.attention, spec.head, layers=spell_layers(item.recipe.layers)): said
+            for item in items
+            if (said := impossible.get(spec := item.spec))
+        }
+        if not (config.skip_impossible and possible):
+            [(title, said), *others] = why.items()
+            found = said.details.get("found", "")
+            hint = f"--set skip-impossible=true trains the other {len(possible)} of {len(items)}"
+            raise ConfigError(
+                f"{title} cannot be built" + (f"; nor can {len(others)} more" if others else ""),
+                expected=said.details.get("expected"),
+                found=said.message if found in said.message else f"{said.message}: {found}",
+                hint=f"{hint} combinations" if possible else said.details.get("to do"),
+            )
+        for title, said in why.items():
+            warnings.warn(f"left out: {title}: {said.message}", GaamWarning, stacklevel=2)
+    items = possible
     by_key: dict[str, Item] = {}
     for item in items:
         if by_key.setdefault(item.key, item) is not item:
@@ -126,8 +164,6 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     """
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
-    folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
-    specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.head]
     names = {one.name for one in fields(Recipe)} & {one.name for one in fields(config)}
     same = {name: getattr(config, name) for name in names} | {
         "loss": parse_loss(config.loss),
@@ -137,96 +173,91 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
         "eval_dtype": config.eval_dtype if dtype != "float32" else "same",
         "val_folds": config.val_folds if config.val_folds != 1 else None,
     }
-    found = [
-        Recipe(
-            **same
-            | {
-                "attention": attention,
-                "head": head,
-                "lr": lr,
-                "weight_decay": weight_decay,
-                "split_seed": config.split_seed + repeat,
-                "pool": str(pool),
-                "layers": layers,
-                "fold": fold,
-                "train_rows": budget[0],
-                "shots": budget[1],
-            }
-        )
-        for attention, head, pool, lr, weight_decay, layers, budget, repeat, fold in product(
-            *specs,
-            config.pool,
-            config.rates,
-            config.weight_decay,
-            config.layers,
-            map(budget_of, config.train_rows),
-            range(config.repeats),
-            folds or [None],
-        )
-    ]
-    return list(dict.fromkeys(recipe.settled() for recipe in found))
-
-
-def _refuse_or_warn(
-    items: Sequence[Item], impossible: dict[DecoderSpec, ConfigError], *, skip: bool
-) -> None:
-    whats = {
-        row_title(spec.attention, spec.head, layers=spell_layers(item.recipe.layers)): error
-        for item in items
-        if (error := impossible.get(spec := item.spec))
+    axes: dict[str, Iterable[Any]] = {
+        "attention": map(parse_attention, config.attn),
+        "head": map(parse_head, config.head),
+        "pool": map(str, config.pool),
+        "lr": config.rates,
+        "weight_decay": config.weight_decay,
+        "layers": config.layers,
+        "train_rows": config.train_rows,
+        "split_seed": range(config.split_seed, config.split_seed + config.repeats),
+        "fold": [Fold(number, count) for number in numbers if count] or [None],
     }
-    possible = sum(item.spec not in impossible for item in items)
-    if skip and possible:
-        for what, why in whats.items():
-            warnings.warn(f"left out: {what}: {why.message}", GaamWarning, stacklevel=3)
-        return
-    [(first, error), *others] = whats.items()
-    found = error.details.get("found", "")
-    raise ConfigError(
-        f"{first} cannot be built" + (f"; nor can {len(others)} more" if others else ""),
-        expected=error.details.get("expected"),
-        found=error.message if found in error.message else f"{error.message}: {found}",
-        hint=f"--set skip-impossible=true trains the other {possible} of {len(items)} combinations"
-        if possible
-        else error.details.get("to do"),
-    )
+    found: dict[Recipe, None] = {}
+    for values in product(*axes.values()):
+        one = same | dict(zip(axes, values, strict=True))
+        one["train_rows"], one["shots"] = budget_of(one["train_rows"])
+        found[Recipe(**one).settled()] = None
+    return list(found)
 
 
-def seeds_of(item: Item, asked: Sequence[int]) -> tuple[int, ...]:
-    """Seeds that are wanted of an item; what is fitted at once has one, whatever was asked for.
+def grids_of(items: Sequence[Item]) -> list[list[Item]]:
+    """Items that differ in what is tuned alone, together: candidates of a row, maybe one."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        recipe = item.recipe
+        name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
+        found.setdefault(name, []).append(item)
+    return list(found.values())
 
-    Ten identical seeds would look like ten experiments.
+
+def apart(items: Sequence[Item], config: TrainConfig) -> tuple[list[Item], list[Item]]:
+    """What is trained by itself, and the final models that ``--final`` adds to it."""
+    parts: tuple[list[Item], list[Item]] = [], []
+    for item in items:
+        parts[config.final and item.recipe.final].append(item)
+    return parts
+
+
+def reporting_items(
+    items: Sequence[Item],
+    config: TrainConfig,
+    tried: Mapping[str, Item],
+    tuned: Sequence[RunResult],
+    chosen: Choice,
+) -> list[Item]:
+    """What is trained when the candidates are there: those that were chosen, and what had none.
+
+    ``tried`` has, by the key of every candidate, what was trained to choose.
+    Of final models that differ in what is tuned alone, the one whose numbers are best: of the
+    highest mean validation accuracy of the evaluated runs with these numbers, over the seeds that
+    choose and, of a cross-validation, over its folds, each of which may itself have chosen others.
+    Of equals that of the lower validation loss is taken, of these the smallest. One of which no
+    value was finished by all seeds in all folds is left out, with a warning.
     """
-    return (0,) if item.recipe.fitted else tuple(asked)
+    seeds, (evaluated, finals) = config.choosing_seeds or (), apart(items, config)
 
+    def score(final: Item) -> tuple[float, ...]:
+        """What is largest for the best; nothing where a seed or fold is missing."""
+        # the final model of the first repeat of a cross-validation is that of all
+        split_seed = final.recipe.split_seed
+        found = [
+            mean_validation([run for run in tuned if run.key == tried[item.key].key], seeds)
+            for item in evaluated
+            if replace(item.recipe, split_seed=split_seed).without_test() == final.recipe
+        ]
+        accuracies = [accuracy for accuracy, _ in found if accuracy is not None]
+        if len(accuracies) < len(found):
+            return ()
+        mean, loss = math.fsum(accuracies) / len(found), math.fsum(loss for _, loss in found)
+        return mean, -loss, -final.recipe.lr, -final.recipe.weight_decay
 
-def lacking_seeds(item: Item, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
-    """Seeds of an item that no run has."""
-    return sorted(set(seeds_of(item, asked)) - {seed for run in runs for seed in run.seeds})
-
-
-def check_session() -> None:
-    """Nothing that a program set in torch may change the numbers.
-
-    Raises:
-        ConfigError: something would.
-    """
-    autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps")))
-    for expected, holds in (
-        ("a default type of torch.float32", torch.get_default_dtype() == torch.float32),
-        ("no torch.autocast around it", not autocast),
-        ("no torch.device around it", torch.get_default_device().type == "cpu"),
-    ):
-        if not holds:
-            raise ConfigError("this session would change the numbers", expected=expected)
+    kept = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
+    kept |= {key for key, item in tried.items() if item.key in chosen.tunings}
+    for grid in grids_of(finals):
+        scores = {item.key: score(item) for item in grid if len(grid) > 1}
+        best = max(scores, key=lambda key: scores[key], default="")
+        if any(scores.values()):
+            kept.add(best)
+        elif scores:
+            text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
+            warnings.warn(text, GaamWarning, stacklevel=2)
+    return [item for item in items if item.key in kept]
 
 
 def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
-    """The config with one spelling of what it asks of a cache: what is all is None, for one.
-
-    Raises:
-        ConfigError: the cache does not have it, or rows to test on are those to learn from.
-    """
+    """The config with one spelling of what it asks of a cache, which has it all."""
     where, pools = str(cache.root.absolute()), cache.plan.pooling
     train, test = config.train_split, config.test_split
     tests_a_split = config.folds is None and test != NO_TEST
@@ -234,7 +265,6 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         raise ConfigError(
             f"the cache has a split '{NO_TEST}', which means no split: a final model would be "
             "taken for one that was tested on it",
-            expected=f"a cache without a split '{NO_TEST}'",
             where=where,
             hint="gaam extract it under another name",
         )
@@ -249,8 +279,7 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 hint=did_you_mean(name, there) or hint,
             )
 
-    only = f"--set train-split={next(iter(cache))} " if len(cache) == 1 else ""
-    folds = f"{only}--folds 5 tests on parts of {'it' if only else 'train-split'}"
+    folds = "--folds 5 tests on parts of train-split"
     for option, split, hint, why in (
         ("train-split", train, None, "learned from it"),
         ("test-split", test if tests_a_split else train, folds, "reported on it"),

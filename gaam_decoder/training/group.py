@@ -95,7 +95,7 @@ class Member:
         loss: float,
         accuracy: float,
         score: Score | None,
-        scaled: tuple[float, int, int] | None = None,
+        scaled: tuple[float, int, int] | None,
     ) -> bool:
         """Take notice of an epoch: whether the weights as they are now are to be kept.
 
@@ -107,14 +107,9 @@ class Member:
         mean, as in torch; then a seed fails where no row had one, where its scale fell below 1, and
         where no step was taken to the end.
 
-        Args:
-            recipe: what is trained.
-            epoch: from 1.
-            loss: mean over the training rows as they were seen.
-            accuracy: the same.
-            score: of the rows that select the epoch, if there are any.
-            scaled: where losses are scaled, the scale, steps of the epoch that were not taken, and
-                steps that were taken since the beginning.
+        ``loss`` and ``accuracy`` are means over training rows as they were seen; ``score`` is that
+        of the rows that select the epoch, if there are any; ``scaled``, where losses are, holds the
+        scale, steps of the epoch that were not taken, and all that were taken.
         """
         entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
         entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
@@ -134,17 +129,12 @@ class Member:
         keeps = score is None and epoch == recipe.epochs
         if score is not None:
             entry |= {"accuracy": score[0], "selection_loss": score[1]}
-            if self.best is None or _rank(score, recipe) > _rank(self.best, recipe):
+            best, counted = self.best, 1 if recipe.ties == "first" else 2
+            if best is None or (score[0], -score[1])[:counted] > (best[0], -best[1])[:counted]:
                 self.best, self.best_epoch, keeps = score, epoch, True
         if recipe.schedule == "plateau":
             self.schedule.watch(accuracy if score is None else score[0])
         return keeps
-
-
-def _rank(score: Score, recipe: Recipe) -> tuple[float, ...]:
-    """What is largest for the epoch that is kept."""
-    accuracy, loss = score
-    return (accuracy,) if recipe.ties == "first" else (accuracy, -loss)
 
 
 class Group:
@@ -178,7 +168,7 @@ class Group:
             for seed in seeds
         ]
         device = data.train.label_N.device
-        self._told_SN, self._chosen_by_SN = told_labels(data, seeds, shuffle=recipe.shuffle_labels)
+        self._told_SN, self._held_SN = told_labels(data, seeds, shuffle=recipe.shuffle_labels)
         self._weight_SC = None
         if recipe.class_weights == "balanced":
             self._weight_SC = balanced(self._told_SN, spec.num_classes, dtype)
@@ -192,11 +182,7 @@ class Group:
         )
 
     def train_epoch(self) -> float:
-        """One pass over the training rows, and what the protocol makes of it.
-
-        Returns:
-            Mean training loss over the seeds that are still finite; NaN where none is.
-        """
+        """One pass over the rows, and what is made of it; mean loss of seeds that are finite."""
         start = time.perf_counter()
         epoch = self.epochs_done + 1
         count, scaling = len(self.data.train), self.state.scaling
@@ -213,7 +199,12 @@ class Group:
         finite = [loss for loss in losses if np.isfinite(loss)]
         scores: list[Score | None] = [None] * len(losses)
         if self.data.selection is not None and finite:
-            scores = list(self._scores(self.data.selection))
+            told_SN = self._held_SN
+            assert told_SN is not None
+            logits_SNC = self.logits(self.data.selection, self.state.weights)
+            hit_S = float64(logits_SNC.argmax(-1) == told_SN).mean(1)
+            held = [float(self.loss_of(*each)) for each in zip(logits_SNC, told_SN, strict=True)]
+            scores = list(zip(hit_S.tolist(), held, strict=True))
         self.seconds += time.perf_counter() - start
         for place, member in enumerate(self.members):
             if member.failed is not None:
@@ -252,13 +243,6 @@ class Group:
             bias_correction = bias_correction_T2[step]
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction, weight_SB))
 
-    def _scores(self, subset: Subset) -> list[Score]:
-        logits_SNC, told_SN = self.logits(subset, self.state.weights), self._chosen_by_SN
-        assert told_SN is not None
-        hit_S = float64(logits_SNC.argmax(-1) == told_SN).mean(1)
-        losses = [float(self.loss_of(*each)) for each in zip(logits_SNC, told_SN, strict=True)]
-        return list(zip(hit_S.tolist(), losses, strict=True))
-
     def logits(self, subset: Subset, weights: Weights) -> Tensor:
         """(S, N, C) of all rows."""
         rows, size = subset.rows, self.eval_batch_size(subset)
@@ -269,7 +253,7 @@ class Group:
         return torch.cat(parts, dim=1)[:, : len(subset)]
 
     def eval_batch_size(self, subset: Subset) -> int:
-        """Rows of one batch in evaluation."""
+        """Rows of a batch in evaluation."""
         if self.decoder.attention.depends_on_batch:
             return self.recipe.batch_size
         device, states = subset.label_N.device.type, subset.features.shape[1:]
@@ -309,10 +293,12 @@ class Group:
             value.copy_(tensors[name])
         self.epochs_done, self.seconds = about["epochs_done"], about["seconds"]
         self.members = [
-            Member(**(one | {"schedule": Plateau(**one["schedule"])})) for one in about["members"]
+            Member(
+                **one
+                | {"schedule": Plateau(**one["schedule"]), "best": one["best"] and (*one["best"],)}
+            )
+            for one in about["members"]
         ]
-        for member in self.members:
-            member.best = None if member.best is None else (member.best[0], member.best[1])
 
     def results(self) -> list[SeedResult]:
         """What every seed leaves, of the epoch that the protocol keeps."""
@@ -363,9 +349,6 @@ def train_group(
 
     A loss that is not finite ends that seed, and nothing is retried. ``on_epoch`` is called with
     (epoch from 1, mean training loss).
-
-    Raises:
-        ShortOfMemoryError: there is too little memory for so many seeds and rows together.
     """
     with enough_memory(recipe, seeds, engine.device):
         loss_of: Loss = build(recipe.loss, "loss")

@@ -70,11 +70,7 @@ def keep_freed_memory() -> None:
 
 @contextlib.contextmanager
 def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator[None]:
-    """While open, what a device refuses is said with what to try; nothing is tried again.
-
-    Raises:
-        ShortOfMemoryError: memory ran out, for seeds together or, without any, for a fit at once.
-    """
+    """While open, a ShortOfMemoryError says what to try; without seeds a head is fitted at once."""
     try:
         yield
     except Exception as error:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from math import prod
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,11 +41,7 @@ MEMORY_SHARE = 0.5
 
 
 def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
-    """Whether a head that is fitted at once may stand on this mechanism.
-
-    Raises:
-        ConfigError: the mechanism learns, or looks at other rows, or nothing chooses.
-    """
+    """Refuse a head that is fitted at once on a mechanism that learns or looks at other rows."""
     if head_class(spec.head).trained_by != "fit":
         return
     head, learned = spec.head.name, decoder.num_parameters()["attention"]
@@ -55,14 +51,12 @@ def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
             f"--head {head} is fitted at once to what a mechanism leaves",
             expected="a mechanism that learns nothing, such as --attn none",
             found=f"--attn {spec.attention} {why}",
-            hint=f"another --head, or --attn none --head {head}",
         )
     if select == "last":
         raise ConfigError(
             f"--head {head} chooses its penalty on rows that it does not learn from",
             expected="--select val, which holds out a part of train",
             found="--select last, which chooses nothing",
-            hint="leave --select out",
         )
 
 
@@ -93,19 +87,15 @@ def probe_wanted(config: TrainConfig) -> bool:
 def probe_fits(
     spec: DecoderSpec, recipe: Recipe, cache: EmbeddingCache, device: torch.device
 ) -> bool:
-    """Whether the probe is cheap enough to be fitted without being asked for; if not, it is said.
-
-    Warns:
-        GaamWarning: it is too expensive.
-    """
-    seconds, memory = fit_cost(spec, num_rows(recipe, cache), device)
-    place = with_float64(device)
-    free = free_memory() if place.type == "cpu" else free_on(place)
+    """Whether the probe is cheap enough to be fitted unasked; if not, that is said."""
+    place, (seconds, memory) = with_float64(device), fit_cost(spec, num_rows(recipe, cache), device)
     if seconds > MOST_SECONDS:
         _warn(f"it would take about {seconds / 60:,.0f} minutes ({recipe})")
-    elif memory > MEMORY_SHARE * free:
+    elif memory > MEMORY_SHARE * (free_memory() if place.type == "cpu" else free_on(place)):
         _warn(f"it would take {memory / 1e9:,.1f} GB of memory ({recipe})")
-    return seconds <= MOST_SECONDS and memory <= MEMORY_SHARE * free
+    else:
+        return True
+    return False
 
 
 def _warn(why: str) -> None:
@@ -118,18 +108,12 @@ def _warn(why: str) -> None:
 
 
 def fit_item(
-    spec: DecoderSpec, data: TrainData, recipe: Recipe, *, tell: Callable[[int, str], None]
+    spec: DecoderSpec, data: TrainData, recipe: Recipe, tell: Callable[[str], None]
 ) -> tuple[SeedResult, Fit, Engine]:
     """Fit the head of a decoder whose mechanism has no parameters, and evaluate it.
 
     It fails as any seed does, by logits of test rows, or weights, that are not finite. ``tell`` is
-    called with (values of the setting that are done, what came of the last).
-
-    Raises:
-        ShortOfMemoryError: there is too little memory for all rows at once.
-
-    Warns:
-        GaamWarning: values of the setting with which the fit did not converge.
+    called with what came of a value of the setting; those that did not converge are warned of.
     """
     assert data.selection is not None
     start = time.perf_counter()
@@ -141,22 +125,18 @@ def fit_item(
     assert held_SN is not None
     with enough_memory(recipe, (), str(device)):
         learn = _examples(decoder, data.train, told_SN[0])
-        fit = head.fit(learn, _examples(decoder, data.selection, held_SN[0]), tell)
+        choose = _examples(decoder, data.selection, held_SN[0])
+        fit = head.fit(learn, choose, lambda done, text: tell(text))
     if fit.unconverged:
-        values = ", ".join(f"{value:.3g}" for value in fit.unconverged[:5])
-        values += ", ..." if len(fit.unconverged) > 5 else ""
-        warnings.warn(
-            f"{recipe}: the fit did not converge for {len(fit.unconverged)} of {fit.tried} values "
-            f"of {fit.setting} ({values})",
-            GaamWarning,
-            stacklevel=4,
-        )
+        text = f"{len(fit.unconverged)} of {fit.tried} values of {fit.setting}"
+        text = f"{recipe}: the fit did not converge for {text}"
+        warnings.warn(text, GaamWarning, stacklevel=4)
     held = choosing(data, recipe)
     result = result_of(
         decoder,
         {name: value.cpu() for name, value in decoder.state_dict().items()},
-        torch.empty(0, spec.num_classes) if data.test is None else _logits(decoder, data.test),
-        None if held is None else _logits(decoder, held),
+        torch.empty(0, spec.num_classes) if data.test is None else _of_rows(decoder, data.test),
+        None if held is None else _of_rows(decoder, held),
         seed=SEED,
         epoch=fit.kept,
         log=[{"seed": SEED, **entry} for entry in fit.log],
@@ -169,22 +149,23 @@ def fit_item(
     return result, fit, engine
 
 
-@torch.inference_mode()
 def _examples(decoder: Decoder, subset: Subset, label_N: Tensor) -> Examples:
     """What the mechanism leaves of all rows, (N, F), where it can be computed with in float64."""
     place = with_float64(label_N.device)
-    batches = subset.features.batches(subset.rows, _batch_size(subset))
-    parts = [decoder.attention(x_BLD.float()).flatten(1).to(place) for x_BLD in batches]
-    return Examples(torch.cat(parts), label_N.to(place))
+    x_NF = _of_rows(lambda x_BLD: decoder.attention(x_BLD).flatten(1), subset, place)
+    return Examples(x_NF, label_N.to(place))
 
 
 @torch.inference_mode()
-def _logits(decoder: Decoder, subset: Subset) -> Tensor:
+def _of_rows(
+    function: Callable[[Tensor], Tensor], subset: Subset, place: torch.device | str = "cpu"
+) -> Tensor:
+    """What a function of batches makes of all rows."""
     batches = subset.features.batches(subset.rows, _batch_size(subset))
-    return torch.cat([decoder(x_BLD.float()) for x_BLD in batches]).cpu()
+    return torch.cat([function(x_BLD.float()).to(place) for x_BLD in batches])
 
 
 def _batch_size(subset: Subset) -> int:
     """Rows of a batch; a mechanism that looks at other rows of it is not fitted on."""
-    most = 2**26 // int(np.prod(subset.features.shape[1:]))
+    most = 2**26 // prod(subset.features.shape[1:])
     return max(1, min(EVAL_BATCH_SIZE, most, len(subset)))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.messages import brief, did_you_mean, shortened
 from gaam_cache.store.files import read_bytes
 from gaam_decoder.decoder import stream_seed
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
 def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     """Rows of the train split that learn, choose and are tested; no group is in two of these.
 
-    Only with ``val_folds`` does the seed have a say: in which part chooses.
+    Only with ``val_folds`` does the seed of an experiment have a say: in which part chooses.
 
     Raises:
         ConfigError: there are too few rows or groups.
@@ -71,29 +71,16 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     first, second = np.arange(len(row_N)), np.arange(0)
     if recipe.drawn:
         first, second = draw(labels[row_N], recipe)
+    own = None if names is None else [names[row] for row in row_N]
+    how = recipe.val_fraction, recipe.split_seed
     if recipe.val_folds is not None:
-        among = np.sort(np.concatenate([first, second]))
-        of, label_N = recipe.val_folds, labels[row_N[among]]
-        if of > len(among):
-            raise ConfigError(
-                "there are fewer rows than parts to hold out one by one",
-                expected=f"at most {len(among)} of --tune-seeds or val-folds",
-                found=f"{of}",
-            )
-        near = None if names is None else [names[row] for row in row_N[among]]
-        # another order than that of the folds that are tested
-        held = _folds(label_N, near, of, stream_seed(recipe.split_seed, "rates"))[seed % of]
-        counts = dict(zip(*np.unique(label_N, return_counts=True), strict=True))
-        held = held[
-            [counts[label] > 1 for label in label_N[held]]
-        ]  # no class is held out as a whole
-        first, second = among[np.setdiff1d(np.arange(len(among)), held)], among[held]
+        all_N = np.sort(np.concatenate([first, second]))
+        second = all_N[_held_in_turn(labels[row_N][all_N], own, recipe, seed)]
+        first = np.setdiff1d(all_N, second)
+    elif recipe.select == "val" and own is not None:
+        first, second = grouped_holdout(labels[row_N], own, *how)
     elif recipe.select == "val" and not recipe.drawn:
-        how = recipe.val_fraction, recipe.split_seed
-        if names is None:
-            first, second = holdout(labels[row_N], *how)
-        else:
-            first, second = grouped_holdout(labels[row_N], [names[row] for row in row_N], *how)
+        first, second = holdout(labels[row_N], *how)
     if recipe.select == "val" and not len(second):
         raise ConfigError(
             f"no {what} can be held out to choose the epoch",
@@ -108,6 +95,24 @@ def _folds(labels: Rows, names: Sequence[str] | None, count: int, seed: int) -> 
     if names is None:
         return stratified_folds(labels, count, seed)
     return grouped_folds(names, count, seed)
+
+
+def _held_in_turn(
+    labels: Rows, names: Sequence[str] | None, recipe: Recipe, seed: int
+) -> NDArray[np.int64]:
+    """The part of these rows that a seed holds out; no class that has one row is held out."""
+    count = recipe.val_folds or 1
+    if count > (most := len(labels) if names is None else len(set(names))):
+        raise ConfigError(
+            "train cannot be cut in so many parts that choose in turn",
+            expected=f"at most {most} of --tune-seeds or val-folds",
+            found=f"{count}",
+        )
+    # another order than that of the folds that are tested
+    order = stream_seed(recipe.split_seed, "rates")
+    held_N = _folds(labels, names, count, order)[seed % count]
+    classes, count_C = np.unique(labels, return_counts=True)
+    return held_N[np.isin(labels[held_N], classes[count_C > 1])]
 
 
 def _where(recipe: Recipe) -> str:
@@ -207,21 +212,17 @@ def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
 
     The place of a row in its class says whether it is held out, so that the held-out rows of
     smaller budgets are among those of larger ones too.
-
-    Raises:
-        ConfigError: there are fewer rows than that, or not one for every class.
     """
     classes, class_N, there_C = np.unique(labels, return_inverse=True, return_counts=True)
     rows, fewest = len(labels), int(there_C.min())
-    size = recipe.train_rows or (recipe.shots or 0) * len(classes)
-    if (recipe.shots or 0) > fewest or not len(classes) <= size <= rows:
-        of_class = f"1/class to {fewest:,}/class, the smallest one"
+    shots = recipe.shots or 0
+    size = recipe.train_rows or shots * len(classes)
+    if shots > fewest or not len(classes) <= size <= rows:
+        of_all = f"from {len(classes):,}, one row of every class, to {rows:,}, all"
         raise ConfigError(
             "--train-rows is out of range",
-            expected=of_class
-            if recipe.shots
-            else f"--train-rows from {len(classes):,}, one row of every class, to {rows:,}, all",
-            found=f"--train-rows {recipe.train_rows or f'{recipe.shots}/class'}",
+            expected=f"1/class to {fewest:,}/class, the smallest one" if shots else of_all,
+            found=f"--train-rows {recipe.train_rows or f'{shots}/class'}",
             where=f"the rows {_where(recipe)}",
         )
     count_C = apportioned(tuple(there_C.tolist()), size) if recipe.train_rows else None
@@ -274,9 +275,6 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     """There are as many rows and groups as every recipe takes; said before any is trained.
 
     A kept column says of a test split too which group a row is of; a file does not.
-
-    Raises:
-        ConfigError: there are not, or too few for the folds; or a group is learned and tested.
     """
     seen = set()
     for recipe in recipes:
@@ -307,42 +305,35 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
 
     Raises:
         NotFoundError: no such column, and no such file, or one that is not UTF-8.
-        CacheError: a row has no name in the column.
-        ConfigError: a line of the file is empty, or there is not one for every row.
+        ConfigError: a row has no name, or a file does not have a line for every row.
     """
     if given in cache.columns:
         names = tuple(cache[split].column(given))
-        if nameless := sum(not name.strip() for name in names):
-            raise CacheError(
-                f"the kept column '{shortened(given)}' does not say which rows belong together",
-                expected=f"a name for every row of '{split}'",
-                found=f"{nameless:,} of {len(names):,} rows without one",
+        groups = Groups(names=names, source=given, kind="column")
+    else:
+        path = Path(given).expanduser()
+        try:
+            # links are the user's own; a pipe would be waited for, a device never ends
+            text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
+        except (OSError, ValueError, RuntimeError) as error:
+            kept = ", ".join(map(shortened, cache.columns)) or "it has none"
+            raise NotFoundError(
+                f"cannot read the groups '{shortened(given)}'",
+                expected=f"a kept column of the cache ({kept}), or a file: UTF-8 text with one "
+                "name per row of the train split",
+                found=getattr(error, "strerror", None) or str(error),
                 where=str(cache.root.absolute()),
-                hint="leave these rows out of the data, or give --groups a file",
-            )
-        return Groups(names=names, source=given, kind="column")
-    path = Path(given).expanduser()
-    try:
-        # links are the user's own; a pipe would be waited for, a device never ends
-        text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
-    except (OSError, ValueError, RuntimeError) as error:
-        kept = ", ".join(map(shortened, cache.columns))
-        raise NotFoundError(
-            f"cannot read the groups '{shortened(given)}'",
-            expected=f"a kept column of the cache ({kept or 'it has none'}), or a file: UTF-8 text "
-            "with one name per row of the train split",
-            found=getattr(error, "strerror", None) or str(error),
-            where=str(cache.root.absolute()),
-            hint=did_you_mean(given, cache.columns) or "gaam extract --keep-column NAME",
-        ) from error
-    names, rows = tuple(text.splitlines()), len(cache[split])
-    if len(names) != rows or not all(map(str.strip, names)):
-        empty = [str(line) for line, name in enumerate(names, 1) if not name.strip()]
-        first = f", {len(empty)} of them empty: line {', '.join(empty[:3])}" if empty else ""
+                hint=did_you_mean(given, cache.columns) or "gaam extract --keep-column NAME",
+            ) from error
+        groups = Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
+    rows = len(cache[split])
+    empty = [str(line) for line, name in enumerate(groups.names, 1) if not name.strip()]
+    if len(groups.names) != rows or empty:
         raise ConfigError(
-            f"'{shortened(str(path))}' does not fit the split '{split}'",
-            expected=f"{rows} lines, one per row in the order of the data set, each with a name",
-            found=f"{len(names)} lines{first}",
-            where=str(path.absolute()),
+            f"{groups.in_words()} does not fit the split '{split}'",
+            expected=f"a name for each of its {rows} rows, in the order of the data set",
+            found=f"{len(groups.names)} names"
+            + (f", {len(empty)} of them empty: line {', '.join(empty[:3])}" if empty else ""),
+            where=str(cache.root.absolute()),
         )
-    return Groups(names=names, source=str(path), kind="file")
+    return groups

@@ -25,7 +25,7 @@ from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import run_name
-from gaam_decoder.runs.writing import SeedResult, padded, write_run
+from gaam_decoder.runs.writing import SeedResult, padded, remove_unfinished, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData, choosing
 from gaam_decoder.training.grid import Item
@@ -42,10 +42,11 @@ def publish(
     fit: Fit | None = None,
 ) -> Path:
     """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
+    remove_unfinished(config.runs, item.key)
     recipe, device = item.recipe, torch.device(engine.device)
     decoder = build_decoder(item.spec, seed=0)
     label_N = torch.empty(0, dtype=torch.int64)
-    rows = majority = None
+    rows = majority = chose = None
     if data.test is not None:
         label_N = data.test.label_N.cpu()
         learned_N = cache[recipe.train_split].labels
@@ -53,6 +54,12 @@ def publish(
             rows = data.test.rows
             learned_N = np.delete(learned_N, rows)
         majority = stats.majority_accuracy(learned_N, label_N.numpy())
+    if (subset := choosing(data, recipe)) is not None:
+        chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
+        if recipe.val_folds is not None:
+            all_N = cache[recipe.train_split].labels
+            of_seed = [parts_of(all_N, recipe, result.seed).held_N for result in results]
+            chose = {"labels": padded([all_N[held] for held in of_seed]), "rows": padded(of_seed)}
     plan, planted = cache.plan, planted_in(cache.plan)
     about_cache = {
         "fingerprint": cache.fingerprint,
@@ -69,8 +76,7 @@ def publish(
     }
     if (fitted_on := plan.fingerprint_fields["encoder"].get("fitted_on")) is not None:
         about_cache["fitted_on"] = fitted_on
-    if planted is not None:
-        about_cache[PLANTED] = planted
+    about_cache |= {} if planted is None else {PLANTED: planted}
     environment = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -104,18 +110,8 @@ def publish(
         about["groups"] = recipe.groups.to_dict()
     if fit is not None:
         about["fit"] = fit.to_dict()
-    elif config.choosing_seeds is not None:
-        about["tuning"] = {"seeds": list(config.choosing_seeds)}
-    chose = None
-    if (subset := choosing(data, recipe)) is not None:
-        chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
-        if recipe.val_folds is not None:
-            labels = cache[recipe.train_split].labels
-            of_seed = [parts_of(labels, recipe, result.seed).held_N for result in results]
-            chose = {
-                "labels": padded([labels[row_N] for row_N in of_seed]),
-                "rows": padded(of_seed),
-            }
+    elif (tuning := config.choosing_seeds) is not None:
+        about["tuning"] = {"seeds": list(tuning)}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
     again = _config(recipe, seeds, engine, config, cache)

@@ -1,6 +1,8 @@
 """A training: mechanisms x seeds -> runs, by this process or by workers.
 
-What exists is not trained again. Several trainers may share a folder of runs.
+What exists is not trained again. Several trainers may share a folder of runs: a claim for an item
+says who plans, fits or publishes it, and a claim for each group of its seeds who trains them;
+whoever finds all seeds finished publishes them.
 """
 
 from __future__ import annotations
@@ -26,22 +28,34 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
 from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
-from gaam_decoder.runs.trackers import check_tracker
+from gaam_decoder.runs.trackers import check_tracker, track_seeds
 from gaam_decoder.runs.tuning import choose, first_runs
-from gaam_decoder.training.candidates import apart, families_of, reporting_items
+from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
+from gaam_decoder.training.arithmetic.step import Steps
+from gaam_decoder.training.checkpoint import Unfinished, claim_of
+from gaam_decoder.training.data import TrainData, prepare_data, warn_of_order
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import Item, lacking_seeds, plan_items, seeds_of, tuning_item
-from gaam_decoder.training.work import Shared, Tracker, train_item, unfinished_of, work_name
+from gaam_decoder.training.grid import (
+    Item,
+    apart,
+    grids_of,
+    plan_items,
+    reporting_items,
+    tuning_item,
+)
+from gaam_decoder.training.group import train_group
+from gaam_decoder.training.probe import fit_item
+from gaam_decoder.training.record import publish
 
 Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
+Report = Callable[[int, int, str, int], None]
+"""The same, with how many are new of this process since the last call."""
 TELL_SECONDS = 0.2
 """Between two words of a worker: epochs may be shorter."""
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 """Between two looks at what others train."""
-
-
 Swept = tuple[list[RunResult], str | None]
 """Runs, and who trains what is left; None where nothing is."""
 
@@ -96,15 +110,13 @@ def train(
         on_run(read_run(path))
 
     if not config.alone:
-        swept = _by_engine(config, rank.total if rank else 0, report, say)
+        runs, left = _by_engine(config, rank.total if rank else 0, report, say)
     else:
-        tracker = Tracker(lambda done, total, text, new: report(done, total, text))
         if rank is not None:
             devices.share_machine(rank.here)
             config = replace(config, device=device_of(rank, config.device))
-        workers = rank.total if rank else 1
-        swept = _sweep(config, tracker, say, workers=workers, waits=rank is None)
-    runs, left = swept
+        sweep = _Sweep(config, lambda *said: report(*said[:3]), say, rank.total if rank else 1)
+        runs, left = sweep.run(waits=rank is None)
     if left is not None:
         on_others(left)
     return Runs(runs)
@@ -139,125 +151,257 @@ def _work(
 ) -> tuple[list[str], str | None]:
     """Be one worker, maybe of several ranks, and say now and then what it alone has done since."""
     config, ranks = argument
-    waiting, told = 0, -TELL_SECONDS
+    untold, told = 0, -TELL_SECONDS
 
     def report(done: int, total: int, text: str, new: int) -> None:
-        nonlocal waiting, told
-        waiting += new
+        nonlocal untold, told
+        untold += new
         if (now := time.monotonic()) - told >= TELL_SECONDS:
-            tell("progress", (waiting, total, text))
-            waiting, told = 0, now
+            tell("progress", (untold, total, text))
+            untold, told = 0, now
 
-    runs, left = _sweep(
-        replace(config, device=place.device),
-        Tracker(report),
-        lambda path: tell("run", str(path)),
-        workers=max(1, ranks) * place.total,
-        waits=not ranks,
-    )
+    config = replace(config, device=place.device)
+    workers = max(1, ranks) * place.total
+    sweep = _Sweep(config, report, lambda path: tell("run", str(path)), workers)
+    runs, left = sweep.run(waits=not ranks)
     return [str(run.path) for run in runs], left
 
 
-def _sweep(
-    config: TrainConfig,
-    tracker: Tracker,
-    on_run: Callable[[Path], None],
-    *,
-    workers: int,
-    waits: bool,
-) -> Swept:
-    """Train what nobody else trains of all that a config asks for.
+class _Sweep:
+    """What one process does of all that a config asks for, which so many workers share."""
 
-    It waits until all seeds are there, whoever trains them, or only until others are at work on all
-    that is left. What chooses between rates is waited for in any case.
-    """
-    device = devices.resolve_device(config.device)
-    cache = open_cache(config.cache)
-    items = plan_items(config, cache, device)
-    with Claims(config.runs / CLAIM_FOLDER) as claims:
-        shared = Shared(
-            config=config,
-            cache=cache,
-            device=device,
-            tracker=tracker,
-            claims=claims,
-            loaded=Loaded(config.memory_share),
-            on_run=on_run,
-            workers=workers,
-        )
-        if config.choosing_seeds is None:
-            return _trained(items, config.seeds, shared, waits=waits)
-        evaluated, finals = apart(items, config)
-        grids = [grid for grid in families_of(evaluated) if len(grid) > 1]
-        winners = len(grids) + sum(len(grid) > 1 for grid in families_of(finals))
-        tried = {i.key: tuning_item(i, config, cache) for grid in grids for i in grid}
-        later = winners * len(config.seeds) * config.epochs
-        tuned, _ = _trained(
-            list(tried.values()), config.choosing_seeds, shared, waits=True, later=later
-        )
-        chosen = choose(tuned, config.choosing_seeds)
-        check_failures([run for run in tuned if run.key in chosen.unchosen], config.choosing_seeds)
-        known = {run.path for run in tuned}
-        reporting = reporting_items(items, config, tried, tuned, chosen)
-        reported, left = _trained(reporting, config.seeds, shared, waits=waits)
-        return tuned + [run for run in reported if run.path not in known], left
+    def __init__(
+        self, config: TrainConfig, report: Report, on_run: Callable[[Path], None], workers: int
+    ) -> None:
+        self._config, self._runs, self._workers = config, config.runs, workers
+        self._report, self._on_run = report, on_run
+        self._device = devices.resolve_device(config.device)
+        self._cache = open_cache(config.cache)
+        self._claims = Claims(config.runs / CLAIM_FOLDER)
+        self._loaded, self._steps = Loaded(config.memory_share), Steps()
+        self._total = self._later = 0  # seed-epochs: all so far, of these not planned yet
+        self._left: dict[str, int] = {}  # of every item that is planned
 
+    def run(self, *, waits: bool) -> Swept:
+        """Train what nobody else trains.
 
-def _trained(
-    items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, waits: bool, later: int = 0
-) -> Swept:
-    """Runs that together hold these seeds of the items, those that lacked trained."""
-    runs, tracker = shared.config.runs, shared.tracker
-    found = {item.key: runs_of_key(runs, item.key) for item in items}
+        It waits until all seeds are there, whoever trains them, or only until others are at work on
+        all that is left. What chooses between rates is waited for in any case.
+        """
+        config = self._config
+        items = plan_items(config, self._cache, self._device)
+        with self._claims:
+            if (choose_by := config.choosing_seeds) is None:
+                return self._trained(items, config.seeds, waits=waits)
+            evaluated, finals = apart(items, config)
+            grids = [grid for grid in grids_of(evaluated) if len(grid) > 1]
+            winners = len(grids) + sum(len(grid) > 1 for grid in grids_of(finals))
+            tried = {i.key: tuning_item(i, config, self._cache) for grid in grids for i in grid}
+            later = winners * len(config.seeds) * config.epochs
+            tuned, _ = self._trained([*tried.values()], choose_by, waits=True, later=later)
+            chosen = choose(tuned, choose_by)
+            check_failures([run for run in tuned if run.key in chosen.unchosen], choose_by)
+            known = {run.path for run in tuned}
+            reporting = reporting_items(items, config, tried, tuned, chosen)
+            reported, left = self._trained(reporting, config.seeds, waits=waits)
+            return tuned + [run for run in reported if run.path not in known], left
 
-    def lacking(item: Item) -> list[int]:
-        return lacking_seeds(item, seeds, found[item.key])
-
-    for item in items:
-        _warn_of_other_code(item, found[item.key])
-    tracker.expect({item.key: len(lacking(item)) * item.epochs for item in items}, later)
-    # of what is there, a kill after it was published may have left something to tidy up
-    waiting = [i for i in items if lacking(i) or unfinished_of(i, runs).folder.exists()]
-    if waiting:
-        with storage_errors(runs / CLAIM_FOLDER, option="--runs"):
-            make_folder(runs)
-    pause, left = SHORTEST_PAUSE_SECONDS, None
-    holders: dict[str, Holder] = {}
-    while waiting:
-        postponed = []
-        for item in waiting:
-            holder = train_item(item, seeds, shared, num_items=len(items))
-            found[item.key] = runs_of_key(runs, item.key)
-            if holder is None:
-                tracker.finish(item.key)
+    def _trained(
+        self, items: Sequence[Item], seeds: Sequence[int], *, waits: bool, later: int = 0
+    ) -> Swept:
+        """Runs that together hold these seeds of the items, those that lacked trained."""
+        found = {item.key: self._runs_of(item) for item in items}
+        for item in items:
+            _warn_of_other_code(item, found[item.key])
+        self._left = {i.key: len(i.lacking(seeds, found[i.key])) * i.epochs for i in items}
+        self._total += sum(self._left.values()) + later - self._later
+        self._later = later
+        # of what is there, a kill after it was published may have left something to tidy up
+        asked = [i for i in items if self._left[i.key] or self._unfinished(i).folder.exists()]
+        if asked:
+            with storage_errors(self._runs / CLAIM_FOLDER, option="--runs"):
+                make_folder(self._runs)
+        pause, left, waiting = SHORTEST_PAUSE_SECONDS, None, asked
+        while waiting:
+            held = [(item, self._train(item, seeds, len(items))) for item in waiting]
+            others = [(item, holder) for item, holder in held if holder is not None]
+            if len(others) < len(waiting):
                 pause = SHORTEST_PAUSE_SECONDS
-            else:
-                postponed.append(item)
-                holders[item.key] = holder
-        waiting = postponed
-        if not waiting:
-            break
-        alive = set() if waits else shared.claims.alive()
-        if alive and all(_is_held(work_name(item), alive) for item in waiting):
-            # not before all of ours is done: of several that leave, the last sees all
-            found |= {item.key: runs_of_key(runs, item.key) for item in waiting}
-            if unfinished := [item for item in waiting if lacking(item)]:
-                others = f" and {len(unfinished) - 1} more" if len(unfinished) > 1 else ""
-                left = f"{unfinished[0]}{others} ({holders[unfinished[0].key].in_words()})"
-            break
-        first = waiting[0]
-        tracker.tell(first.key, f"{first}: waiting for {holders[first.key].in_words()}")
-        time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-    shared.claims.clear_dead()
-    asked = {item.key: set(seeds_of(item, seeds)) for item in items}
-    trained = [r for item in items for r in found[item.key] if asked[item.key] & set(r.seeds)]
-    return trained, left
+            if not (waiting := [item for item, _ in others]):
+                break
+            alive = set() if waits else self._claims.alive()  # names of items, or of their groups
+            if all(any(name.startswith(_name(item)) for name in alive) for item in waiting):
+                # not before all of ours is done: of several that leave, the last sees all
+                lack = [one for one in others if one[0].lacking(seeds, self._runs_of(one[0]))]
+                if lack:
+                    more = f" and {len(lack) - 1} more" if len(lack) > 1 else ""
+                    left = f"{lack[0][0]}{more} ({lack[0][1].in_words()})"
+                break
+            self._tell(waiting[0], f": waiting for {others[0][1].in_words()}")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        self._claims.clear_dead()
+        found |= {item.key: self._runs_of(item) for item in asked}
+        wanted = {item.key: set(item.seeds(seeds)) for item in items}
+        return [r for i in items for r in found[i.key] if wanted[i.key] & set(r.seeds)], left
+
+    def _runs_of(self, item: Item) -> list[RunResult]:
+        return runs_of_key(self._runs, item.key)
+
+    def _unfinished(self, item: Item) -> Unfinished:
+        """Where finished seeds of an item wait for the others."""
+        about = {"title": str(item), "epochs": item.epochs}
+        return Unfinished(self._runs, _name(item), item.key, about)
+
+    def _tell(self, item: Item, text: str, new: int = 0) -> None:
+        """Say what is going on with an item, and how many of its seed-epochs are done since."""
+        self._left[item.key] = max(0, self._left[item.key] - new)
+        done = self._total - self._later - sum(self._left.values())
+        self._report(done, self._total, f"{item}{text}", new)
+
+    def _train(self, item: Item, seeds: Sequence[int], num_items: int) -> Holder | None:
+        """Train what nobody else trains of an item, which workers share with so many others.
+
+        Returns:
+            Who is at work on what is left; None where runs hold all seeds.
+        """
+        data = None
+        while item.lacking(seeds, self._runs_of(item)):
+            if data is None:
+                self._tell(item, ": reading and checking the cache")
+                data = self._data(item, seeds[0])
+                if not item.recipe.fitted:
+                    warn_of_order(data, item.recipe, self._loaded.told)
+            claim = self._claims.take(_name(item))
+            if isinstance(claim, Holder):
+                return claim
+            try:
+                # once more: published a moment ago
+                if not (lacking := item.lacking(seeds, self._runs_of(item))):
+                    break
+                if item.recipe.fitted:  # too quick for anything that is kept
+                    result, fit, engine = fit_item(
+                        item.spec, data, item.recipe, lambda text: self._tell(item, f": {text}", 1)
+                    )
+                    track_seeds(self._config.track, self._runs, _name(item), [result])
+                    self._on_run(
+                        publish(item, [result], data, engine, self._config, self._cache, fit)
+                    )
+                    continue
+                engine, groups = self._plan(item, lacking, data, num_items)
+            finally:
+                claim.done()
+            holders = [self._train_group(item, group, data, engine) for group in groups]
+            if holders and all(holders):
+                return holders[0]
+        unfinished = self._unfinished(item)
+        if unfinished.folder.exists():
+            claim = self._claims.take(_name(item))
+            if isinstance(claim, Holder):
+                return claim
+            others = self._claims.others_at_work(f"{_name(item)}-")
+            published = {seed for run in self._runs_of(item) for seed in run.seeds}
+            unfinished.remove(published, others=others)
+            claim.done()
+        self._left[item.key] = 0
+        return None
+
+    def _data(self, item: Item, seed: int) -> TrainData:
+        return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
+
+    def _plan(
+        self, item: Item, lacking: Sequence[int], data: TrainData, num_items: int
+    ) -> tuple[Engine, list[list[int]]]:
+        """How seeds of an item are run, and in which groups; none where they are published now.
+
+        Seeds are in groups as they were when the work was begun: first those at work, then those
+        that were planned together and of which nothing is there.
+        """
+        asked, unfinished = self._config.seed_batch, self._unfinished(item)
+        engine = choose_engine(
+            item.spec,
+            item.recipe,
+            self._device,
+            num_seeds=len(lacking),
+            num_rows=len(data.train),
+            seed_batch=asked,
+            compile=self._config.compile,
+        )
+        if item.recipe.val_folds is not None:  # each has rows of its own
+            engine = replace(engine, seed_batch=1, why=f"{engine.why}; each holds out other rows")
+        # fewer seeds together, where workers would have nothing to do
+        most = -(-len(lacking) // -(-self._workers // num_items))
+        if asked is None and self._workers > 1 and most < engine.seed_batch:
+            why = f"{engine.why}; seeds shared out to {self._workers} workers"
+            engine = replace(engine, seed_batch=most, why=why)
+        size = engine.seed_batch
+        results, files = unfinished.load()
+        # how it was begun, where it can go on so: that gives the same bits
+        engines = [Engine(**file["engine"]) for file in files]
+        if same := [e for e in engines if (e.kind, e.dtype) == (engine.kind, engine.dtype)]:
+            # where the compiler failed of a group, it did
+            engine = replace(min(same, key=lambda e: e.compiled), device=engine.device)
+        left = set(lacking) - results.keys()
+        self._left[item.key] = min(self._left[item.key], len(left) * item.epochs)
+        if not left:
+            published = {seed for run in self._runs_of(item) for seed in run.seeds}
+            finished = [results[seed] for seed in sorted(results.keys() - published)]
+            args = data, engine, self._config, self._cache
+            self._on_run(publish(item, finished, *args))
+            return engine, []
+        groups: list[list[int]] = []
+        for file in files:
+            group = set(file["seeds"])
+            wanted = left & group if file.get("epochs_done") else left >= group
+            if wanted and len(group) <= (asked or len(group)):
+                groups.append(file["seeds"])
+                left -= group
+        groups += groups_of(sorted(left), min(size, engine.seed_batch))
+        unfinished.begin(groups, engine.to_dict())
+        return engine, groups
+
+    def _train_group(
+        self, item: Item, group: list[int], data: TrainData, engine: Engine
+    ) -> Holder | None:
+        """Train seeds together, unless somebody has or is at it; who that is."""
+        file = self._unfinished(item).group(group, engine.to_dict())
+        if file.done:
+            return None
+        claim = self._claims.take(claim_of(_name(item), group))
+        if isinstance(claim, Holder):
+            return claim
+        if not file.done:  # finished a moment before
+            before = 0
+
+            def on_epoch(epoch: int, loss: float) -> None:
+                nonlocal before
+                new, before = (epoch - before) * len(group), epoch
+                which = f"seed{'s' * (len(group) > 1)} {spell_numbers(group)}"
+                text = f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}"
+                self._tell(item, text, new)
+
+            trained, compiled = train_group(
+                item.spec,
+                data if item.recipe.val_folds is None else self._data(item, group[0]),
+                item.recipe,
+                group,
+                engine=engine,
+                checkpoint=file,
+                on_epoch=on_epoch,
+                steps=self._steps,
+            )
+            if engine.compiled and not compiled:
+                failed = replace(engine, compiled=False, why="the compiler failed")
+                file.begun["engine"] = failed.to_dict()
+            track_seeds(self._config.track, self._runs, _name(item), trained)
+            file.finish(trained)
+        claim.done()
+        return None
 
 
-def _is_held(work: str, names: set[str]) -> bool:
-    """Whether an item, or a group of its seeds, is among the names of claims."""
-    return any(name == work or name.startswith(f"{work}-") for name in names)
+def _name(item: Item) -> str:
+    """One for all calls that share the key: other seeds may be asked for after a stop."""
+    return f"{item.recipe.attention.name}-{item.key[:8]}"
 
 
 def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
@@ -266,10 +410,10 @@ def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
     if other := [run for run in runs if run.environment["code"] != code]:
         before = other[0].environment["code"]
         what = ", ".join(name for name in code if code[name] != before.get(name))
+        seeds = spell_numbers(sorted({seed for run in other for seed in run.seeds}))
         warnings.warn(
-            f"{item}: seeds {spell_numbers(sorted({s for run in other for s in run.seeds}))} were "
-            f"trained by other code than there is now of {what}: they are kept; to train them "
-            f"again remove {', '.join(str(run.path) for run in other)}",
+            f"{item}: seeds {seeds} were trained by other code than there is now of {what}: they "
+            f"are kept; to train them again remove {', '.join(str(run.path) for run in other)}",
             GaamWarning,
             stacklevel=3,
         )
@@ -294,24 +438,26 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     by_key: dict[str, list[RunResult]] = {}
     for run in runs:
         by_key.setdefault(run.key, []).append(run)
-    for same in by_key.values():
-        of_seed, title = first_runs(same), same[0].title
+    for run, *others in by_key.values():
+        of_seed = first_runs([run, *others])
         # what is fitted at once has a seed of its own
-        asked = list(of_seed) if same[0].fit else [seed for seed in seeds if seed in of_seed]
+        asked = list(of_seed) if run.fit else [seed for seed in seeds if seed in of_seed]
         failed = {s: of_seed[s].failed[s] for s in asked if s in of_seed[s].failed}
-        if failed and len(failed) == len(asked):
-            hopeless[f"{title}: {failed[min(failed)]}"] = same[0]
-        elif failed:
-            first = f"seed {min(failed)}: {failed[min(failed)]}"
-            some = f"{len(failed)} of {len(asked)} seeds failed ({first})"
-            warnings.warn(f"{title}: {some}", GaamWarning, stacklevel=2)
+        if not failed:
+            continue
+        first, why = next(iter(sorted(failed.items())))
+        if len(failed) == len(asked):
+            hopeless[f"{run.title}: {why}"] = run
+        else:
+            some = f"{len(failed)} of {len(asked)} seeds failed (seed {first}: {why})"
+            warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
     if hopeless:
         run = next(iter(hopeless.values()))
         # of a rate far too large, a tenth would lead nowhere soon
-        lower = "" if run.fit else f"--lr {min(run.recipe['lr'] / 10, 1e-3):g}"
+        rate = "" if run.fit else f"{min(run.recipe['lr'] / 10, 1e-3):g}"
         raise NumericsError(
             f"every seed failed of {'; '.join(hopeless)}",
             expected="a training loss that stays finite",
             where=", ".join(str(run.path) for run in hopeless.values()),
-            hint=f"try {lower} or --set clip-grad-norm=1" if lower else "gaam verify CACHE",
+            hint=f"try --lr {rate} or --set clip-grad-norm=1" if rate else "gaam verify CACHE",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from gaam_cache.store.files import whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.columns import accuracies
+from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.unit import percent
@@ -86,20 +87,21 @@ class DecoderExport:
     files: int
     bytes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
+    to_dict = asdict
 
     def in_words(self) -> str:
         """Lines for people."""
-        averaged = f"averaged over seeds {spell_numbers(self.seeds)}"
-        which = averaged if len(self.seeds) > 1 else f"of seed {self.seeds[0]}"
         lines = (
-            f"exported to '{self.path}', {which}",
+            f"exported to '{self.path}', {_which(self.seeds)}",
             f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB",
             f"  card         {CARD_FILE}: licences are for you to fill in",
         )
         return visible("\n".join(lines), keep="\n")
+
+
+def _which(seeds: Sequence[int]) -> str:
+    count = len(seeds)
+    return f"averaged over {count} seeds" if count > 1 else f"of seed {seeds[0]} alone"
 
 
 def is_export(folder: Path) -> bool:
@@ -143,20 +145,24 @@ def export_run(
 
 def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
     """A card in Markdown."""
-    known, train = encoding.portable(), run.recipe["train_split"]
-    head = {
-        "library_name": "gaam",
-        "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
-        "pipeline_tag": PIPELINES.get(known.kind, ""),
-        "base_model": _on_hub(encoding.encoder),
-        "datasets": list(filter(None, [_on_hub(encoding.rows)])),
-    }
-    recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
-    signature = [
-        f"gaam {config.signature['gaam']}, torch {brief(str(run.environment.get('torch')))}",
-        f"cache {config.fingerprint[:8]}, run {config.key[:8]}",
-        f"seeds {spell_numbers(config.seeds)}",
-        brief(recipe, 1000),
+    known, train, count = encoding.portable(), run.recipe["train_split"], len(config.class_names)
+    mechanism = describe_mechanism(config.attention, len(config.layers), config.hidden_size)
+    formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
+    revision, several = known.encoder["revision"], len(config.seeds)
+    source = f"revision {revision}" if revision else "known by the SHA-256 of its files"
+    about = [
+        f"data set: {brief(known.rows['name'])}",
+        f"encoder: {brief(known.label)}, "
+        + ("run by somebody else; states were imported" if known.imported else source),
+        f"mechanism: {config.attention}: {formula}",
+        f"head: {config.head}",
+        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {config.pooling}, "
+        f"of {config.hidden_size:,} features",
+        f"{run.parameters['total']:,} parameters, {run.parameters['attention']:,} of them in the "
+        "mechanism",
+        f"the average of {several} decoders, each with a seed of its own"
+        if several > 1
+        else f"one decoder, of seed {config.seeds[0]}",
     ]
     drawn = f"{sum(run.drawn.values()):,} of " if run.drawn else ""
     limits = [
@@ -165,14 +171,27 @@ def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
     ]
     if known.kind == "text":
         limits.append(f"texts are {cut_of(known.encoder, known.identity)}")
-    names, count = config.class_names[:MOST_CLASSES], len(config.class_names)
-    classes = [f"{count:,} classes:", "", *items(map(brief, names))]
+    recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
+    signature = [
+        f"gaam {config.signature['gaam']}, torch {brief(str(run.environment.get('torch')))}",
+        f"cache {config.fingerprint[:8]}, run {config.key[:8]}",
+        f"seeds {spell_numbers(config.seeds)}",
+        brief(recipe, 1000),
+    ]
+    classes = [f"{count:,} classes:", "", *items(map(brief, config.class_names[:MOST_CLASSES]))]
     classes += [f"\nand {count - MOST_CLASSES:,} more, in `config.json`"] * (count > MOST_CLASSES)
     states = "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
+    head = {
+        "library_name": "gaam",
+        "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
+        "pipeline_tag": PIPELINES.get(known.kind, ""),
+        "base_model": _on_hub(encoding.encoder),
+        "datasets": list(filter(None, [_on_hub(encoding.rows)])),
+    }
     body = CARD.format(
         title=f"{plain(config.attention)} on {plain(brief(known.rows['name']))}",
         noun=NOUNS.get(known.kind, "rows"),
-        about="\n".join(items(_about(run, config, known))),
+        about="\n".join(items(about)),
         classes="\n".join(classes),
         evaluation="\n".join(_evaluation(run, config)),
         use=states if known.imported else f'predict(["{ROWS.get(known.kind, "a row")}"])',
@@ -189,45 +208,20 @@ def _on_hub(source: dict[str, Any]) -> str:
     return source["name"] if found and HUB_ID.fullmatch(source["name"]) else ""
 
 
-def _about(run: RunResult, config: DecoderConfig, encoding: Encoding) -> list[str]:
-    mechanism = describe_mechanism(config.attention, len(config.layers), config.hidden_size)
-    formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
-    revision, count = encoding.encoder["revision"], len(config.seeds)
-    known = f"revision {revision}" if revision else "known by the SHA-256 of its files"
-    known = "run by somebody else; states were imported" if encoding.imported else known
-    averaged = f"the average of {count} decoders, each with a seed of its own"
-    return [
-        f"data set: {brief(encoding.rows['name'])}",
-        f"encoder: {brief(encoding.label)}, {known}",
-        f"mechanism: {config.attention}: {formula}",
-        f"head: {config.head}",
-        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {config.pooling}, "
-        f"of {config.hidden_size:,} features",
-        f"{run.parameters['total']:,} parameters, {run.parameters['attention']:,} of them in the "
-        "mechanism",
-        averaged if count > 1 else f"one decoder, of seed {config.seeds[0]}",
-    ]
-
-
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """The table of a report and all that stands below it; what is averaged reaches more."""
-    which = f"of seed {config.seeds[0]} alone"
-    if len(config.seeds) > 1:
-        which = f"averaged over {len(config.seeds)} seeds"
     if not run.evaluated:
-        return items([f"not evaluated: no rows were kept for it; exported {which}"])
+        return items([f"not evaluated: no rows were kept for it; exported {_which(config.seeds)}"])
     table = build_tables([run], every_candidate=True)[0]
-    sheet = accuracies(table)
-    own = Predictions.of(
-        run.logits[[run.seeds.index(seed) for seed in config.seeds]], config.class_names
-    )
-    right = percent(stats.accuracy(own.predicted_N, run.labels))
-    marks = [f"as it is exported, {which}, it has an accuracy of {right}%"]
+    shown, places = sheet(table), [run.seeds.index(seed) for seed in config.seeds]
+    own_NC = Predictions.of(run.logits[places], config.class_names).probabilities_NC
+    right = percent(stats.accuracy(own_NC.argmax(-1), run.labels))
+    marks = [f"as it is exported, {_which(config.seeds)}, it has an accuracy of {right}%"]
     marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"] * run.shuffled
     if fold := run.recipe.get("fold"):
         marks += [f"learned without fold {fold}, tested on it; other folds are not here"]
     if run.tuning_seeds:
         seeds = spell_numbers(run.tuning_seeds)
         marks += [f"rate and weight decay were chosen on validation rows, by seeds {seeds}"]
-    table_of = pipes(sheet.header, sheet.lines, sheet.words)
+    table_of = pipes(shown.header, shown.lines, shown.words)
     return [*table_of, "", *items([*marks, *notes(table)])]

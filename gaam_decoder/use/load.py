@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -66,7 +66,7 @@ def load(
         if temperature:
             raise _no_rows(folder, "an exported decoder")
         config, ensemble = read_decoder(folder, seed=seed)
-        _check_code(config.plugins, config.attention, config.head, folder)
+        _check_code(config, folder)
         about = {"encoding": config.encoding, "fingerprint": config.fingerprint}
         encoding = _encoding_of(about, folder, cache)
     else:
@@ -88,36 +88,21 @@ def _warn(text: str) -> None:
     warnings.warn(text, GaamWarning, stacklevel=3)
 
 
-class OpenRun(NamedTuple):
-    """A run, and what is exported of it; the encoding may name paths."""
-
-    run: RunResult
-    config: DecoderConfig
-    ensemble: Ensemble
-    encoding: Encoding
-
-
-def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRun:
-    """Decoders of the seeds that finished, or of one."""
+def open_run(
+    folder: Path, seed: int | None, cache: str | Path | None
+) -> tuple[RunResult, DecoderConfig, Ensemble, Encoding]:
+    """Decoders of the seeds that finished, or of one; the encoding may name paths."""
     run = one_run(folder)
     where, recipe, about = str(run.path.absolute()), run.recipe, run.cache
     if not run.finished:
-        raise ConfigError("every seed of the run failed", found=run.failure, where=where)
+        found = run.failed[run.seeds[0]]
+        raise ConfigError("every seed of the run failed", found=found, where=where)
     if seed is not None and seed not in run.finished:
         lost, expected = run.failed.get(seed), f"one of: {', '.join(map(str, run.finished))}"
         message = f"seed {seed} of the run failed" if lost else f"no seed {seed} in the run"
         raise ConfigError(message, expected=expected, found=lost, where=where)
-    theirs = dict(recipe.get("plugins", {}))
-    _check_code(theirs, run.attention, run.head, folder)
     encoding = _encoding_of(about, run.path, cache)
     float32 = recipe.get("eval_dtype") == "float32"
-    signature: dict[str, Any] = {"gaam": gaam_cache.__version__, "attention": run.attention}
-    signature |= {
-        "head": run.head,
-        "recipe": recipe,
-        "seeds": list(run.seeds),
-        "labels_shuffled": run.shuffled,
-    }
     config = DecoderConfig(
         attention=run.attention,
         head=run.head,
@@ -128,28 +113,36 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
         class_names=tuple(about["class_names"]),
         seeds=run.finished if seed is None else (seed,),
         dtype="float32" if float32 else str(recipe.get("dtype", "float32")),
-        plugins=theirs,
+        plugins=dict(recipe.get("plugins", {})),
         fingerprint=about["fingerprint"],
         key=run.key,
         encoding=encoding.portable().to_dict(),
-        signature=signature,
+        signature={
+            "gaam": gaam_cache.__version__,
+            "attention": run.attention,
+            "head": run.head,
+            "recipe": recipe,
+            "seeds": list(run.seeds),
+            "labels_shuffled": run.shuffled,
+        },
     )
+    _check_code(config, folder)
     places = [run.seeds.index(one) for one in config.seeds]
     with run.tensors(WEIGHTS_FILE) as file:
         weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
         ensemble = Ensemble(config.spec, weights, dtype=config.dtype)
-    return OpenRun(run, config, ensemble, encoding)
+    return run, config, ensemble, encoding
 
 
-def _check_code(then: Mapping[str, str], attention: str, head: str, folder: Path) -> None:
+def _check_code(config: DecoderConfig, folder: Path) -> None:
     """Mechanisms and heads of other packages compute as they did."""
-    for kind, text in (("mechanism", attention), ("head", head)):
+    for kind, text in (("mechanism", config.attention), ("head", config.head)):
         name = parse_spec(text, kind).name
-        now, before = plugins.code(KINDS[kind][0], name, kind=kind), then.get(f"{kind} {name}")
-        if (now if " " in now else None) != before:
+        now, then = plugins.code(KINDS[kind][0], name, kind=kind), config.plugins
+        if (now if " " in now else None) != then.get(f"{kind} {name}"):
             raise ConfigError(
                 f"the {kind} '{name}' is not the code that the run was trained with",
-                expected=before or "that of gaam",
+                expected=then.get(f"{kind} {name}", "that of gaam"),
                 found=now,
                 where=str(folder.absolute()),
             )

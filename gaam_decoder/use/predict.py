@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow
+import pyarrow.parquet
 
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
@@ -22,18 +26,17 @@ from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, option_of, shortened
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
-from gaam_cache.sources._table import Columns, choose, open_table
+from gaam_cache.sources._table import choose, open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.files import storage_errors
+from gaam_cache.store.files import make_folder, storage_errors, temporary_path
 from gaam_cache.store.plan import Plan, differences
 from gaam_decoder.runs.folders import is_run
 from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
-from gaam_decoder.use.tables import Records, pieces, write_table
 
-Progress = Callable[[int, int, str], None]
+Records = list[dict[str, Any]]
 STDIN = "-"
 """The text that means those that come by stdin."""
 SUFFIXES = (".csv", ".jsonl", ".parquet")
@@ -87,7 +90,7 @@ class PredictConfig:
         if self.texts and self.file is not None:
             found = f"{shortened(self.texts[0])!r} and --file {self.file}"
             raise ConfigError("rows are texts, or those of a file", found=found)
-        if not self.texts and self.file is None and self.cache is None:
+        if self.of_cache and self.cache is None:
             expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
             raise ConfigError("nothing to predict", expected=expected)
         if STDIN in self.texts and len(self.texts) > 1:
@@ -139,11 +142,9 @@ class Predicted:
 
     def in_words(self) -> str:
         """Every text, and a line below it for every class that is named; or one line."""
-        by = "one seed" if self.num_seeds == 1 else f"the average of {self.num_seeds} seeds"
-        if self.temperatures:
-            low, high = min(self.temperatures), max(self.temperatures)
-            by += f", logits of each divided by its temperature ({low:.3g} to {high:.3g})"
         if self.records is None:
+            by = "one seed" if self.num_seeds == 1 else f"the average of {self.num_seeds} seeds"
+            by += ", each at its temperature" if self.temperatures else ""
             return f"{self.rows:,} rows predicted by {by}: {self.out}"
         lines = []
         for row in self.records:
@@ -154,21 +155,17 @@ class Predicted:
                     agreeing = round(row["agreement"] * self.num_seeds)
                     line += f"  ({agreeing} of {self.num_seeds} seeds)"
                 lines.append(line)
-        return "\n".join([*lines, *[f"probabilities: {by}"] * bool(self.temperatures)])
+        return "\n".join(lines)
 
 
 class _Rows(NamedTuple):
-    """What is predicted."""
+    """What is predicted: its columns; chunks of rows, and what of each is read for predictions."""
 
     names: Sequence[str]
-    """Columns that there are."""
     chunks: Callable[[], Iterator[tuple[Records, Any]]]
-    """Rows that are predicted together, and what of them is read."""
     predictions: Callable[[Iterable[Any]], Iterator[Predictions]]
-    """Of what is read of each chunk."""
     suffix: str = ".csv"
-    """Of the file."""
-    schema: Any = None
+    schema: Any = ()
     """Of Parquet."""
 
 
@@ -178,7 +175,7 @@ def predict(
     stdin: BinaryIO | None = None,
     write: Callable[[bytes], object] = lambda piece: None,  # noqa: ARG005
     as_list: bool = False,
-    progress: Progress = lambda done, total, text: None,  # noqa: ARG005
+    progress: Callable[[int, int, str], None] = lambda done, total, text: None,  # noqa: ARG005
 ) -> Predicted:
     """Predict with a finished run.
 
@@ -215,12 +212,16 @@ def predict(
         records = [{"text": text, **row} for text, row in zip(config.texts, said, strict=True)]
         return Predicted(records=records, rows=len(records), **about)
     where = str(config.cache if config.of_cache else config.file or "stdin")
-    # what comes by stdin is read twice, too
-    with tempfile.TemporaryDirectory() if config.texts else nullcontext("") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         if config.of_cache:
             rows = _of_cache(config, predictor)
-        else:
-            rows = _of_file(config, predictor, stdin or io.BytesIO(), Path(folder))
+        elif config.file is not None:
+            rows = _of_file(config, predictor, config.file)
+        else:  # what comes by stdin is read twice, too
+            path = Path(folder, "stdin.txt")
+            with path.open("wb") as spooled:
+                shutil.copyfileobj(stdin or io.BytesIO(), spooled)
+            rows = _of_file(config, predictor, path)
         if taken := set(rows.names) & set(result_names(top)):
             message = f"there is a column '{min(taken)}' already"
             raise ConfigError(message, where=where, hint="rename the column")
@@ -235,44 +236,37 @@ def predict(
             """Records of chunk after chunk, each with its results."""
             done, waiting = 0, deque[Records]()
 
-            def inputs() -> Iterator[Any]:
+            def inputs() -> Iterator[Any]:  # is ahead of the results
                 for records, read in rows.chunks():
                     waiting.append(records)
                     yield read
 
             progress(0, total, "predicting")
             for found in rows.predictions(inputs()):
-                said = found.rows(top)
-                yield [a | b for a, b in zip(waiting.popleft(), said, strict=True)]
-                done += len(said)
+                yield [a | b for a, b in zip(waiting.popleft(), found.rows(top), strict=True)]
+                done += len(found)
                 progress(done, total, "predicting")
 
         if out is not None:
-            write_table(out, results(), rows.schema)
+            _write_table(out, results(), rows.schema)
         else:
-            for piece in pieces(results(), rows.suffix, as_list=as_list):
+            for piece in _pieces(results(), ".json" if as_list else rows.suffix):
                 write(piece)
     return Predicted(rows=total, **about)
 
 
-def _of_file(config: PredictConfig, predictor: Predictor, stdin: BinaryIO, spool: Path) -> _Rows:
+def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
     if (encoding := predictor.encoding) is None:
         raise ConfigError(
             "nobody here can encode further rows as those of the run",
             found="states that were imported",
             hint="import the states of these rows too, then --cache CACHE --split NAME",
         )
-    path, folder = config.file, Path.cwd()
-    if path is None:
-        path = spool / "stdin.txt"
-        with storage_errors(path, option="TMPDIR"), path.open("wb") as spooled:
-            shutil.copyfileobj(stdin, spooled)
-    elif not path.is_file():
+    if not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
-    else:
-        folder = path.absolute().parent
     origin = str(config.file or "stdin")
-    known, lines = encoding.rows, path.suffix == ".txt"
+    folder = path.absolute().parent if config.file else Path.cwd()
+    known, lines, of_json = encoding.rows, path.suffix == ".txt", path.suffix == ".jsonl"
     settings: dict[str, Any] = {"delimiter": known.get("delimiter")}
     if encoding.kind == "text":
         texts = ("text",) if lines else tuple(known.get("text_columns") or ("text",))
@@ -284,52 +278,45 @@ def _of_file(config: PredictConfig, predictor: Predictor, stdin: BinaryIO, spool
     def chunks() -> Iterator[tuple[Records, Placed]]:
         table = open_table(path, reading)
         columns = choose(table, reading, None, origin)
-        of_json = path.suffix == ".jsonl"  # whose objects come whole, and may differ
-        if not of_json:
-            columns = columns._replace(kept=tuple(table.names))
-        records, bad, count = iter(table.records(columns)), BadRows(origin), 0
+        wanted = columns if of_json else columns._replace(kept=tuple(table.names))
+        records, bad, count = iter(table.records(wanted)), BadRows(origin), 0
+
+        def encoded(record: Any) -> str:
+            """What is encoded of a row: its text, or where its sound or picture is."""
+            if columns.of_files:
+                cell = record[columns.inputs[0]]
+                found = str(folder / cell) if isinstance(cell, str) and not is_blank(cell) else None
+            else:
+                found = text_of(record, columns.inputs)
+            if found is None:
+                expected = f"something in {' + '.join(columns.inputs)}"
+                raise DataError("a row is empty", expected=expected, hint="remove such rows")
+            return found
+
         while piece := list(islice(records, CHUNK_ROWS)):
             inputs = []
             for place, record in piece:
                 try:
-                    inputs.append(_input(record, columns, folder))
+                    inputs.append(encoded(record))
                 except DataError as error:
                     bad.add(place, error)
             count += len(piece)
             bad.refuse(count)
-            found = (record for _, record in piece)
-            read = [{k: one[k] for k in (one if of_json else table.names)} for one in found]
-            yield read, Placed(inputs, [place for place, _ in piece])
+            # objects of JSON come whole, and may differ
+            kept = [{k: row[k] for k in (row if of_json else table.names)} for _, row in piece]
+            yield kept, Placed(inputs, [place for place, _ in piece])
 
-    names, schema = open_table(path, reading).names, None
-    if path.suffix == ".parquet":
-        import pyarrow.parquet
-
-        schema = pyarrow.parquet.read_schema(path)
-
-    def predictions(inputs: Iterable[Placed]) -> Iterator[Predictions]:
-        return predictor.stream(inputs, origin=origin)
-
-    return _Rows(names, chunks, predictions, path.suffix, schema)
-
-
-def _input(record: Mapping[str, Any], columns: Columns, folder: Path) -> str:
-    """What is encoded of a row: its text, or where its sound or picture is."""
-    if columns.of_files:
-        cell = record[columns.inputs[0]]
-        found = str(folder / cell) if isinstance(cell, str) and not is_blank(cell) else None
-    else:
-        found = text_of(record, columns.inputs)
-    if found is None:
-        expected = f"something in {' + '.join(columns.inputs)}"
-        raise DataError("a row is empty", expected=expected, hint="remove such rows")
-    return found
+    names = open_table(path, reading).names
+    schema = pyarrow.parquet.read_schema(path) if path.suffix == ".parquet" else ()
+    return _Rows(names, chunks, partial(predictor.stream, origin=origin), path.suffix, schema)
 
 
 def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     assert config.cache is not None
     cache = open_cache(config.cache)
-    _check_alike(config.run.expanduser(), config.cache, predictor, cache.plan)
+    run = config.run.expanduser()
+    if not (is_run(run) and cache.fingerprint == read_run(run).cache["fingerprint"]):
+        _check_alike(predictor, cache.plan, config.cache)
     split = cache[config.split or "test"]
     states = split.pooled(predictor.pooling)
     columns: dict[str, Any] = {"row": range(len(split))}
@@ -340,19 +327,24 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     def chunks() -> Iterator[tuple[Records, Any]]:
         for first in range(0, len(split), CHUNK_ROWS):
             rows = range(first, min(first + CHUNK_ROWS, len(split)))
-            records = [{name: of[row] for name, of in columns.items()} for row in rows]
-            yield records, rows
+            yield [{name: of[row] for name, of in columns.items()} for row in rows], rows
 
-    def predictions(inputs: Iterable[range]) -> Iterator[Predictions]:
-        return (predictor.predict_states(states[rows.start : rows.stop]) for rows in inputs)
+    def predicted(rows: range) -> Predictions:
+        return predictor.predict_states(states[rows.start : rows.stop])
 
-    return _Rows(list(columns), chunks, predictions)
+    return _Rows(list(columns), chunks, partial(map, predicted))
 
 
-def _check_alike(run: Path, folder: Path, predictor: Predictor, plan: Plan) -> None:
+def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
     """Rows of another cache than the run's were encoded as those of the run; else CacheError."""
-    if is_run(run) and plan.fingerprint == read_run(run).cache["fingerprint"]:
-        return
+
+    def numbers(encoding: Encoding) -> dict[str, Any]:
+        """What decides them; which poolings are there beside the run's does not."""
+        known = encoding.to_dict()
+        identity = {name: value for name, value in encoding.identity.items() if name != "pooling"}
+        names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
+        return {"encoder": identity} | {name: known[name] for name in names}
+
     ours, theirs = predictor.encoding, Encoding.of(plan)
     if ours is None and theirs.imported:
         text = "states of run and cache were imported: nobody here knows whether they are alike"
@@ -361,7 +353,7 @@ def _check_alike(run: Path, folder: Path, predictor: Predictor, plan: Plan) -> N
     if ours is None or theirs.imported:
         found = [f"states of {'the run' if ours is None else 'the cache'} were imported"]
     else:
-        pairs = differences(_numbers(ours), _numbers(theirs))
+        pairs = differences(numbers(ours), numbers(theirs))
         found = [f"{name}: {mine} in the run, {other} there" for name, mine, other in pairs]
     if found:
         raise CacheError(
@@ -373,9 +365,73 @@ def _check_alike(run: Path, folder: Path, predictor: Predictor, plan: Plan) -> N
         )
 
 
-def _numbers(encoding: Encoding) -> dict[str, Any]:
-    """What decides the numbers of rows; which poolings are there beside the run's does not."""
-    known = encoding.to_dict()
-    identity = {name: value for name, value in encoding.identity.items() if name != "pooling"}
-    names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
-    return {"encoder": identity} | {name: known[name] for name in names}
+def _write_table(out: Path, chunks: Iterable[Records], schema: Any) -> None:
+    """A file that appears when it is complete; columns of Parquet keep the types in ``schema``."""
+    with storage_errors(out):
+        make_folder(out.parent)
+        part, writer = temporary_path(out.parent, out.name), None
+        try:
+            if out.suffix != ".parquet":
+                with part.open("wb") as file:
+                    file.writelines(_pieces(chunks, out.suffix))
+            else:
+                for records in _alike(chunks):
+                    if writer is None:  # columns that are new are as their first rows
+                        new = list(pyarrow.Table.from_pylist(records).schema)[len(schema) :]
+                        known = pyarrow.schema([*schema, *new])
+                        writer = pyarrow.parquet.ParquetWriter(part, known)
+                    writer.write_table(pyarrow.Table.from_pylist(records, schema=writer.schema))
+                if writer is not None:
+                    writer.close()
+            part.replace(out)
+        except pyarrow.ArrowException as error:
+            said, message = " ".join(str(error).split()), "rows do not fit into columns of Parquet"
+            raise DataError(message, found=said, hint="--out FILE.jsonl") from error
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _pieces(chunks: Iterable[Records], suffix: str) -> Iterator[bytes]:
+    """The bytes of CSV, JSON lines or one list of JSON, a piece for each chunk."""
+    if suffix == ".json":
+        before = b"[\n"
+        for records in chunks:
+            yield before + ",\n".join(map(_json, records)).encode()
+            before = b",\n"
+        yield b"\n]\n"
+    elif suffix == ".jsonl":
+        for records in chunks:
+            yield "".join(f"{_json(record)}\n" for record in records).encode()
+    else:
+        for number, records in enumerate(_alike(chunks)):
+            rows = [*([] if number else [list(records[0])]), *(one.values() for one in records)]
+            yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
+
+
+def _alike(chunks: Iterable[Records]) -> Iterator[Records]:
+    """The same, whose rows have the fields of the first, as those of a table have."""
+    names: dict[str, None] = {}
+    for records in chunks:
+        names = names or dict.fromkeys(records[0])
+        for record in records:
+            if record.keys() - names.keys():
+                expected, found = ", ".join(names), ", ".join(record)
+                message, hint = "rows have other fields than the first", "--out FILE.jsonl"
+                raise DataError(message, expected=expected, found=found, hint=hint)
+        yield [dict.fromkeys(names) | record for record in records]
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError as error:
+        text, hint = "a number that JSON cannot write", "remove it, or write null"
+        raise DataError(text, expected="finite numbers", found=str(error), hint=hint) from error
+
+
+def _field(value: Any) -> str:
+    """A field of CSV. The module csv of Python 3.11 quotes no carriage return."""
+    if isinstance(value, dict | list | bool):
+        value = _json(value)
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text

@@ -29,8 +29,6 @@ CHUNK_ROWS = 2048
 CPU_BATCH_SIZE = 16
 """Rows of a batch of the decoders on a CPU. Measured on one core with states of 6 x 384: with the
 head conv a row takes half as long as in batches of 32 and more, and as long with linear."""
-ORIGIN = "the rows"
-"""What rows are called in messages whose origin nobody names."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,28 +80,17 @@ class Predictions:
         return len(self.agreement_N)
 
     @property
-    def predicted_N(self) -> NDArray[np.int64]:
-        """Number of the most probable class, (N,)."""
-        return self.probabilities_NC.argmax(-1)
-
-    @property
     def labels(self) -> list[str]:
-        """Its name, of every row."""
-        return [self.class_names[number] for number in self.predicted_N.tolist()]
+        """Name of the most probable class of every row."""
+        return [self.class_names[number] for number in self.probabilities_NC.argmax(-1).tolist()]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Of every row what ``result_names`` says."""
         order_NK = np.argsort(-self.probabilities_NC, axis=-1, kind="stable")[:, :top]
-        p_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1)
-        found = []
-        for order, likely, agreement in zip(
-            order_NK.tolist(), p_NK.tolist(), self.agreement_N.tolist(), strict=True
-        ):
-            pairs = zip(order, likely, strict=True)
-            values = [value for number, p in pairs for value in (self.class_names[number], p)]
-            values.insert(2, agreement)
-            found.append(dict(zip(result_names(top), values, strict=True)))
-        return found
+        p_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1).astype(object)
+        pairs = np.stack([np.array(self.class_names, object)[order_NK], p_NK], -1)
+        values = np.insert(pairs.reshape(len(self), -1), 2, self.agreement_N, axis=1)
+        return [dict(zip(result_names(top), row, strict=True)) for row in values.tolist()]
 
 
 def result_names(top: int) -> list[str]:
@@ -157,7 +144,7 @@ class Predictor:
         """Probabilities of all classes of every row, (N, C); see ``predictions``."""
         return self.predictions(rows).probabilities_NC
 
-    def predictions(self, rows: Sequence[str], *, origin: str = ORIGIN) -> Predictions:
+    def predictions(self, rows: Sequence[str], *, origin: str = "the rows") -> Predictions:
         """Encode rows as those of the cache were, and predict their classes.
 
         Args:
@@ -174,7 +161,7 @@ class Predictor:
         return Predictions.joined(self.stream(chunks, origin=origin), self.class_names)
 
     def stream(
-        self, chunks: Iterable[Sequence[str] | Placed], *, origin: str = ORIGIN
+        self, chunks: Iterable[Sequence[str] | Placed], *, origin: str = "the rows"
     ) -> Iterator[Predictions]:
         """The same of chunk after chunk; the next one is made ready while one is encoded.
 
@@ -210,14 +197,12 @@ class Predictor:
             states = np.asarray(states)
         if len(states.shape) != 3 or tuple(states.shape[1:]) != self._shape:
             expected = f"(rows, {self._shape[0]}, {self._shape[1]}): all layers of the cache"
-            found = str(tuple(states.shape))
-            raise DataError("states of another shape", expected=expected, found=found)
+            raise DataError("states of another shape", expected=expected, found=str(states.shape))
         parts = []
         for first in range(0, len(states), CHUNK_ROWS):
             part_NLD = np.asarray(states[first : first + CHUNK_ROWS])
             if part_NLD.dtype.kind != "f":
-                found = str(part_NLD.dtype)
-                raise DataError("states are no floating-point numbers", found=found)
+                raise DataError("states are no floating-point numbers", found=str(part_NLD.dtype))
             with np.errstate(over="ignore"):  # what is too large is infinite, and said below
                 part_NLD = part_NLD.astype(np.float32, copy=False)
             finite_N = np.isfinite(part_NLD).all((1, 2))
@@ -230,13 +215,11 @@ class Predictor:
     @torch.inference_mode()
     def _predicted(self, states_NLD: NDArray[Any], origin: str, first: int) -> Predictions:
         x_NLD = torch.from_numpy(np.ascontiguousarray(states_NLD[:, self._layers], np.float32))
-        numbers = x_NLD[0].numel() * len(self.seeds) if len(x_NLD) else 1
+        numbers = max(1, x_NLD[:1].numel() * len(self.seeds))
         most = CPU_BATCH_SIZE if self._device.type == "cpu" else EVAL_BATCH_SIZE
         size = min(most, rows_at_once(self._device.type, numbers))
-        none_SNC = np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)
-        batches = x_NLD.split(size) if len(x_NLD) else []
-        parts = [self._ensemble(x.to(self._device)).cpu().numpy() for x in batches]
-        logits_SNC = np.concatenate([none_SNC, *parts], axis=1)
+        parts = [self._ensemble(x.to(self._device)).cpu().numpy() for x in x_NLD.split(size)]
+        logits_SNC = np.concatenate(parts, axis=1)
         finite_N = np.isfinite(logits_SNC).all((0, 2))
         if not finite_N.all():
             where = f"{origin}, row {first + int(finite_N.argmin()) + 1}"

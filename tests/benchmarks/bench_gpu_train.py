@@ -118,7 +118,7 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
 
     def note(name: str, seconds: float, head: str, engine: Engine | None) -> None:
         """Of an epoch of one seed."""
-        found: dict[str, Any] = {"how": engine and engine.in_words()}
+        found: dict[str, Any] = {"how": engine and engine.to_dict()}
         found["seconds_per_seed_step"] = seconds / -(-rows // BATCH_SIZE)
         found["steps_per_second"] = 1 / found["seconds_per_seed_step"]
         if head == "conv":

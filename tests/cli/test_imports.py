@@ -133,24 +133,6 @@ def test_no_module_imports_in_a_circle() -> None:
     assert not circles(found)
 
 
-def room_of(name: str) -> str:
-    return name if {"store", "hub"} & set(name.split(".")[1:2]) else ".".join(name.split(".")[:2])
-
-
-def test_no_room_imports_in_a_circle() -> None:
-    """A room is a folder of a package; files beside the rooms are each on their own.
-
-    So are those of ``store`` and ``hub``: all rooms use the lower ones, the upper ones use others.
-    """
-    rooms: dict[str, set[str]] = {}
-    for name, imported in arrows().items():
-        rooms.setdefault(room_of(name), set()).update(map(room_of, imported))
-    for room, imported in rooms.items():
-        imported.discard(room)
-    assert {"gaam_cache.encoders", "gaam_decoder.training"} <= rooms.keys()
-    assert not circles(rooms)
-
-
 def test_nothing_unsafe_is_used() -> None:
     banned = {"pickle", "dill", "joblib", "cloudpickle"}
     for path in [ROOT / "cli.py", *files("gaam_cache"), *files("gaam_decoder")]:

@@ -32,9 +32,9 @@ def test_every_mechanism_is_described_without_memory() -> None:
             assert option["value"] is not None, (name, option["name"])
         sizes = about["parameters"]["tensors"].values()
         assert about["parameters"]["total"] == sum(map(prod, sizes)), name
-        words = mechanism_in_words(about, 80)
+        words = mechanism_in_words(about)
         assert f"{about['parameters']['total']:,}" in words
-        assert all(len(line) <= 80 for line in words.splitlines())
+        assert all(len(line) <= 100 for line in words.splitlines())
         assert "``" not in words
 
 

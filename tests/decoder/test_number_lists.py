@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
-from gaam_decoder.number_lists import parse_numbers, parse_sizes, spell_numbers, spell_size
+from gaam_decoder.number_lists import parse_numbers, spell_numbers
 
 READ: dict[str, list[tuple[Any, tuple[Any, ...]]]] = {
     "seeds": [
@@ -47,8 +47,6 @@ def test_every_list_is_read_once_and_for_all() -> None:
             found = getattr(TrainConfig(**{name: text}), name)
             assert found == expected, (name, text)
             assert getattr(TrainConfig(**{name: found}), name) == expected
-    for sizes in ((100, None), ("5/class", 7)):
-        assert parse_sizes(",".join(map(spell_size, sizes))) == sizes
 
 
 def test_what_is_no_list_is_refused_with_its_name() -> None:

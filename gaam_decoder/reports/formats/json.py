@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table
@@ -23,12 +24,21 @@ class Json(Format):
         first, *others = (table.to_dict() | _words(table) for table in tables)
         if others:
             first["other_caches"] = others
-        json.dump(first, stream, indent=2, ensure_ascii=True, allow_nan=False)
+        json.dump(_finite(first), stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")
 
 
+def _finite(value: Any) -> Any:
+    """The same with null for what is no number, such as in the attention map of a lost seed."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _words(table: Table) -> dict[str, Any]:
-    words = {"conclusion": conclusion(table), "claims": claims(table), "notes": notes(table)}
+    words = {"conclusion": conclusion(table), "notes": notes(table)}
     further = {
         found.name.replace("-", "_"): {"lead": found.lead, "lines": found.lines}
         | ({"verbatim": found.verbatim} if found.verbatim else {})

@@ -21,6 +21,7 @@ ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}",
     '"': "''", "[": "{[}", "*": "{*}",  # the last two: not the option of a command
+    "\N{DAGGER}": r"\textdagger{}",
 }  # fmt: skip
 ALIASES = ("tex",)
 

@@ -18,8 +18,9 @@ class Markdown(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, each under its title."""
-
-        def pipe(sheet: Sheet) -> str:
-            return "\n".join(pipes(sheet.header, sheet.lines, sheet.words))
-
         stream.write(rendered("report.md", tables, plain, pipe=pipe))
+
+
+def pipe(sheet: Sheet) -> str:
+    """A table as GitHub reads it."""
+    return "\n".join(pipes(sheet.header, sheet.lines, sheet.words))

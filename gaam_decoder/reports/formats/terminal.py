@@ -24,10 +24,12 @@ from gaam_decoder.reports.columns import (
     of_score,
     shown,
 )
+from gaam_decoder.reports.drawing import names_of
+from gaam_decoder.reports.labels import AT_EDGE
 from gaam_decoder.reports.notes import caused
 from gaam_decoder.reports.rows import SCALED
 from gaam_decoder.reports.sections._base import Section, sections
-from gaam_decoder.reports.table import SEPARATE, Format, Table
+from gaam_decoder.reports.table import ON_TRAINING_ROWS, SEPARATE, Format, Table
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
@@ -35,7 +37,6 @@ LEAST_WIDTH = 80
 """On a narrower screen lines wrap: in a narrower table numbers would be cut."""
 MOST_NOTES = 6
 LONGEST_NAME = 20
-LONGEST_PART = 60
 """Characters of each line in the column of decoders, which it may fold."""
 ALIASES = ("text", "txt", "table", "console")
 HOW = "95% intervals are over seeds and test rows; those of differences are corrected (Holm)"
@@ -99,7 +100,7 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     for note in notes[:MOST_NOTES]:
         _say(console, f"- {note}")
     for one in further:
-        asked = one.name == "pairs" and table.pairs and table.pairs.family.axis != "attn"
+        asked = one.name == "pairs" and table.pairs and table.pairs.axis != "attn"
         if asked or one.said:
             _say(console, f"{one.heading}: {one.lead}")
         for sheet in one.sheets if asked else ():
@@ -153,7 +154,8 @@ def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 def _main(table: Table, console: Console) -> RichTable:
     """The table with as many columns as fit."""
     cells = cells_of(table)
-    names = [_label(cell) for cell in cells]
+    names = names_of([_label(cell) for cell in cells], LONGEST_NAME)
+    names = [name.replace("\n", "\n  ") for name in names]
     columns, lines = shown(SCREEN, cells, narrow=True)
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     header = {one: one.short.format(score=score) for one in columns}
@@ -172,26 +174,17 @@ def _main(table: Table, console: Console) -> RichTable:
 
 
 def _label(cell: Cell) -> str:
-    """Name of a decoder, and below it whatever tells it from the others of the table."""
+    """Name of a decoder, and whatever tells it from the others of the table."""
     row, table = cell.row, cell.table
-    name, _, options = row.attention.partition(":")
-    below = [f"+ {row.head}"] * table.shows_head(row)
-    below += [*options.split(","), *cell.settings.split(", ")]
-    if row.on_training_rows:
-        below += ["tested on its own", "training rows"]
-    if row.select == "test":
-        below += ["select=test:", "optimistic"]
-    elif len({r.select for r in table.rows}) > 1:
-        below.append(f"select={row.select}")
-    parts = [brief(part, LONGEST_PART) for part in [name, *below] if part]
-    lines = parts[:1]
-    for part in parts[1:]:  # what fits beside the name stands there
-        joint = ":" if len(lines) == 1 and part in options.split(",") else " "
-        if len(lines[-1]) + len(joint) + len(part) <= LONGEST_NAME and lines[-1][:1] != " ":
-            lines[-1] += joint + part
-        else:
-            lines.append(f"  {part}")
-    return "\n".join(lines)
+    varied = row.select == "test" or len({r.select for r in table.rows}) > 1
+    parts = [
+        row.attention,
+        f"+ {row.head}" * table.shows_head(row),
+        cell.settings.replace(AT_EDGE, AT_EDGE.strip()).replace(", ", " "),
+        f"({ON_TRAINING_ROWS})" * row.on_training_rows,
+        f"select={row.select}" * varied + " (optimistic)" * (row.select == "test"),
+    ]
+    return " ".join(brief(part, 100) for part in parts if part)
 
 
 def _width(text: str) -> int:

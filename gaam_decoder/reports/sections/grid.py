@@ -1,142 +1,114 @@
-"""Accuracy along every number in which rows differ alone, and over grids of two of them."""
+"""Accuracy by the settings in which rows differ: a table and a picture of the means of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
-
-from gaam_decoder.reports.axes import Axes, Series, along, logarithmic
+from gaam_cache.messages import brief
+from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels, matrix, slug
+from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
+from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import percent
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+NO_AXES = ("split_seed", "fold", "repeats", "val_fraction", "shard_rows", "test_split")
+"""Settings that are no quantity, or decide which rows are which."""
+MOST_DRAWN = 8
+"""Lines of the picture."""
+DECADE = 10
+"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+ALL = "all"
+Cells = dict[str, dict[Any, float]]
+"""A line for all else that differs, and in it the mean accuracy at every value."""
 
-MOST_AXES = 6
-"""Pictures; those of most rows are drawn."""
-MOST_SERIES = 8
-"""Lines of a picture that can be told apart."""
-MOST_GRIDS = 4
 
-
-class Grids(Writer):
-    """A picture for every axis, with a line per mechanism, and for every pair of axes."""
+class Grid(Writer):
+    """A column for every value of the setting that has most, a line for all else."""
 
     place = 10
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no rows differ in a number alone, or no rows are a grid."""
-        found = sorted(
-            along(table.rows), key=lambda axes: -sum(len(one.places) for one in axes.series)
+        """Nothing where no rows differ in a number alone."""
+        axis, cells = _cells(table)
+        if not cells:
+            return
+        values = [
+            {"decoder": name, "value": value, "accuracy": mean}
+            for name, of in cells.items()
+            for value, mean in of.items()
+        ]
+        yield Section(
+            name="grid",
+            heading="Accuracy by setting",
+            lead=f"rows differ in {axis}; what is best here is best on the test rows, which must "
+            "not choose",
+            said=True,
+            parts=lambda: _parts(axis, cells),
+            values={"axis": axis, "cells": values},
         )
-        if found:
-            said = ", ".join(f"{axes.names[0]} ({len(axes.series)} x)" for axes in found)
-            rest = f"; the first {MOST_AXES} are drawn" if len(found) > MOST_AXES else ""
-            yield Section(
-                name="axes",
-                heading="Accuracy along an axis",
-                lead=f"rows differ alone in {said}{rest}; what is best here is best on the test "
-                "rows, which must not choose",
-                said=True,
-                parts=lambda: (
-                    [_sheet(table, axes) for axes in found[:MOST_AXES]],
-                    [_picture(table, axes) for axes in found[:MOST_AXES]],
-                ),
-                values={
-                    axes.names[0]: [_values(table, one) for one in axes.series] for axes in found
-                },
-            )
-        grids = [(axes.names, one) for axes in along(table.rows, 2) for one in axes.series]
-        grids.sort(key=lambda grid: -len(grid[1].places))
-        drawn = grids[:MOST_GRIDS]
-        if drawn:
-            rest = f"; {len(grids) - len(drawn)} are not drawn" if len(grids) > len(drawn) else ""
-            shapes = ", ".join(f"{o.label} over {names[0]} and {names[1]}" for names, o in drawn)
-            yield Section(
-                name="grid",
-                heading="Accuracy over two axes",
-                lead=f"{shapes}{rest}; the best cell is best on the test rows, which must not "
-                "choose",
-                said=True,
-                parts=lambda: _grids(table, drawn),
-            )
 
 
-def _grids(table: Table, drawn: Sequence[tuple[tuple[str, ...], Series]]) -> Parts:
-    both = [_grid(table, *one) for one in drawn]
-    return [sheet for sheet, _ in both], [picture for _, picture in both]
+def _settings(row: Row) -> dict[str, Any]:
+    """What of a row may differ: its recipe, but for what was tuned."""
+    tuned = {name for tuning in row.tunings for name in tuning.names}
+    found = {k: v for k, v in row.recipe.items() if k not in (*NO_AXES, *tuned) and v is not None}
+    return {"layers": ALL, "train_rows": ALL} | found
 
 
-def _sheet(table: Table, axes: Axes) -> Sheet:
-    """A line a series, a column a value."""
-    values = sorted({value for one in axes.series for (value,) in one.values})
-    lines = []
-    for one in axes.series:
-        means = {v: table.rows[p].mean for (v,), p in zip(one.values, one.places, strict=True)}
-        lines.append([one.label, *(percent(means.get(value)) for value in values)])
-    header = [axes.names[0], *(f"{value:g}" for value in values)]
-    caption = f"accuracy % along {axes.names[0]}"
-    return Sheet(caption=caption, header=header, lines=lines, words=(axes.names[0],))
+def _cells(table: Table) -> tuple[str, Cells]:
+    """The setting with most values, and by all else that differs the accuracy of each."""
+    rows = [row for row in table.rows if row.scores.seeds and not row.shuffled]
+    of_rows = [_settings(row) for row in rows]
+    values = {name: {of.get(name) for of in of_rows} - {None} for of in of_rows for name in of}
+    varied = sorted(name for name, of in values.items() if len(of) > 1)
+    axes = [name for name in varied if all(type(v) in (int, float) for v in values[name])]
+    axes += [name for name in ("layers", "train_rows") if name in varied and name not in axes]
+    axis = max(axes, key=lambda name: len(values[name]), default="")
+    cells: Cells = {}
+    for row, of in zip(rows, of_rows, strict=True):
+        rest = [f"{brief(row.attention)} + {brief(row.head, 60)}"]
+        rest += [brief(f"{k}={of[k]}") for k in varied if k != axis and of.get(k, ALL) != ALL]
+        if axis in of:
+            cells.setdefault(", ".join(rest), {})[of[axis]] = row.mean or 0.0
+    # a line of one value is on no axis
+    cells = {name: line for name, line in cells.items() if len(line) > 1}
+    return axis, dict(sorted(cells.items(), key=lambda one: -max(one[1].values())))
 
 
-def _picture(table: Table, axes: Axes) -> Picture:
-    name, drawn = axes.names[0], axes.series[:MOST_SERIES]
-    rest = len(axes.series) - len(drawn)
-    left_out = f" {rest} of {len(axes.series)} lines are left out." if rest else ""
-    return Picture(
-        f"along-{slug(name)}",
-        f"Accuracy along {name}",
-        "Mean over seeds; the band is the 95% interval over seeds and test rows. All else "
-        f"of a recipe is the same along a line, but for what was tuned.{left_out}",
-        partial(_draw, table, name, drawn),
+def _order(value: Any) -> tuple[float, str]:
+    """Where a value stands: numbers by size, single layers before several, all of it last."""
+    if isinstance(value, (int, float)):
+        return float(value), ""
+    layers = None if value == ALL else parse_layers(value)
+    return (float(layers[0]) if layers and len(layers) == 1 else float("inf")), str(value)
+
+
+def _parts(axis: str, cells: Cells) -> Parts:
+    values = sorted({value for line in cells.values() for value in line}, key=_order)
+    sheet = Sheet(
+        caption=f"accuracy % by {axis}",
+        header=[axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)],
+        lines=[[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()],
+        words=(axis,),
     )
-
-
-def _draw(table: Table, name: str, drawn: tuple[Series, ...]) -> Figure:
+    place = {value: _order(value)[0] for value in values if _order(value)[0] < float("inf")}
+    at = sorted(place.values())
+    log = len(at) > 1 and axis != "layers" and at[0] > 0 and at[-1] / at[0] >= DECADE * (1 - 1e-9)
     lines = []
-    for one in drawn:
-        rows = [table.rows[place] for place in one.places]
-        bound = [row.two_level or (row.mean or 0.0,) * 2 for row in rows]
-        low, high = (100 * np.array(side) for side in zip(*bound, strict=True))
-        means = [100 * (row.mean or 0.0) for row in rows]
-        lines.append(Line(one.label, [value for (value,) in one.values], means, (low, high)))
-    ticks = sorted({value for line in lines for value in line.x})
-    panels = in_fours("test accuracy, %", lines)
-    return line_panels(panels, name, ticks=ticks, log=logarithmic(name, ticks))
-
-
-def _values(table: Table, one: Series) -> dict[str, Any]:
-    points = []
-    for (value,), place in zip(one.values, one.places, strict=True):
-        row = table.rows[place]
-        interval = list(row.two_level) if row.two_level else None
-        points.append({"value": value, "accuracy": row.mean, "ci95_seeds_and_rows": interval})
-    return {"label": one.label, "points": points}
-
-
-def _grid(table: Table, names: tuple[str, ...], one: Series) -> tuple[Sheet, Picture]:
-    rows, columns = (sorted(set(values)) for values in zip(*one.values, strict=True))
-    value_RC = np.full((len(rows), len(columns)), np.nan)
-    for (row, column), place in zip(one.values, one.places, strict=True):
-        value_RC[rows.index(row), columns.index(column)] = 100 * (table.rows[place].mean or 0.0)
-    low, high = np.nanmin(value_RC), np.nanmax(value_RC)
-    shade_RC = (value_RC - low) / (high - low) if high > low else value_RC * 0 + 0.5
-    texts = [["" if np.isnan(v) else f"{v:.1f}" for v in line] for line in value_RC]
-    down, across = ([f"{value:g}" for value in values] for values in (rows, columns))
-    corner = f"{names[0]} \\ {names[1]}"
-    title = f"{one.label} over {names[0]} and {names[1]}"
+    for name, of in cells.items():
+        there = [value for value in place if value in of]
+        if len(there) > 1:
+            lines.append(Line(name, [place[v] for v in there], [100 * of[v] for v in there]))
     picture = Picture(
-        f"grid-{slug(one.label)}-{slug('-'.join(names))}",
-        title,
-        "Mean test accuracy over seeds, in percent; darker is higher.",
-        lambda: matrix(shade_RC, texts, down, across, (names[0], names[1])),
+        "grid",
+        f"Accuracy by {axis}",
+        "Mean over seeds; all else is the same along a line, but for what was tuned. At most "
+        f"{MOST_DRAWN} lines.",
+        lambda: line_panels(
+            in_fours("test accuracy, %", lines[:MOST_DRAWN]), axis, ticks=at, log=log
+        ),
     )
-    lines = [[name, *line] for name, line in zip(down, texts, strict=True)]
-    header = [corner, *across]
-    return Sheet(caption=f"accuracy % of {title}", header=header, lines=lines), picture
+    return (sheet,), (picture,) if lines else ()

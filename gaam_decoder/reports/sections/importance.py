@@ -1,32 +1,95 @@
-"""What mechanisms read of every layer, and whether what is read most is the most accurate alone."""
+"""What mechanisms read of every layer, and whether what is read most is the most accurate alone.
+
+S seeds, L layers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gaam_cache.messages import brief
+from gaam_decoder.analysis.importance import factor_by_seed
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.axes import Beside
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import (
-    MOST_LINES,
-    Line,
-    Picture,
-    line_panels,
-)
-from gaam_decoder.reports.rows import Row, as_list
+from gaam_decoder.reports.compare import same_recipe
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.rows import Floats, Row
 from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.stats.rank_correlation import RankCorrelation, rank_correlation
 
+LEAST_LAYERS = 4
+"""Three layers have six orders: every rank correlation is as good as chance."""
 LINES = (
     "importance is the mean importance factor of a layer over features and seeds, accuracy that of "
     "the same head and recipe on this layer alone; rho is Spearman's rank correlation",
     "the interval is of 1,000 draws of seeds and test rows. It is no test: neighbouring layers are "
     "alike in both, so that curves over depth may agree without one saying anything of the other",
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Beside:
+    """Importance that a mechanism gives to layers, beside the accuracy on each alone."""
+
+    row: Row = field(repr=False)
+    """Whose importance it is."""
+    singles: tuple[Row, ...] = field(repr=False)
+    """A row for every layer."""
+    layers: tuple[int, ...]
+    seeds: tuple[int, ...]
+    """That all of these have."""
+    importance: Floats = field(repr=False)
+    """Of every seed of the row, (S, L)."""
+    accuracy: Floats = field(repr=False)
+    """Of every seed of the singles, (S, L)."""
+    found: RankCorrelation
+
+
+def beside_alone(rows: Sequence[Row]) -> Iterator[_Beside]:
+    """Every row with attention maps beside rows on one of its layers each.
+
+    Four layers or more, with the same head and recipe but for the layers; what was tuned may
+    differ. The singles of the row's own mechanism count, or where it has none, those of others.
+    """
+    usable = [row for row in rows if row.scores.seeds and not row.shuffled]
+    singles = [row for row in usable if len(row.runs[0].layer_numbers) == 1]
+    for row in usable:
+        layers, apart = row.runs[0].layer_numbers, ("layers", *(TUNED if row.tunings else ()))
+        by_mechanism: dict[str, dict[int, Row]] = {}
+        for one in singles if row.folds == 1 else ():
+            (layer,) = one.runs[0].layer_numbers
+            same = one.head == row.head and same_recipe(one.recipe, row.recipe, apart)
+            if same and layer in layers:
+                by_mechanism.setdefault(one.attention, {})[layer] = one
+        enough = {name: of for name, of in by_mechanism.items() if len(of) >= LEAST_LAYERS}
+        own = {name: of for name, of in enough.items() if name == row.attention} or enough
+        factor_SL = factor_by_seed(row.runs, row.scores.seeds) if own else None
+        if factor_SL is None or not np.isfinite(factor_SL).all():
+            continue
+        for of in own.values():
+            alone = [of[layer] for layer in sorted(of)]
+            seeds = sorted(set.intersection(*(set(one.scores.seeds) for one in alone)))
+            if not seeds:
+                continue
+            mine_SL = factor_SL[:, [layers.index(layer) for layer in sorted(of)]]
+            right_LSN = np.stack(
+                [one.scores.right[[one.scores.seeds.index(s) for s in seeds]] for one in alone]
+            )
+            yield _Beside(
+                row=row,
+                singles=tuple(alone),
+                layers=tuple(sorted(of)),
+                seeds=tuple(seeds),
+                importance=mine_SL,
+                accuracy=right_LSN.mean(2).T,
+                found=rank_correlation(mine_SL, right_LSN),
+            )
 
 
 class OfLayers(Writer):
@@ -36,30 +99,32 @@ class OfLayers(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without attention maps."""
-        if not table.layers:
+        found = list(beside_alone(table.rows))
+        if not found:
             if any(_is_of_layers(row) for row in table.rows):
                 heading = "What mechanisms read of every layer"
                 yield Section(name="importance", heading=heading, parts=lambda: _shares(table))
             return
         labels = dict(zip(map(id, table.rows), table.labels(), strict=True))
-        named = [
-            (labels[id(one.row)], brief(one.singles[0].attention), one) for one in table.layers
-        ]
+        named = [(labels[id(one.row)], brief(one.singles[0].attention), one) for one in found]
         name, alone, first = named[0]
         more = f"; {len(named) - 1} more below" if len(named) > 1 else ""
-        optimistic = [row for _, _, one in named for row in (one.row, *one.singles)]
-        marks = ["some of these numbers are optimistic"] * any(row.optimistic for row in optimistic)
+        optimistic = any(row.optimistic for one in found for row in (one.row, *one.singles))
         cells = [[n, a, spell_numbers(one.layers), *_cells(one)] for n, a, one in named]
         header = ["importance", "alone", "layers", "rho", "95% interval"]
         of_each = Sheet("importance of layers and accuracy of each alone", header, cells,
                         ("importance", "alone", "layers"))  # fmt: skip
+        rho, interval = _cells(first)
+        said = f"rank correlation {rho}, 95% interval {interval}"
+        if first.found.rho is None:
+            said = "no rank correlation, for one of both is the same of all layers"
         yield Section(
             name="importance",
             heading="Does importance predict accuracy",
             lead=f"importance by {name} and accuracy of {alone} on one of {len(first.layers)} "
-            f"layers alone: {_in_words(first)}{more}",
+            f"layers alone: {said}{more}",
             said=True,
-            lines=(*LINES, *marks),
+            lines=(*LINES, *["some of these numbers are optimistic"] * optimistic),
             parts=lambda: ((of_each, *_shares(table)[0]), _shares(table)[1]),
             values={"mechanisms": [_values(*one) for one in named]},
         )
@@ -75,53 +140,43 @@ def _shares(table: Table) -> Parts:
         zip(table.labels(), table.rows, strict=True), key=lambda one: -(one[1].mean or 0.0)
     )
     found = [(label, of) for label, row in ranked if _is_of_layers(row) and (of := row.importance)]
-    lines = []
+    lines, curves = [], []
     for label, of in found:
         by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
         told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
         lines.append([label, ", ".join(told[:3]), told[-1]])
-    header = ["decoder", "layers read most (share)", "least"]
-    sheet = Sheet(caption="share of layers in the summed attention", header=header, lines=lines,
-                  words=tuple(header))  # fmt: skip
-    drawn = found[:MOST_LINES]
-    curves = []
-    for label, of in drawn:
         mean_L = np.array(of.contribution)
         sd_L = np.array(of.contribution_sd or 0 * mean_L)
         curves.append(Line(label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
-    layers = sorted({layer for one in curves for layer in one.x})
+    header = ["decoder", "layers read most (share)", "least"]
+    sheet = Sheet("share of layers in the summed attention", header, lines, tuple(header))
+    drawn = curves[:MOST_LINES]
+    layers = sorted({layer for one in drawn for layer in one.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
     rest = f" The {len(drawn)} most accurate of {len(found)}." if len(found) > len(drawn) else ""
     picture = Picture(
         "importance",
         "Share of layers in the summed attention",
         f"Mean over seeds; the band is one standard deviation.{rest}",
-        lambda: line_panels([("share of the layer, %", curves)], "encoder layer",
-                                 ticks=layers, beside=equal, bottom=0),
+        lambda: line_panels([("share of the layer, %", drawn)], "encoder layer", ticks=layers,
+                            beside=equal, bottom=0),
     )  # fmt: skip
     return (sheet,), (picture,)
 
 
-def _cells(one: Beside) -> tuple[str, str]:
+def _cells(one: _Beside) -> tuple[str, str]:
     rho, interval = one.found
     between = "-" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f}"
     return "-" if rho is None else f"{rho:+.2f}", between
 
 
-def _in_words(one: Beside) -> str:
-    if one.found.rho is None:
-        return "no rank correlation, for one of both is the same of all layers"
-    rho, interval = _cells(one)
-    return f"rank correlation {rho}" + f", 95% interval {interval}" * bool(one.found.interval)
-
-
-def _values(name: str, alone: str, one: Beside) -> dict[str, Any]:
+def _values(name: str, alone: str, one: _Beside) -> dict[str, Any]:
     columns = zip(one.layers, one.importance.mean(0), one.accuracy.mean(0), strict=True)
     return {
         "importance_of": name,
         "alone": alone,
         "rho": one.found.rho,
-        "ci95_seeds_and_rows": as_list(one.found.interval),
+        "ci95_seeds_and_rows": one.found.interval,
         "seeds_of_importance": list(one.row.scores.seeds),
         "seeds_alone": list(one.seeds),
         "layers": [

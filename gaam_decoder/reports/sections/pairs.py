@@ -1,48 +1,43 @@
-"""Every mechanism against every other, or every value of a setting: a matrix and its picture."""
+"""Every mechanism against every other, or every value of a setting: a matrix."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group, Pair
+from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group, Pair, Pairs
 from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit
 from gaam_decoder.stats.seeds_alone import NO_CLAIM
 
-if TYPE_CHECKING:
-    pass
-
 MARKS = {"better": "*", "worse": "*", "equivalent": "=", "undecided": "", NO_CLAIM: ""}
 """Of a verdict, beside a difference."""
 
 
-class Pairs(Writer):
+class EveryPair(Writer):
     """A matrix per group of rows that differ in one setting alone."""
 
     place = 30
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without pairs, or where the only one is the comparison with the baseline."""
-        if table.pairs is None or not table.pairs.there:
-            return
-        axis, groups = table.pairs.family.axis, table.pairs.groups
-        made = [pair for group in groups for pair in group.pairs]
-        if not made or (len(made) == 1 and axis == "attn" and table.baseline is not None):
+        found = table.pairs
+        made = [pair for group in found.groups for pair in group.pairs] if found else []
+        alone = len(made) == 1 and table.baseline is not None
+        if found is None or not made or (alone and found.axis == "attn"):
             return
         yield Section(
             name="pairs",
             heading="Every pair",
-            lead=_lead(axis, made, groups, table),
-            lines=tuple(_lines(groups, table)),
-            parts=lambda: ([_sheet(group, axis, table.unit) for group in groups], ()),
+            lead=_lead(found, made, table),
+            lines=tuple(_lines(found, made, table.unit)),
+            parts=lambda: ([_sheet(group, found.axis, table.unit) for group in found.groups], ()),
             values={
-                "axis": axis.replace("_", "-"),
-                "corrected_for": table.pairs.family.num_tests,
+                "axis": found.axis.replace("_", "-"),
+                "corrected_for": found.num_tests,
                 "groups": [
                     {
                         "shared": group.name,
@@ -50,79 +45,53 @@ class Pairs(Writer):
                         "rows_not_compared": group.left_out,
                         "pairs": [pair.to_dict(group.labels) for pair in group.pairs],
                     }
-                    for group in groups
+                    for group in found.groups
                 ],
             },
         )
 
 
-def _lead(axis: str, made: list[Pair], groups: Sequence[Group], table: Table) -> str:
-    named = axis.replace("_", "-").replace(",", " or ")
-    name = "mechanisms" if axis == "attn" else f"rows that differ in {named} alone"
+def _lead(found: Pairs, made: list[Pair], table: Table) -> str:
+    named = found.axis.replace("_", "-").replace(",", " or ")
+    name = "mechanisms" if found.axis == "attn" else f"rows that differ in {named} alone"
     most = max(len(pair.seeds) for pair in made)
     why = next((p.claim.no_claim for p in made if p.claim.no_claim), "")
     pairs = f"{len(made)} pair{'s' * (len(made) != 1)} of {name}"
     if all(pair.claim.no_claim for pair in made):
         return f"{pairs}, and no claim of any, for {why}"
     if most < stats.LEAST_SEEDS:
-        count = f"{most} seed{'s' * (most != 1)}"
-        return f"{pairs}, and no claim of any: {count}, and a claim needs {stats.LEAST_SEEDS}"
-    pairs += f" (no claim of some: {why})" if why else ""
-    optimistic = any(row.optimistic for group in groups for row in group.rows)
-    some = "; some numbers are optimistic" if optimistic else ""
-    return f"of {pairs}, {_counted(made, f' within {table.unit.margin(table.margin)}')}{some}"
-
-
-def _counted(pairs: Sequence[Pair], within: str) -> str:
-    """How many pairs are what, and within which margin."""
-    found = Counter(pair.claim.verdict for pair in pairs)
-    text = f"{found['better'] + found['worse']} differ, {found['equivalent']} are equivalent"
-    text += f"{within}, {found['undecided']} are undecided"
-    return text + (f", of {found[NO_CLAIM]} no claim is made" if found[NO_CLAIM] else "")
-
-
-def _unmarked(pairs: Iterable[Pair]) -> str:
-    """What a difference without a mark is."""
-    without = {pair.claim.verdict for pair in pairs if not MARKS[pair.claim.verdict]}
-    return " or ".join(sorted(without, reverse=True)) or "undecided"
-
-
-def _lines(groups: tuple[Group, ...], table: Table) -> Iterator[str]:
-    assert table.pairs is not None
-    unmarked = _unmarked(pair for group in groups for pair in group.pairs)
-    yield (
-        f"row minus column in {table.unit.of_differences}, the best first; * they differ, = they "
-        f"are equivalent, no mark: {unmarked}; each is tested over seeds and test rows as a "
-        f"comparison with a baseline is, corrected by Holm for all {table.pairs.family.num_tests} "
-        "pairs of this report, a family of their own"
+        return f"{pairs}, and no claim of any: a claim needs {stats.LEAST_SEEDS} seeds, not {most}"
+    count = Counter(pair.claim.verdict for pair in made)
+    text = f"of {pairs}, {count['better'] + count['worse']} differ, {count['equivalent']} are "
+    text += (
+        f"equivalent within {table.unit.margin(table.margin)}, {count['undecided']} are undecided"
     )
-    if any(group.left_out for group in groups):
+    text += f", of {count[NO_CLAIM]} no claim is made ({why})" if count[NO_CLAIM] else ""
+    optimistic = any(row.optimistic for group in found.groups for row in group.rows)
+    return text + "; some numbers are optimistic" * optimistic
+
+
+def _lines(found: Pairs, made: list[Pair], unit: Unit) -> Iterator[str]:
+    without = {pair.claim.verdict for pair in made if not MARKS[pair.claim.verdict]}
+    yield (
+        f"row minus column in {unit.of_differences}, the best first; * they differ, = they are "
+        f"equivalent, no mark: {' or '.join(sorted(without, reverse=True)) or 'undecided'}; each "
+        "is tested over seeds and test rows as a comparison with a baseline is, corrected by Holm "
+        f"for all {found.num_tests} pairs of this report, a family of their own"
+    )
+    if found.groups_left_out or any(group.left_out for group in found.groups):
         yield (
-            f"of more than {MOST_VALUES} rows the best are compared; Holm corrects for "
-            "the pairs of all, so that this choice makes no p smaller"
+            f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared; Holm "
+            "corrects for the pairs of all, so that this choice makes no p smaller"
         )
-    if left_out := table.pairs.groups_left_out:
-        yield (
-            f"at most {MOST_GROUPS} groups of rows are compared, those of most rows; pairs of the "
-            f"{left_out} other{'s' * (left_out > 1)} are counted by Holm too"
-        )
-    rows = [row for group in groups for row in group.rows]
+    rows = [row for group in found.groups for row in group.rows]
     if any(row.folds > 1 for row in rows):
         yield "the training sets of the folds are taken as given"
-    selects = {row.select for row in rows}
-    if "select" in table.pairs.family.axis.split(","):
-        if "test" in selects:
-            yield (
-                "a row of select test chose its epoch by the rows that it is tested on: what it is "
-                "ahead by is optimism, and nothing that other test rows would show"
-            )
-        if "val" in selects and len(selects) > 1:
-            yield (
-                "of select val the part of train that chooses is not learned from, of the others "
-                "all is: a difference is of both"
-            )
-    elif any(row.optimistic for row in rows):
-        yield "some of these numbers are optimistic"
+    if "select" in found.axis.split(",") and any(row.select == "test" for row in rows):
+        yield (
+            "a row of select test chose its epoch by the rows that it is tested on: what it is "
+            "ahead by is optimism, and nothing that other test rows would show"
+        )
 
 
 def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:

@@ -10,8 +10,8 @@ import numpy as np
 from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels, matrix
-from gaam_decoder.reports.notes import how
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
+from gaam_decoder.reports.notes import TEMPERATURE
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 30
 """That are listed; of more, the most frequent."""
+MOST_ERRORS = 10
 MOST_DECODERS = 8
 """Of which recall is listed; of more, the most accurate. All confusions are in the JSON."""
 FEWEST = 5
@@ -46,7 +47,7 @@ class Scores(Writer):
         yield _scores(table)
         yield _calibration(table, found)
         lines = [  # notes say what differs
-            [label, str(one.mean) + f" (sd {one.std})" * (one.std is not None), one.encoder]
+            [label, f"{100 * one['mean']:.1f}", one["encoder"]]
             for label, one in zip(table.labels(), table.published, strict=True)
             if one is not None
         ]
@@ -66,7 +67,6 @@ def _scores(table: Table) -> Section:
     }
     names = [unit.score.title for unit in units.values()]
     smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
-    recall, said = _recall(table)
     return Section(
         name="scores",
         heading="Other scores",
@@ -77,9 +77,8 @@ def _scores(table: Table) -> Section:
             f"given. Of {', '.join(smaller)} smaller is better",
             "which score is compared has to be chosen before it is seen: of many, one differs "
             "by chance",
-            *said,
         ),
-        parts=lambda: ((_every(table, units), recall), (_confusion(table),)),
+        parts=lambda: ((_every(table, units), _recall(table), _errors(table)), ()),
     )
 
 
@@ -108,52 +107,37 @@ def _most_frequent(row: Row) -> Any:
     return np.sort(there[np.argsort(-count_C[there], kind="stable")][:MOST_CLASSES])
 
 
-def _recall(table: Table) -> tuple[Sheet, list[str]]:
-    """Share of the rows of every class that are right, and what is left out."""
-    names = table.cache["class_names"]
+def _recall(table: Table) -> Sheet:
+    """Share of the rows of every class that are right."""
+    names, labels, lines = table.cache["class_names"], table.labels(), []
     count_C = table.rows[0].scores.labels_per_class
-    there, shown = np.flatnonzero(count_C), _most_frequent(table.rows[0])
-    labels, lines = table.labels(), []
     for place in most_accurate(table, MOST_DECODERS):
         scores = table.rows[place].scores
-        for one in shown if scores.seeds else ():
+        for one in _most_frequent(table.rows[0]) if scores.seeds else ():
             share = scores.confusion[one, one] / (len(scores.seeds) * count_C[one])
             cells = [brief(str(names[one]), 40), f"{count_C[one]:,}", percent(float(share))]
             lines.append([labels[place], *cells])
-    said = []
-    if len(there) > len(shown):
-        said.append(f"recall of the {len(shown)} most frequent of {len(there)} classes")
-    if len(there) < len(names):
-        said.append(
-            f"{len(names) - len(there)} of {len(names)} classes have no test rows: they count in "
-            "neither balanced accuracy nor AUROC"
-        )
-    if len(table.rows) > MOST_DECODERS:
-        said.append(f"recall of the {MOST_DECODERS} most accurate of {len(table.rows)} decoders")
     header = ["decoder", "class", "rows", "recall %"]
-    caption = "recall by class, mean over seeds"
-    return Sheet(caption=caption, header=header, lines=lines, words=("decoder", "class")), said
+    caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
+    caption += f"of the {MOST_DECODERS} most accurate decoders"
+    return Sheet(caption=caption, header=header, lines=lines, words=("decoder", "class"))
 
 
-def _confusion(table: Table) -> Picture:
+def _errors(table: Table) -> Sheet:
+    """What the most accurate decoder takes for what."""
     (place,) = most_accurate(table, 1)
-    row, label = table.rows[place], table.labels()[place]
-    shown = _most_frequent(row)
-    names = [brief(str(table.cache["class_names"][one]), 60) for one in shown]
-    count_CC = row.scores.confusion[np.ix_(shown, shown)]
-    wrong_CC = count_CC - np.diag(np.diag(count_CC))
-    true, predicted = np.unravel_index(int(wrong_CC.argmax()), wrong_CC.shape)
-    worst = f"Most frequent error: {names[true]} taken for {names[predicted]}."
-    worst = worst if wrong_CC.any() else "No errors."
-    share_CC = count_CC / np.maximum(1, row.scores.confusion[shown].sum(1, keepdims=True))
-    texts = [[f"{100 * share:.1f}" for share in line] for line in share_CC]
-    few = f" The {len(shown)} most frequent classes." if len(shown) == MOST_CLASSES else ""
-    return Picture(
-        "confusion",
-        f"Confusion of {label}, the most accurate",
-        f"Percent of each true class, over {len(row.scores.seeds)} seeds. {worst}{few}",
-        lambda: matrix(share_CC, texts, names, names, ("true class", "predicted")),
-    )
+    names = [brief(str(name), 40) for name in table.cache["class_names"]]
+    count_CC = table.rows[place].scores.confusion
+    wrong_CC, of_C = count_CC - np.diag(np.diag(count_CC)), np.maximum(1, count_CC.sum(1))
+    lines = []
+    for flat in np.argsort(-wrong_CC, axis=None, kind="stable")[:MOST_ERRORS]:
+        true, predicted = np.unravel_index(int(flat), wrong_CC.shape)
+        if wrong_CC[true, predicted]:
+            share = percent(float(wrong_CC[true, predicted] / of_C[true]))
+            lines.append([names[true], names[predicted], share])
+    caption = f"most frequent errors of {table.labels()[place]}, all seeds together"
+    header = ["true class", "predicted", "% of the true class"]
+    return Sheet(caption, header, lines, ("true class", "predicted"))
 
 
 def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
@@ -181,13 +165,13 @@ def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
         name="calibration",
         heading="Calibration",
         lead=f"expected calibration error {unit.value(min(means))} to "
-        f"{unit.mean(max(means))} (top label, {BINS} bins{scaled})",
+        f"{unit.value(max(means))}% (top label, {BINS} bins{scaled})",
         lines=(
             f"ECE: distance between accuracy and mean probability of what is predicted, in "
             f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each seed; "
             "it is biased upwards, the more the fewer test rows there are, so that nothing is "
             "claimed of differences",
-            how(table),
+            *[TEMPERATURE] * table.temperature,
         ),
         parts=lambda: ((sheet,), (_reliability(table, found),)),
         values=values,
@@ -198,11 +182,7 @@ def _reliability(table: Table, found: list[tuple[str, Row]]) -> Picture:
     ranked = np.argsort([-(row.mean or 0.0) for _, row in found], kind="stable")
     drawn = [found[place] for place in sorted(ranked[:MOST_LINES])]
     rest = f" The {MOST_LINES} most accurate of {len(found)}." if len(found) > MOST_LINES else ""
-    if table.temperature:
-        without = [label for label, row in drawn if row.scores.temperatures is None]
-        but = f", but for {', '.join(without)}" if without else ""
-        rest += " Logits were divided by a temperature fitted on the rows that chose the epoch"
-        rest += f"{but}."
+    scaled = " Logits were divided by a temperature where one was fitted." * table.temperature
 
     def draw() -> Figure:
         lines = []
@@ -216,6 +196,6 @@ def _reliability(table: Table, found: list[tuple[str, Row]]) -> Picture:
         "reliability",
         "Reliability diagram",
         f"Test rows of all seeds in {BINS} bins by the probability of what is predicted; below the "
-        f"dashed line probabilities are too large.{rest}",
+        f"dashed line probabilities are too large.{rest}{scaled}",
         draw,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import warnings
 from abc import ABC, abstractmethod
@@ -28,11 +29,7 @@ class RunTracker(ABC):
     """
 
     needs: ClassVar[str]
-    """What is to be installed, as ``pip install`` has it."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """See whether it can be used, before anything is trained; else raise ImportError."""
+    """The package without which it cannot work, as it is imported and installed."""
 
     @abstractmethod
     def write(self, folder: Path, name: str, curves: Curves) -> None:
@@ -48,12 +45,13 @@ class RunTracker(ABC):
 def check_tracker(name: str) -> None:
     """Refuse what cannot be tracked, before anything is trained."""
     if name != "none":
-        tracker: RunTracker = plugins.load(__name__, name, kind="tracker")()
+        needs = plugins.load(__name__, name, kind="tracker").needs
         try:
-            tracker.check()
-        except ImportError as error:
-            text, hint = f"--set track={name} needs {tracker.needs}", f"pip install {tracker.needs}"
-            raise ConfigError(text, found=str(error), hint=hint) from error
+            found = importlib.util.find_spec(needs)
+        except ValueError:  # of what is None among the modules
+            found = None
+        if found is None:
+            raise ConfigError(f"--set track={name} needs {needs}", hint=f"pip install {needs}")
 
 
 def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult]) -> None:

@@ -12,10 +12,6 @@ class TensorBoard(RunTracker):
 
     needs = "tensorboard"
 
-    def check(self) -> None:
-        """See whether TensorBoard is there."""
-        import torch.utils.tensorboard  # noqa: F401 only whether it is there
-
     def write(self, folder: Path, name: str, curves: Curves) -> None:
         """Write ``NAME/seed-N``."""
         from torch.utils.tensorboard import SummaryWriter

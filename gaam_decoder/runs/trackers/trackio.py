@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -26,11 +25,6 @@ class Trackio(RunTracker):
     """A run of the project ``gaam`` for every seed, in a data base below the runs."""
 
     needs = "trackio"
-
-    def check(self) -> None:
-        """See whether Trackio is there."""
-        if importlib.util.find_spec("trackio") is None:
-            raise ImportError("No module named 'trackio'")
 
     def write(self, folder: Path, name: str, curves: Curves) -> None:
         """Log ``NAME seed N``; what Trackio prints is no result, and goes to stderr."""

@@ -17,8 +17,7 @@ from gaam_cache.errors import GaamWarning
 class Compiler:
     """Runs methods, compiled for the shapes that they meet if asked, else as they stand.
 
-    Attributes:
-        works: whether methods are compiled; turns False, with a warning, when the compiler fails.
+    ``works`` turns False, with a warning, when the compiler fails.
     """
 
     def __init__(self, *, asked: bool, device_type: str = "cpu") -> None:
@@ -28,12 +27,9 @@ class Compiler:
             _prepare(deterministic=device_type != "cpu")
 
     def run(self, method: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
-        """Call a method.
+        """Call a method of an object that does not change between calls.
 
-        Args:
-            method: of an object that does not change between calls.
-            shapes: everything that can change between calls beside the numbers in tensors.
-            arguments: tensors, and dicts and tuples of them.
+        ``shapes`` is all that can change beside the numbers in tensors.
         """
         if self.works:
             try:
@@ -47,9 +43,8 @@ class Compiler:
     def _compile(self, method: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
         """The compiled form of a method for inputs of these shapes.
 
-        All that can change between calls is in ``shapes``. torch would check hundreds of other
-        things at every call, which takes as long as a small step; so every shape gets a copy of
-        the function, and nothing is checked.
+        torch would check hundreds of other things at every call, which takes as long as a small
+        step; so every shape gets a copy of the function, and nothing is checked.
         """
         key = (method.__name__, shapes)
         if key not in self._compiled:
@@ -61,18 +56,10 @@ class Compiler:
             options: dict[str, Any] = {}
             if hasattr(torch.compiler, "skip_all_guards_unsafe"):
                 options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-            self._compiled[key] = torch.compile(
-                types.MethodType(copy, method.__self__),
-                fullgraph=True,
-                dynamic=False,
-                options=options,
-            )
+            bound = types.MethodType(copy, method.__self__)
+            found = torch.compile(bound, fullgraph=True, dynamic=False, options=options)
+            self._compiled[key] = found
         return self._compiled[key]
-
-
-def forget() -> None:
-    """Give back what the compiler remembers of all that it compiled."""
-    torch._dynamo.reset()
 
 
 @functools.cache
@@ -95,9 +82,8 @@ def missing_compiler(device_type: str) -> str | None:
 def _prepare(*, deterministic: bool) -> None:
     """Spare the compiler what takes seconds and is not needed.
 
-    Args:
-        deterministic: it chooses no kernel by timing it, so that a training which was interrupted
-            adds up in the same order as one that was not.
+    ``deterministic``: it chooses no kernel by timing it, so that a training which was interrupted
+    adds up in the same order as one that was not.
     """
     import torch._inductor.config as inductor
 

@@ -46,21 +46,12 @@ class Engine:
     why: str
     """Why it is compiled or not, and why seeds are run together or not."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
+    to_dict = asdict
 
     @property
     def kind(self) -> str:
         """Of the device, without its number: workers with a device each do the same."""
         return self.device.partition(":")[0]
-
-    def in_words(self) -> str:
-        """Half a line for people."""
-        most = self.seed_batch
-        together = f"up to {most} seeds together" if most > 1 else "one by one"
-        how = "compiled" if self.compiled else "not compiled"
-        return f"{together}, {how}, {self.dtype}, {self.device} ({self.why})"
 
 
 def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
@@ -75,11 +66,7 @@ def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
 
 
 def resolve_dtype(asked: Dtype | Literal["auto"], device: torch.device) -> Dtype:
-    """The arithmetic of matrix products; ``auto`` is bfloat16 where the device has it.
-
-    Raises:
-        ConfigError: the device is not used for what is asked.
-    """
+    """The arithmetic of matrix products; ``auto`` is bfloat16 where the device has it."""
     check_arithmetic(asked, device)
     if asked == "auto":
         return "bfloat16" if has_bfloat16(device) else "float32"
@@ -105,13 +92,8 @@ def choose_engine(
     together, why_together = _seeds_together(decoder, spec, recipe, device, seed_batch)
     numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
     compiled, why_compiled = _compiled(compile, device, numbers)
-    return Engine(
-        device=str(device),
-        dtype=recipe.dtype,
-        seed_batch=together,
-        compiled=compiled,
-        why=f"{why_together}; {why_compiled}",
-    )
+    how: dict[str, Any] = {"device": str(device), "dtype": recipe.dtype, "compiled": compiled}
+    return Engine(**how, seed_batch=together, why=f"{why_together}; {why_compiled}")
 
 
 def _seeds_together(

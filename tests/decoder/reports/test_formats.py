@@ -100,12 +100,20 @@ def test_csv_and_json_hold_the_same_numbers() -> None:
             "accuracy_ci95_seeds_and_rows_low": low,
             "accuracy_ci95_seeds_and_rows_high": high,
             "log_loss_mean": row["scores"]["log-loss"]["mean"],
-            "mcnemar_p_holm": (found.get("mcnemar") or {}).get("p_holm"),
             "these_rows_verdict": (found.get("on_these_test_rows") or {}).get("verdict"),
         }
         same |= {name: found.get(name) for name in ("difference", "p_holm", "verdict", "margin")}
         for name, value in same.items():
             assert line[name] == ("" if value is None else str(value)), name
+
+
+def test_json_has_null_where_an_attention_map_is_no_number() -> None:
+    gate = np.ones((2, 6, 8))
+    gate[1] = np.nan
+    tables = build_tables([build_run("gaam", answers(2, 0.8, 1), attention_map=gate)])
+    (row,) = json.loads(written("json", tables))["rows"]
+    assert row["importance"]["layers"][0]["factor"] is None
+    assert row["accuracy"]["mean"] > 0
 
 
 def test_markdown_tables_are_whole() -> None:

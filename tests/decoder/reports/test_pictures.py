@@ -44,7 +44,7 @@ def test_pictures_are_well_formed_and_take_their_colours_from_the_page() -> None
             figure = picture.draw()
             for axes in figure.axes:
                 assert len(axes.lines) <= MOST_LINES + 1 or name in ("accuracy", "differences")
-    assert {"accuracy", "differences", "curves", "importance", "confusion", "learned"} <= names
+    assert {"accuracy", "differences", "curves", "importance", "reliability", "learned"} <= names
 
 
 def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
@@ -58,18 +58,16 @@ def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
     vars(runs[1])["logits"][2] = np.nan
     (table,) = build_tables(runs)
     found, row = pictures_of(table), table.rows[0]
-    assert "over 5 seeds" in found["confusion"].caption
-    cells = [text.get_text() for text in found["confusion"].draw().axes[0].texts]
-    count_CC = row.scores.confusion
-    assert cells == [f"{100 * v:.1f}" for v in (count_CC / count_CC.sum(1, keepdims=True)).flat]
     (share,) = [n for n in found["importance"].draw().axes[0].lines if n.get_label() == "gaam"]
     np.testing.assert_allclose(share.get_ydata(), 100 / 6)
     assert found["importance"].draw().axes[0].get_ylim()[0] == 0
     dots, mean, both, seeds = found["accuracy"].draw().axes[0].lines
-    np.testing.assert_allclose(sorted(dots.get_xdata()), sorted(100 * row.scores.accuracy))
+    np.testing.assert_allclose(
+        sorted(dots.get_xdata()), sorted(100 * row.scores.accuracy.scored.values)
+    )
     np.testing.assert_allclose(mean.get_xdata(), 100 * (row.mean or 0))
-    np.testing.assert_allclose(both.get_xdata(), 100 * np.array(row.two_level))
-    np.testing.assert_allclose(seeds.get_xdata(), 100 * np.array(row.interval))
+    np.testing.assert_allclose(both.get_xdata(), 100 * np.array(row.scores.accuracy.two_level))
+    np.testing.assert_allclose(seeds.get_xdata(), 100 * np.array(row.scores.accuracy.interval))
 
 
 @pytest.mark.filterwarnings("error")

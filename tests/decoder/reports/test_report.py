@@ -74,7 +74,7 @@ def test_how_columns_are_made_is_said_once_and_stands_in_the_guide(
     assert shown.code == 0
     guide = Path(gaam_decoder.__file__).with_name("GUIDE.md").read_text("utf-8")
     assert shown.out in guide
-    for column in (*columns.SCORES, *columns.DIFFERENCES):
+    for column in columns.COLUMNS:
         assert column.note in " ".join(shown.out.split())
 
 
@@ -83,9 +83,9 @@ def test_a_new_column_is_one_object(runs: Path, monkeypatch: pytest.MonkeyPatch)
         "number of folds", "folds", lambda cell: str(cell.row.folds), "the last one",
         field=("folds", lambda cell: cell.row.folds),
     )  # fmt: skip
-    for name in ("SCORES", "SCREEN", "PAGE"):
+    for name in ("COLUMNS", "SCREEN"):
         monkeypatch.setattr(columns, name, (*getattr(columns, name), new))
-    for module, name in (("csv", "SCORES"), ("terminal", "SCREEN"), ("html", "PAGE")):
+    for module, name in (("csv", "COLUMNS"), ("terminal", "SCREEN")):
         monkeypatch.setattr(f"gaam_decoder.reports.formats.{module}.{name}", getattr(columns, name))
     report = gaam_decoder.report(runs)
     for format in set(FORMATS) - {"json", "csv"}:

@@ -58,7 +58,7 @@ def test_seeds_of_two_runs_are_one_row_and_a_repeated_seed_counts_once() -> None
     [table] = build_tables(runs)
     [row] = table.rows
     assert row.seeds == (0, 1, 2, 3, 4, 5)
-    np.testing.assert_allclose(row.scores.accuracy, right.mean(1))
+    np.testing.assert_allclose(row.scores.accuracy.scored.values, right.mean(1))
 
 
 def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> None:
@@ -80,7 +80,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     gaam, none = whole.rows
     all_mine, all_base = (np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base))
     np.testing.assert_array_equal(gaam.scores.right, all_mine)
-    np.testing.assert_allclose(none.scores.accuracy, all_base[keep].mean(1))
+    np.testing.assert_allclose(none.scores.accuracy.scored.values, all_base[keep].mean(1))
     assert none.failed == {4: "fold 2/3: nan"}
     assert gaam.seconds == dict.fromkeys(range(7), 1.5)
     found = whole.comparisons[0]
@@ -116,7 +116,7 @@ def test_what_is_compared_is_the_score_that_was_asked_for() -> None:
         assert table.margin == score.margin
         assert found.claim.verdict == ("no claim" if score.no_claim else "better")
         assert (found.claim.p is None) == bool(score.no_claim)
-        assert rows["gaam"].chosen_mean is None
+        assert rows["gaam"].scores.chosen.mean is None
         content = json.loads(report(runs, score=name).text("json"))
         [of_mha] = [row for row in content["rows"] if row["attention"] == "mha"]
         assert (content["score"], set(of_mha["scores"])) == (name, set(SCORES))

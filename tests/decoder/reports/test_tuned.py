@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports.axes import AT_EDGE
+from gaam_decoder.reports.labels import AT_EDGE
 from gaam_decoder.reports.notes import notes
-from gaam_decoder.reports.report import report
 from gaam_decoder.reports.rows import BY_FOLD
 from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.runs.tuning import choose
@@ -188,10 +186,3 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
     assert whole.comparisons[0].seeds == tuple(range(6))
     assert whole.incomplete == ()
     assert whole.settings() == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
-
-
-def test_seeds_that_no_run_has_cannot_choose_nor_any_where_nothing_is_chosen() -> None:
-    runs = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, seeds=(0, 1))
-    for wrong in ({"tune_seeds": "5-9"}, {"tune_seeds": "0-1", "every_candidate": True}):
-        with pytest.raises(ConfigError):
-            report(runs, **wrong)

@@ -61,7 +61,7 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
     (table,) = build_tables(runs)
     (row,) = table.rows
     assert row.scores.seeds == (1, 2, 3)
-    np.testing.assert_allclose(row.scores.accuracy, [0.1, 0.1, 0.9])
+    np.testing.assert_allclose(row.scores.accuracy.scored.values, [0.1, 0.1, 0.9])
     assert row.failed == {0: "lost"}
     assert row.seconds == {0: 1.0, 1: 1.0, 2: 1.0, 3: 9.0}
     counting = [one for one in records(runs) if one["counts"]]
@@ -71,4 +71,4 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
     assert found.seeds == (1, 2, 3)
     np.testing.assert_allclose(np.array(found.contribution)[[1, 3]], [200 / 3, 100 / 3])
     xi = learned_ranges(runs)["xi"]
-    assert (xi.min, xi.median, xi.max) == (1.0, 1.0, 9.0)
+    assert (xi["min"], xi["median"], xi["max"]) == (1.0, 1.0, 9.0)

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,16 +46,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p: np.ndarray) -> Non
     assert np.all(adjusted >= p)
 
 
-def test_mcnemar_equals_scipys_binomial_test() -> None:
-    for seed in range(40):
-        one, other = np.random.default_rng(seed).random((2, 1 + 2 * seed)) < (0.5, 0.9)[seed % 2]
-        result = stats.mcnemar(one, other)
-        only = int((one & ~other).sum()), int((other & ~one).sum())
-        assert (result.only_first, result.only_second) == only
-        expected = scipy.stats.binomtest(only[0], sum(only)).pvalue if sum(only) else 1
-        assert result.p == pytest.approx(expected, abs=1e-12)
-
-
 def test_extremes_have_the_p_that_follows() -> None:
     for count in (1, 2, 6, 20, 21, 60):
         assert stats.sign_flip(np.zeros(count)).p == 1
@@ -69,5 +58,3 @@ def test_extremes_have_the_p_that_follows() -> None:
     for p in ([np.nan], [-0.1], [1.1]):
         with pytest.raises(ValueError, match="between 0 and 1"):
             stats.holm(np.array(p))
-    with pytest.raises(ValueError, match="same rows"):
-        stats.mcnemar(np.ones(2, bool), np.ones(1, bool))

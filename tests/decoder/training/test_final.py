@@ -44,7 +44,7 @@ def test_final_adds_one_model_after_what_is_evaluated(
 def test_a_final_model_has_all_rows_of_train_and_those_of_folds_do_not(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaam_decoder.training import work as seed_groups
+    from gaam_decoder.training import sweep as seed_groups
 
     seen: list[tuple[bool, int, int | None, int | None]] = []
     prepare = seed_groups.prepare_data

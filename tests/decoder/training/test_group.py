@@ -14,17 +14,19 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from gaam_cache import plugins
+from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.specs import Spec, parse_attention, parse_head
+from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.features import Features
+from gaam_decoder.training.grid import recipes
 from gaam_decoder.training.group import Group, Plateau
 
 L, D, C, N, B = 6, 16, 3, 37, 8
@@ -77,30 +79,11 @@ def data(dtype: torch.dtype = torch.float64, device: torch.device = CPU) -> Trai
     return TrainData(train=subset(0, 29), selection=subset(29, 37), test=subset(29, 37))
 
 
-def recipe(attention: str, head: str, **options: object) -> Recipe:
-    settings: dict = {
-        "attention": parse_attention(attention),
-        "head": parse_head(head),
-        "loss": Spec("cross-entropy"),
-        "epochs": 13,
-        "batch_size": B,
-        "lr": LR,
-        "weight_decay": 0.1,
-        "schedule": "constant",
-        "clip_grad_norm": None,
-        "select": "val",
-        "val_fraction": 0.1,
-        "split_seed": 0,
-        "pool": "mean",
-        "layers": None,
-        "train_split": "train",
-        "test_split": "test",
-        "allow_train_as_test": False,
-        "dtype": "float32",
-        "fold": None,
-        "groups": None,
-    }
-    return Recipe(**(settings | options))
+def recipe(attention: str, head: str, **options: Any) -> Recipe:
+    config = TrainConfig(pool="mean", epochs=13, batch_size=B, lr=LR, weight_decay=0.1)
+    [found] = recipes(config, "float32")
+    settings = {"attention": parse_attention(attention), "head": parse_head(head)}
+    return replace(found, **(settings | options))
 
 
 def group(

@@ -1,4 +1,4 @@
-"""Rows that folds keep together, by a kept column; splits without labels."""
+"""Rows that folds keep together, by a kept column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.listing import verify
@@ -43,15 +42,3 @@ def test_a_kept_column_keeps_its_rows_together_and_is_recorded(config: TrainConf
     assert "by the kept column session" in inspect(runs[0].path).in_words()
     assert 'groups = "session"' in (runs[0].path / "config.toml").read_text()
     assert verify(config.runs).good
-
-
-def test_a_split_without_labels_is_never_reported_on(config: TrainConfig, tmp_path: Path) -> None:
-    x_NLD = np.random.default_rng(0).normal(size=(40, 2, 3)).astype(np.float32)
-    splits = {"train": (x_NLD, np.arange(40) % 2), "test": (x_NLD + 1, None)}
-    gaam_cache.write(tmp_path / "new", splits)
-    config = replace(config, cache=tmp_path / "new")
-    for work in (gaam_decoder.train, gaam_decoder.estimate):
-        with pytest.raises(ConfigError, match=r"no labels: nothing can be reported(.|\n)*--folds"):
-            work(config)
-    assert not config.runs.exists()
-    assert gaam_decoder.train(replace(config, folds=2))  # in which it plays no part

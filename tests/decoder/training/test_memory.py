@@ -13,8 +13,6 @@ from gaam_cache.errors import ShortOfMemoryError
 from gaam_cache.terminal import as_refusal
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.memory import enough_memory
-from tests.decoder.training.test_group import recipe
 
 OUT = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has none")
 
@@ -49,10 +47,3 @@ def test_too_little_memory_is_said_with_fewer_seeds_or_rows(
     assert as_refusal(caught.value) is caught.value
     (run,) = gaam_decoder.train(config)  # the same command, where there is memory
     assert len(run.seeds) == seeds
-
-
-def test_other_errors_stay_what_they_are() -> None:
-    about = recipe("gaam", "linear")
-    for error in (KeyError("x"), RuntimeError("shapes differ")):
-        with pytest.raises(type(error)), enough_memory(about, [1], "cuda:0"):
-            raise error

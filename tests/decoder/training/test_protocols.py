@@ -33,20 +33,6 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     )
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_rows_that_were_learned_are_tested_only_where_that_is_said(
-    split: str, config: TrainConfig
-) -> None:
-    same = {"train_split": split, "test_split": split}
-    with pytest.raises(ConfigError, match=r"allow-train-as-test"):
-        replace(config, **same)
-    assert not config.runs.exists()
-    (run,) = gaam_decoder.train(replace(config, **same, allow_train_as_test=True))
-    assert run.recipe["allow_train_as_test"] is True
-    (fold, _) = gaam_decoder.train(replace(config, train_split=split, folds=2))
-    assert fold.recipe["allow_train_as_test"] is False
-
-
 def test_the_same_rows_under_another_name_are_the_same_rows(
     encoders: dict[str, Path], tmp_path: Path, config: TrainConfig
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,6 @@ from gaam_cache.settings import resolve
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.grid import recipes
 from tests.conftest import GOLDEN
-
-
-def test_float16_scales_its_losses_unasked() -> None:
-    asked = {"float32": "none", "bfloat16": "none", "float16": "dynamic"}
-    for dtype, expected in asked.items():
-        config = TrainConfig(dtype=dtype, lr=3e-4)  # type: ignore[arg-type]
-        [recipe] = recipes(config, dtype)  # type: ignore[arg-type]
-        assert recipe.loss_scale == expected
-        [given] = recipes(replace(config, loss_scale="dynamic"), dtype)  # type: ignore[arg-type]
-        assert (given == recipe) == (dtype == "float16")
 
 
 @pytest.mark.parametrize("run", sorted(GOLDEN.glob("v*/runs/*/run.json")), ids=lambda p: p.parent)

@@ -18,7 +18,7 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.extraction.extract import extract
 from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.training import features as loaded
+from gaam_decoder.training import data as prepared
 from gaam_decoder.training.data import MOST_APART, _apart, prepare_data
 from gaam_decoder.training.grid import plan_items
 from tests.cache.published import write_cache
@@ -84,18 +84,6 @@ def test_disk_and_memory_give_the_same_bits(
     same(held, read)
 
 
-def test_what_reads_row_by_row_says_so_once(config: TrainConfig) -> None:
-    asked = replace(config, shuffle="full", memory_share=0.0, attn=("gaam", "none"))
-    with pytest.warns(GaamWarning) as said:
-        gaam_decoder.train(asked)
-    [line] = [str(one.message) for one in said if "on disk" in str(one.message)]
-    assert "--set shuffle=window:6 " in line
-    with std_warnings.catch_warnings():
-        std_warnings.simplefilter("error", GaamWarning)
-        gaam_decoder.train(replace(asked, runs=config.runs / "held", memory_share=0.5))
-        gaam_decoder.train(replace(config, runs=config.runs / "blocks", memory_share=0.0))
-
-
 def test_rows_sorted_by_class_are_said_and_mixed_ones_are_not(tmp_path: Path) -> None:
     """Whatever the window, rows in turn are mixed; sorted ones are where it holds many shards."""
 
@@ -126,7 +114,7 @@ def test_rows_sorted_by_class_are_said_and_mixed_ones_are_not(tmp_path: Path) ->
 def test_blocks_that_do_not_fit_are_refused_with_the_largest_that_do(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loaded, "free_on", lambda device: 4 * 30 * 3 * 32 * 2)
+    monkeypatch.setattr(prepared, "free_on", lambda device: 4 * 30 * 3 * 32 * 2)
     asked = replace(config, memory_share=0.0)
     gaam_decoder.train(replace(asked, shuffle="window:30"))
     with pytest.raises(ConfigError, match=r"too large(.|\n)*blocks of 30 rows"):

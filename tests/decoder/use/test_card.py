@@ -29,7 +29,7 @@ def run(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult
 
 def text_of(run: RunResult, encoding: Encoding | None = None) -> str:
     known = encoding or Encoding.from_dict(run.cache["encoding"])
-    config = replace(open_run(run.path, None, None).config, seeds=run.finished)
+    config = replace(open_run(run.path, None, None)[1], seeds=run.finished)
     return card(run, replace(config, class_names=tuple(run.cache["class_names"])), known)
 
 

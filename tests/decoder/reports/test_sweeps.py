@@ -1,4 +1,4 @@
-"""Names of rows, accuracy along the axes of a sweep, and importance beside layers alone."""
+"""Names of rows, accuracy by the settings of a sweep, and importance beside layers alone."""
 
 from __future__ import annotations
 
@@ -11,56 +11,49 @@ import scipy.stats
 
 import gaam_decoder
 from gaam_decoder import RunResult
-from gaam_decoder.reports.axes import LAYER, LAYERS, Beside, along
 from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.sections.importance import beside_alone
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
-AXES: dict[str, tuple[str, list[Any]]] = {
-    LAYER: ("layers", ["1", "3", "6"]),
-    LAYERS: ("layers", ["1-2", "1-4", "2-6"]),
-    "lr": ("lr", [0.0001, 0.001, 0.01]),
-    "train_rows": ("train_rows", [3, 6, None]),
-    "gaam heads": ("attention", ["gaam:heads=1", "gaam:heads=2", "gaam:heads=8"]),
+AXES: dict[str, list[Any]] = {
+    "layers": ["1", "3", "6", None],
+    "lr": [0.0001, 0.001, 0.01],
+    "train_rows": [3, 6, None],
 }
 
 
-def runs_along(name: str) -> list[RunResult]:
-    setting, values = AXES[name]
-    others = ["none", "laplace"] if setting != "attention" else [None]
-    found = []
-    for number, (mechanism, value) in enumerate(product(others, values)):
-        changes = {setting: value} if mechanism else {}
-        found.append(build_run(mechanism or value, answers(6, 0.6 + 0.03 * number, number),
-                               path=f"{number}", **changes))  # fmt: skip
-    return found
-
-
-def test_every_axis_has_its_curves_with_the_numbers_of_the_rows() -> None:
-    for name, (setting, values) in AXES.items():
-        (table,) = build_tables(runs_along(name), every_candidate=True)
+def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_rows() -> None:
+    for name, values in AXES.items():
+        runs = [
+            build_run(mechanism, answers(6, 0.6 + 0.03 * number, number), path=f"{number}",
+                      epochs=epochs, **{name: value})
+            for number, (mechanism, epochs, value) in enumerate(
+                product(("none", "laplace"), (3, 4), values))
+        ]  # fmt: skip
+        (table,) = build_tables(runs, every_candidate=True)
         assert len(set(table.labels())) == len(table.rows)
-        (axes,) = along(table.rows)
-        assert axes.names == (name,)
-        assert len(axes.series) == (1 if setting == "attention" else 2)
-        (section,) = [one for one in sections(table) if one.name in ("axes", "grid")]
-        (picture,) = section.pictures
-        drawn = picture.draw().axes[0].lines
-        for series, said, line in zip(axes.series, section.values[name], drawn, strict=True):
-            assert len(series.places) == len(values)
-            assert list(series.values) == sorted(series.values)
-            if name == "train_rows":  # of all rows
-                assert series.values == ((3,), (6,), (9,))
-            means = [np.mean(table.rows[place].scores.accuracy) for place in series.places]
-            np.testing.assert_allclose([p["accuracy"] for p in said["points"]], means)
-            np.testing.assert_allclose(line.get_ydata(), 100 * np.array(means))
-            np.testing.assert_allclose(line.get_xdata(), [value for (value,) in series.values])
-        shown = [cell for line in section.sheets[0].lines for cell in line[1:]]
-        of_series = [table.rows[place].mean for one in axes.series for place in one.places]
-        assert shown == [f"{100 * (mean or 0):.1f}" for mean in of_series]
+        (section,) = [one for one in sections(table) if one.name == "grid"]
+        (sheet,), (picture,) = section.sheets, section.pictures
+        header = [name, *("all" if value is None else str(value) for value in values)]
+        assert sheet.header == header
+        means = {
+            (f"{row.attention} + linear, epochs={row.recipe['epochs']}", row.recipe[name]): row.mean
+            for row in table.rows
+        }
+        for line in sheet.lines:
+            assert line[1:] == [f"{100 * (means[line[0], value] or 0):.1f}" for value in values]
+        assert len(sheet.lines) == 4
+        cells = section.values["cells"]
+        assert sorted(one["accuracy"] for one in cells) == sorted(means.values())  # type: ignore[type-var]
+        (axes,) = picture.draw().axes
+        for line in axes.lines:
+            drawn = [100 * (means[line.get_label(), v] or 0) for v in values if v is not None]
+            np.testing.assert_allclose(line.get_ydata(), drawn)
+            assert list(line.get_xdata()) == [float(v) for v in values if v is not None]
 
 
-def test_rows_that_differ_in_more_are_on_no_axis_and_all_have_labels_of_their_own() -> None:
+def test_rows_that_differ_in_more_are_in_no_grid_and_all_have_labels_of_their_own() -> None:
     some = [
         build_run("none", answers(6, 0.6, 1), lr=0.1, epochs=3),
         build_run("none", answers(6, 0.6, 2), lr=0.2, epochs=4),
@@ -71,7 +64,7 @@ def test_rows_that_differ_in_more_are_on_no_axis_and_all_have_labels_of_their_ow
         build_run("mha", answers(6, 0.6, 6), lr=0.7, select="test", epochs=9),
     ]
     (table,) = gaam_decoder.report(some, every_candidate=True).tables
-    assert not along(table.rows)
+    assert "grid" not in [section.name for section in sections(table)]
     assert set(table.labels()) == {
         *(
             "gaam + conv",
@@ -82,20 +75,6 @@ def test_rows_that_differ_in_more_are_on_no_axis_and_all_have_labels_of_their_ow
         *("mha + linear select=test", "none + linear epochs=3, lr=0.1"),
         "none + linear epochs=4, lr=0.2",
     }
-
-
-def test_a_grid_shows_the_mean_of_every_cell() -> None:
-    (one, values), (two, others) = AXES[LAYER], AXES["lr"]
-    some = [
-        build_run("gaam", answers(6, 0.6 + 0.02 * n, n), path=str(n), **{one: a, two: b})
-        for n, (a, b) in enumerate(product(values, others))
-    ]
-    (table,) = build_tables(some, every_candidate=True)
-    (section,) = [found for found in sections(table) if found.name == "grid"]
-    (picture,) = section.pictures
-    written = sorted(text.get_text() for text in picture.draw().axes[0].texts)
-    assert written == sorted(f"{100 * row.mean:.1f}" for row in table.rows if row.mean is not None)
-    assert written == sorted(cell for line in section.sheets[0].lines for cell in line[1:])
 
 
 def singles(layers: Any = range(1, 7), mechanism: str = "none", **changes: Any) -> list[RunResult]:
@@ -116,8 +95,8 @@ def whole(mechanism: str = "gaam", **changes: Any) -> RunResult:
     return build_run(mechanism, answers(8, 0.9, 99), **{"attention_map": gate(), **changes})
 
 
-def found_in(*runs: RunResult) -> list[Beside]:
-    return [one for table in build_tables(runs) for one in table.layers]
+def found_in(*runs: RunResult) -> list[Any]:
+    return [one for table in build_tables(runs) for one in beside_alone(table.rows)]
 
 
 def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
@@ -146,8 +125,7 @@ def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
 
 def test_only_rows_of_the_same_recipe_over_all_of_the_layers_belong_together() -> None:
     part = whole("laplace", attention_map=gate()[:, 1:5], layers="2-5")
-    assert found_in(*singles(), part) == []
-    assert [one.layers for one in found_in(*singles((2, 3, 4, 5)), part)] == [(2, 3, 4, 5)]
+    assert [one.layers for one in found_in(*singles(), part)] == [(2, 3, 4, 5)]
     assert found_in(*singles((1, 2, 3)), whole()) == []  # three layers say nothing
     own = found_in(*singles(mechanism="gaam"), *singles(), whole())
     assert [{row.attention for row in one.singles} for one in own] == [{"gaam"}]
