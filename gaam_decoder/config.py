@@ -32,7 +32,7 @@ from gaam_decoder.number_lists import (
 from gaam_decoder.specs import USUAL_DECAY, head_class, parse_head
 
 USUAL_RATE = 3e-4
-TRIED_RATES = (2e-4, 1e-3, 5e-3, 2e-2)
+TRIED_RATES = (3e-4, 2e-3, 1e-2, 5e-2)
 """Where nobody names a rate, and rows of train may choose one."""
 
 
@@ -64,12 +64,12 @@ class TrainConfig(Placing):
     """Seeds that choose between several --lr and weight decays by validation. They train the grid,
     ``seeds`` what they choose; each holds out another part of train, so that all rows choose.
     Without them all seeds train the grid (default, where --lr is not given: 1000-1002)."""
-    epochs: int = 35
+    epochs: int = 25
     """Passes over the training rows."""
     batch_size: int = 32
     """Rows of one step."""
     lr: tuple[float, ...] | None = field(default=None, metadata={"parse": parse_rates})
-    """Learning rate of AdamW, or several (default: of 2e-4, 1e-3, 5e-3 and 2e-2 that which
+    """Learning rate of AdamW, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2 that which
     --tune-seeds choose; 3e-4 where no rows of train may choose)."""
     weight_decay: tuple[float, ...] = field(
         default=(USUAL_DECAY,), metadata={"parse": parse_rates} | KEY
