@@ -18,7 +18,7 @@ demo: $(VENV)/.demo
 	@echo "== 1 of 3: run the encoder once over the bundled news sample (gaam extract)"
 	$(BIN)/gaam extract
 	@echo "== 2 of 3: train three decoders and a control over seven seeds (gaam train)"
-	$(BIN)/gaam train --attn gaam:heads=1 --attn laplace:heads=1 --attn mha --attn none --seeds 7
+	$(BIN)/gaam train --attn gaam:heads=1 --attn laplace:heads=1 --attn dot --attn none --seeds 7
 	@echo "== 3 of 3: the table (gaam report)"
 	$(BIN)/gaam report
 

@@ -189,13 +189,16 @@ def train(
     said, others = list[Path](), list[str]()
 
     def say(run: Any) -> None:
+        if not said and not quiet and (cost := resolved.tuning_in_words()):
+            tell(cost, to=sys.stderr)
         said.append(run.path)
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
-    told: dict[str, Any] = {"on_run": say, "on_others": others.append}
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
-        results = gaam_decoder.train(resolved, progress=progress, **told)
+        results = gaam_decoder.train(
+            resolved, progress=progress, on_run=say, on_others=others.append
+        )
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:

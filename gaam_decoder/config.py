@@ -27,8 +27,13 @@ from gaam_decoder.number_lists import (
     parse_seeds,
     parse_shuffle,
     parse_sizes,
+    spell_numbers,
 )
-from gaam_decoder.specs import USUAL_DECAY
+from gaam_decoder.specs import USUAL_DECAY, head_class, parse_head
+
+USUAL_RATE = 3e-4
+TRIED_RATES = (3e-4, 2e-3, 1e-2, 5e-2)
+"""Where nobody names a rate, and rows of train may choose one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,13 +62,15 @@ class TrainConfig(Placing):
     """A number (10), a range (0-31) or a list (3,5,9) (default: 10)."""
     tune_seeds: tuple[int, ...] | None = field(default=None, metadata={"parse": parse_seeds})
     """Seeds that choose between several --lr and weight decays by validation. They train the grid,
-    ``seeds`` what they choose. Without them all seeds train the grid."""
-    epochs: int = 35
+    ``seeds`` what they choose; each holds out another part of train, so that all rows choose.
+    Without them all seeds train the grid (default, where --lr is not given: 1000-1002)."""
+    epochs: int = 25
     """Passes over the training rows."""
     batch_size: int = 32
     """Rows of one step."""
-    lr: tuple[float, ...] = field(default=(3e-4,), metadata={"parse": parse_rates})
-    """Learning rate of AdamW, or several."""
+    lr: tuple[float, ...] | None = field(default=None, metadata={"parse": parse_rates})
+    """Learning rate of AdamW, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2 that which
+    --tune-seeds choose; 3e-4 where no rows of train may choose)."""
     weight_decay: tuple[float, ...] = field(
         default=(USUAL_DECAY,), metadata={"parse": parse_rates} | KEY
     )
@@ -86,6 +93,10 @@ class TrainConfig(Placing):
     """Of equally good epochs: that of the lowest loss, or the first, as published."""
     val_fraction: float = field(default=0.1, metadata=KEY)
     """Share of every class of train that --select val holds out."""
+    val_folds: int | None = field(default=None, metadata=KEY)
+    """In how many parts train is cut, of which --select val holds out one: seed n part n modulo
+    their number (default: as many as --tune-seeds, for these alone). 1: --tune-seeds hold out what
+    all others do."""
     split_seed: int = field(default=0, metadata=KEY)
     """Which rows choose, which folds test, and which are drawn."""
     train_rows: Sizes = field(default=(None,), metadata={"parse": parse_sizes})
@@ -155,6 +166,37 @@ class TrainConfig(Placing):
         check_device(self.device)
         check_placing(self)
         check_together(self)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Learning rates that are trained: ``lr``, or the usual ones."""
+        return self.lr or (TRIED_RATES if self._tunes else (USUAL_RATE,))
+
+    @property
+    def choosing_seeds(self) -> tuple[int, ...] | None:
+        """Seeds that choose between them: ``tune_seeds``, or three that report nothing."""
+        if self.tune_seeds is not None or not self._tunes:
+            return self.tune_seeds
+        first = 1000 if max(self.seeds) < 1000 else max(self.seeds) + 1
+        return first, first + 1, first + 2
+
+    def tuning_in_words(self) -> str:
+        """What chooses a rate, where nobody named one, and what that costs; '' elsewhere."""
+        if not self._tunes:
+            return ""
+        seeds = self.choosing_seeds or ()
+        return (
+            f"{len(seeds)} seeds ({spell_numbers(seeds)}) choose among the rates "
+            f"{', '.join(f'{rate:g}' for rate in self.rates)}, then {len(self.seeds)} report: "
+            f"{len(seeds) * len(self.rates)} more trainings of each decoder; --lr NUMBER trains one"
+        )
+
+    @property
+    def _tunes(self) -> bool:
+        """Whether nobody named a rate, and rows of train may choose one."""
+        heads = map(head_class, map(parse_head, self.head))
+        in_steps = any(head.trained_by != "fit" for head in heads)
+        return not self.lr and self.select == "val" and in_steps
 
 
 @functools.cache

@@ -34,7 +34,7 @@ def check_together(config: TrainConfig) -> None:
     Raises:
         ConfigError: naming the settings, what must hold and what to do.
     """
-    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
+    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats", "val_folds")
     check_at_least(config, 0, "split_seed")
     check_at_least(config, 2, "folds")
     if config.track not in (known := ["none", *plugins.names(TRACKERS)]):
@@ -51,7 +51,7 @@ def check_together(config: TrainConfig) -> None:
 def _ranges(config: TrainConfig) -> Iterator[Rule]:
     clip, folds, out = config.clip_grad_norm, config.folds, "is out of range"
     # fmt: off
-    yield "lr", all(0 < lr < math.inf for lr in config.lr), out, "a positive number"
+    yield "lr", all(0 < lr < math.inf for lr in config.rates), out, "a positive number"
     yield "clip_grad_norm", clip is None or 0 < clip < math.inf, out, "a positive number"
     yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), out, ">= 0"
     yield "val_fraction", 0 < config.val_fraction <= 0.5, out, "more than 0, at most 0.5"
@@ -75,6 +75,7 @@ def _together(config: TrainConfig) -> Iterator[Rule]:
         "fold": (folds, "--folds"),
         "repeats": (folds, "--folds; for more seeds: --seeds"),
         "val_fraction": (chooses, holds_out),
+        "val_folds": (chooses, holds_out),
         "split_seed": (chooses or folds or draws, f"{holds_out} (or --folds, --train-rows)"),
         "groups": (chooses or folds, "--folds, or --select val"),
     }
@@ -105,9 +106,13 @@ def _together(config: TrainConfig) -> Iterator[Rule]:
            "2/class or more, or --select last, which chooses nothing")
     if config.tune_seeds is not None:
         both = sorted(set(config.seeds) & set(config.tune_seeds))
-        yield ("tune_seeds lr weight_decay", len(config.lr) * len(config.weight_decay) > 1,
+        yield ("tune_seeds lr weight_decay", len(config.rates) * len(config.weight_decay) > 1,
                "have nothing to choose from", "several --lr or weight decays: --lr 1e-4,3e-4,1e-3")
         yield "tune_seeds select", chooses, "choose by validation accuracy", holds_out
+        parts = {seed % len(config.tune_seeds) for seed in config.tune_seeds}
+        yield ("tune_seeds val_folds", config.val_folds or len(parts) == len(config.tune_seeds),
+               "would hold out a part of train twice, and another never",
+               "consecutive seeds, such as 1000-1002")
         yield ("tune_seeds", not both,
                f"choose, and are not to report as well: {spell_numbers(both)}",
                "--seeds without them; without --tune-seeds all seeds choose and report")
@@ -132,8 +137,9 @@ def _loss(config: TrainConfig) -> Iterator[Rule]:
 
 def _sweep(config: TrainConfig) -> Iterator[Rule]:
     """Something is to be trained, and nothing twice."""
-    names = ("attn", "head", "pool", "lr", "weight_decay", "layers", "train_rows")
+    names = ("attn", "head", "pool", "weight_decay", "layers", "train_rows")
     axes: dict[str, list[Any]] = {name: list(getattr(config, name)) for name in names}
+    axes["lr"] = list(config.rates)
     axes["attn"] = [str(parse_attention(text)) for text in config.attn]
     axes["head"] = [str(parse_head(text)) for text in config.head]
     for name, values in axes.items():

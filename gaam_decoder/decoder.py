@@ -22,7 +22,16 @@ from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.heads._base import Head
 from gaam_decoder.specs import KINDS, Spec, blamed, build, plugin_options
 
-STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4, "labels": 5, "shards": 6, "rows": 7}
+STREAMS = {
+    "attention": 1,
+    "head": 2,
+    "order": 3,
+    "noise": 4,
+    "labels": 5,
+    "shards": 6,
+    "rows": 7,
+    "rates": 8,
+}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
 
 

@@ -128,6 +128,9 @@ class Recipe:
     class_weights: Literal["none", "balanced"] = "none"
     train_rows: int | None = None
     shots: int | None = None
+    val_folds: int | None = None
+    """In how many parts the rows that learn are cut, of which every seed holds out one, by its
+    number; None: all seeds hold out the same ``val_fraction``."""
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""

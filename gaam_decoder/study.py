@@ -160,7 +160,7 @@ def read_study(
             reports[name] = asked
         if not (steps and found.get("title")) or len(reports) != len(found.get("report", ())):
             raise ConfigError("no study", expected="a title, a cache, reports of different names")
-        choose = {seed for config in trains for seed in config.tune_seeds or ()}
+        choose = {seed for config in trains for seed in config.choosing_seeds or ()}
         if both := choose & {seed for config in trains for seed in config.seeds}:
             message = "tune-seeds of one [[train]] are seeds of another"
             raise ConfigError(message, found=spell_numbers(sorted(both)))

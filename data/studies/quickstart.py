@@ -20,8 +20,8 @@ FOLDER = Path("quickstart")  # everything is written here; run again, and what i
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"  # of the extra 'demo', or of the hub
 ROWS = None  # of each split; None: all, 360 and 120
 SEEDS = 6
-EPOCHS = 35
-MECHANISMS = ("gaam", "laplace", "mha", "none")
+EPOCHS = 25
+MECHANISMS = ("gaam", "laplace", "dot", "none")
 
 # %% [markdown]
 # ## 1. Run the encoder once

@@ -12,6 +12,7 @@ from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.extraction.batches import budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.job import prepare_job
 from gaam_cache.messages import duration, visible
+from gaam_cache.sources._base import find_source
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import check_folder
 from gaam_cache.terminal import Report, silent
@@ -63,6 +64,7 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     """
     report, speed = progress or silent, config.tokens_per_second
     check_folder(config.out, option="--out")
+    config = find_source(config.dataset).settled(config)
     config = config if speed is None else replace(config, device="cpu")  # on which nothing runs
     job = prepare_job(config, report, weights=speed is None)
     encoder, total = job.encoder, sum(map(len, job.rows.values()))

@@ -15,6 +15,7 @@ from gaam_cache.extraction.job import CheckedRows, prepare_job, read_rows, warn
 from gaam_cache.extraction.pipeline import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, Tally
 from gaam_cache.placing import placed
+from gaam_cache.sources._base import find_source
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.store.shard import missing_shards, prepare_folder
@@ -54,6 +55,7 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
         GaamWarning: splits share texts, a text has several labels, a split lacks a class, or more
             than 1% of the rows are cut; or a worker died.
     """
+    config = find_source(config.dataset).settled(config)
     report, rank = progress or silent, find_rank(config.rank)
     check_folder(config.out, option="--out")
     if not config.alone and _rows_missing(config):  # else workers would look, and end

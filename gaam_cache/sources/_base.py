@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError
+from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
 from gaam_cache.terminal import Report, silent
@@ -25,6 +25,8 @@ NO_LABEL = ""
 """Of a row whose class nobody knows; no class can be called so."""
 SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"
 CHUNK_ROWS = 4096
+FEWEST_ROWS = 10
+"""Of which some can be held out for testing."""
 
 
 class Strings(Sequence[str]):
@@ -143,6 +145,11 @@ class Source(ABC):
     def claims(cls, dataset: str) -> bool:
         """Whether this source is the one to read ``dataset``."""
 
+    @classmethod
+    def settled(cls, config: ExtractConfig) -> ExtractConfig:
+        """The config, with what the data set itself decides where nobody said."""
+        return config
+
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """All rows of one split; ``report`` is told how many there are so far.
 
@@ -176,6 +183,13 @@ def find_source(dataset: str) -> Source:
 
 def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
     """The splits 'train' and 'test', in order; pieces of a sound stay together in one of them."""
+    if len(rows) < FEWEST_ROWS:
+        raise ConfigError(
+            f"{len(rows)} rows are too few to hold some of them out",
+            expected=f"at least {FEWEST_ROWS} rows for --test-fraction",
+            where=rows.origin,
+            hint="more rows, or a folder with train.csv and test.csv",
+        )
     unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
     _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
     labels = [rows.labels[row] for row in first_U.tolist()]

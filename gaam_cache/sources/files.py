@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import NotFoundError
+from gaam_cache.errors import GaamWarning, NotFoundError
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
 from gaam_cache.sources._table import SUFFIXES, choose, open_table
 from gaam_cache.terminal import Report
+
+TEST_FRACTION = 0.2
 
 
 class FileSource(Source):
@@ -24,6 +28,17 @@ class FileSource(Source):
         """Whatever exists, and whatever is written like a path."""
         there = Path(dataset).expanduser().exists()
         return there or dataset.startswith((".", "/", "~")) or dataset.endswith(SUFFIXES)
+
+    @classmethod
+    def settled(cls, config: ExtractConfig) -> ExtractConfig:
+        """Of one file that nobody split, a fifth of every class is held out for testing."""
+        path = Path(config.dataset).expanduser()
+        said = config.test_fraction is not None or config.splits != ("train", "test")
+        if said or config.unlabelled or path.suffix not in SUFFIXES or not path.is_file():
+            return config
+        what = f"'{path.name}' is one file: {TEST_FRACTION:.0%} of every class are held out as"
+        warnings.warn(f"{what} 'test' (--test-fraction)", GaamWarning, stacklevel=3)
+        return replace(config, test_fraction=TEST_FRACTION)
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the file that holds ``split``."""

@@ -251,12 +251,17 @@ NOTES: tuple[Note, ...] = (
     _rows("under-trained, lr or weight-decay is at the edge of its grid", lambda row: row.at_edge),
     _other_grids,
     _rows(
+        "validation cannot tell the rate, or weight decay, from others; the intervals of "
+        "differences hold what that may change",
+        lambda row: row.unsure,
+    ),
+    _rows(
         "the penalty is at the edge of its grid, or a fit did not converge",
         lambda row: any(run.fit.get("edge") or run.fit.get("unconverged") for run in row.runs),
     ),
     _rows(
-        f"fewer than {FEW_ROWS} rows chose the epoch, and a rate where that was tuned, which no "
-        "interval covers (val-fraction gives more)",
+        f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers (val-fraction gives "
+        "more)",
         lambda row: row.select == "val" and _choosing(row) < FEW_ROWS,
     ),
     _shuffled,

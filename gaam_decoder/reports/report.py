@@ -59,7 +59,10 @@ class Report:
         # the width, colour and encoding of a terminal are those of the screen
         if format != "terminal" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
-        _format(format, section).write(self.tables, sys.stdout)
+        if format == "terminal" and sys.stdout.isatty():
+            _format(format, section).write(self.tables, sys.stdout)
+        else:  # at once: a notebook shows every write by itself
+            sys.stdout.write(self.text(format, section))
 
     def save(self, file: str | Path, format: str, section: str | None = None) -> None:
         """Write the report to a file, which appears whole, or to a pipe or device.

@@ -19,6 +19,7 @@ from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.unit import DEFAULT, all_scores, score_of
 from gaam_decoder.runs.result import RunResult, Validation
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
+from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores._base import Answers, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
@@ -28,6 +29,8 @@ Interval = tuple[float, float] | None
 Part = Sequence[RunResult]
 """Runs on the same test rows that differ in their seeds alone."""
 BY_FOLD = "by fold"
+SURE = 0.95
+"""Share of draws of other rows that choose the same."""
 SCALED = ", temperature fitted"
 """Behind the name of a score of probabilities that were scaled."""
 
@@ -131,6 +134,8 @@ class Row:
     """Of a cross-validation without the fold; what was chosen for each fold is ``BY_FOLD``."""
     tunings: tuple[Tuning, ...]
     """How the numbers of the recipe were chosen, of every fold; empty where nothing was."""
+    choices: tuple[ChoiceOf, ...]
+    """How sure each of these is, where the runs say."""
     parameters: dict[str, int]
     folds: int
     """1, or as many as a cross-validation has, whose test rows then stand one after the other."""
@@ -202,6 +207,11 @@ class Row:
         return {name for tuning in self.tunings for name in tuning.at_edge}
 
     @property
+    def unsure(self) -> bool:
+        """Whether other rows might have chosen other numbers."""
+        return any(one.share < SURE for one in self.choices)
+
+    @property
     def undertrained(self) -> bool:
         """Whether a longer training or another rate may do better."""
         return self.too_short or bool(self.at_edge)
@@ -252,6 +262,7 @@ class Row:
             "best_epoch_is_last": list(self.still_learning),
             "undertrained": self.undertrained,
             "tuning": [tuning.to_dict() for tuning in self.tunings],
+            "choice": [one._asdict() for one in self.choices],
             "seeds_not_in_all_folds": list(self.partly),
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "learned": self.learned,
@@ -287,7 +298,25 @@ def row_of(
     key = tuple((tuple(map(id, p)), tuple(of)) for p, of in zip(parts, by_part, strict=True))
     if key not in made:
         made[key] = _row(parts, by_part, score_of(score), temperature)
-    return replace(made[key], tunings=tuple(tuning for tuning in chosen if tuning is not None))
+    row, told = made[key], tuple(tuning for tuning in chosen if tuning is not None)
+    pairs = zip(parts, chosen, strict=True)
+    found = [_choice(part, tuning, row.score) for part, tuning in pairs if tuning is not None]
+    choices = tuple(one for one in found if one is not None)
+    variance = sum(one.variance for one in choices) / len(parts) ** 2
+    scored = replace(row.scores.chosen.scored, choice=variance)
+    scores = replace(row.scores, chosen=replace(row.scores.chosen, scored=scored))
+    return replace(row, tunings=told, choices=choices, scores=scores)
+
+
+def _choice(part: Part, tuning: Tuning, score: Score) -> ChoiceOf | None:
+    """What other rows would have chosen, and the scores of that."""
+    labels, right, values = part[0].labels, [], []
+    for right_N, logits in tuning.answers():
+        right.append(right_N)
+        values.append([score.value(Answers(logits_NC, labels)) for logits_NC in logits])
+    if len(right) < 2 or any(value is None for of in values for value in of):
+        return None
+    return choice_of(np.stack(right), np.array(values, np.float64))
 
 
 def _row(
@@ -317,6 +346,7 @@ def _row(
         select=first.select,
         recipe=recipe,
         tunings=(),
+        choices=(),
         parameters=first.parameters,
         folds=len(parts) // repeats,
         repeats=repeats,
@@ -445,7 +475,7 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Temperatures |
             if held is None or found is None:
                 return None
             value_SP[index, place], fitted_SP[index, place] = found
-            rows.append(len(held.labels))
+            rows.append(held.labels.shape[-1])
     if not rows:
         return None
     return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP, rows=min(rows))

@@ -62,9 +62,14 @@ class Validation:
     logits: NDArray[np.float32]
     """(S, V, C); NaN for seeds that failed, and where they are not finite."""
     labels: NDArray[np.int64]
-    """(V,)."""
+    """(V,); where every seed held out rows of its own (S, V), with -1 below those of fewer."""
     rows: NDArray[np.int64]
-    """Numbers in the train split, (V,)."""
+    """Numbers in the train split, of the same shape."""
+
+    def of_seed(self, place: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Logits and labels of the rows that chose for the seed at a place."""
+        label_V = self.labels if self.labels.ndim == 1 else self.labels[place]
+        return self.logits[place][label_V >= 0], label_V[label_V >= 0]
 
     def temperature(self, place: int) -> tuple[float, bool] | None:
         """Of the seed at a place, fitted on these rows, and whether one has the smallest loss.
@@ -72,10 +77,10 @@ class Validation:
         Where none has, it is 1 if all is right, else so large that all classes are equally likely
         and keep their order. None where answers are not finite.
         """
-        logits_VC = self.logits[place]
+        logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():
             return None
-        found = fit_temperature(logits_VC, self.labels)
+        found = fit_temperature(logits_VC, label_V)
         if found == np.inf:
             return 1e6 * max(1.0, float(np.abs(logits_VC).max())), False
         return 1.0 if found is None else found, found is not None

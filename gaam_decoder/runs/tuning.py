@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.runs.folders import ending
@@ -14,6 +15,9 @@ from gaam_decoder.runs.result import TEST_FILE, RunResult
 
 TUNED = ("lr", "weight_decay")
 """Numbers of a recipe in which alone the candidates of a row differ."""
+HELD = "val_folds"
+Values = tuple[float, ...]
+"""Of what is tuned, in the order of ``TUNED``."""
 OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
 
@@ -76,6 +80,24 @@ class Tuning:
     """That chose: those that all candidates have."""
     apart: bool
     """Whether the seeds that chose are left out of what is reported."""
+    tried: tuple[tuple[RunResult, ...], ...] = field(default=(), repr=False)
+    """Runs of every candidate that all seeds that chose have, in order."""
+
+    def answers(self) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:
+        """Of every candidate whether it was right on each row that chose, and its test logits.
+
+        Those of each tuning seed; nothing where a seed lacks them.
+        """
+        for runs in self.tried:
+            counted, right, logits = first_runs(runs), [], []
+            for seed, run in ((seed, counted[seed]) for seed in self.seeds):
+                if (held := run.validation) is None or not run.evaluated:
+                    return
+                logits_VC, label_V = held.of_seed(run.seeds.index(seed))
+                right.append(logits_VC.argmax(-1) == label_V)
+                logits.append(run.finished_logits()[run.finished.index(seed)])
+            in_turn = runs[0].recipe.get(HELD) is not None
+            yield np.concatenate(right) if in_turn else np.mean(right, axis=0), logits
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,7 +138,8 @@ class Choice(NamedTuple):
 
 def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: str) -> str:
     """What candidates of one row have in common."""
-    rest = {k: v for k, v in recipe.items() if k not in TUNED and v is not None}
+    # what chooses a rate may hold out other rows than what reports
+    rest = {k: v for k, v in recipe.items() if k not in (*TUNED, HELD) and v is not None}
     return repr((fingerprint, attention, head, sorted((k, str(v)) for k, v in rest.items())))
 
 
@@ -146,57 +169,66 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     def to_choose(run: RunResult) -> bool:
         return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
 
-    rows: dict[str, dict[str, list[RunResult]]] = {}
+    rows: dict[str, dict[Values, list[RunResult]]] = {}
     for run in runs:
-        rows.setdefault(family_of(run), {}).setdefault(run.key, []).append(run)
+        rows.setdefault(family_of(run), {}).setdefault(_values(run), []).append(run)
     with_grids = {over_folds(next(iter(o.values()))[0]) for o in rows.values() if len(o) > 1}
     dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
     for candidates in rows.values():
         run = next(iter(candidates.values()))[0]
         if not run.evaluated:
-            candidates = {k: of for k, of in candidates.items() if any(map(to_choose, of))}
+            candidates = {v: of for v, of in candidates.items() if any(map(to_choose, of))}
         alone = len(candidates) == 1
         folded = run.recipe.get("fold") is not None and over_folds(run) in with_grids
         if not candidates or (alone and not folded):
             continue
         tuning = _tuning(candidates, seeds)
         if tuning is None:
-            unchosen += [] if alone else candidates
+            unchosen += [] if alone else {one.key for of in candidates.values() for one in of}
             continue
-        for key, of in candidates.items():
-            if _values(of) == tuning.chosen:
-                tunings[key] = tuning
-            elif run.evaluated or all(map(to_choose, of)):
-                dropped.add(key)
+        for values, of in candidates.items():
+            keys = {one.key for one in of}
+            reports = {one.key for one in of if not to_choose(one)}
+            if values == tuple(tuning.chosen.values()):
+                tunings |= dict.fromkeys(keys, tuning)
+                dropped |= keys - (reports or keys)
+            elif run.evaluated or not reports:
+                dropped |= keys
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
-def _values(runs: Sequence[RunResult]) -> dict[str, float]:
-    return {name: float(runs[0].recipe.get(name, 0.0)) for name in TUNED}
+def _values(run: RunResult) -> Values:
+    return tuple(float(run.recipe.get(name, 0.0)) for name in TUNED)
 
 
 def _tuning(
-    by_key: Mapping[str, Sequence[RunResult]], asked: Collection[int] | None
+    rows: Mapping[Values, Sequence[RunResult]], asked: Collection[int] | None
 ) -> Tuning | None:
     """None where no seed could choose."""
-    there = {key: {seed for run in runs for seed in run.seeds} for key, runs in by_key.items()}
-    recorded = {seed for runs in by_key.values() for run in runs for seed in run.tuning_seeds}
+    there = {v: {seed for run in runs for seed in run.seeds} for v, runs in rows.items()}
+    recorded = {seed for runs in rows.values() for run in runs for seed in run.tuning_seeds}
     meant = recorded if asked is None else set(asked)
+    # where some hold out parts in turn, no others choose
+    held = any(run.recipe.get(HELD) for runs in rows.values() for run in runs)
+    tried = {
+        v: [run for run in runs if bool(run.recipe.get(HELD)) == held] for v, runs in rows.items()
+    }
     choosing = sorted(meant or set.intersection(*there.values()))
     candidates = {
-        key: Candidate(_values(of), *mean_validation(of, choosing))
-        for key, of in sorted(by_key.items(), key=lambda one: tuple(_values(one[1]).values()))
+        values: Candidate(dict(zip(TUNED, values, strict=True)), *mean_validation(of, choosing))
+        for values, of in sorted(tried.items())
     }
-    able = [key for key, one in candidates.items() if one.accuracy is not None]
+    able = [values for values, one in candidates.items() if one.accuracy is not None]
     if not able:
         return None
     # of equals the first
-    winner = max(able, key=lambda key: (candidates[key].accuracy, -candidates[key].loss))
+    winner = max(able, key=lambda one: (candidates[one].accuracy, -candidates[one].loss))
     return Tuning(
         chosen=candidates[winner].values,
         candidates=tuple(candidates.values()),
         seeds=tuple(choosing),
         apart=bool(meant and there[winner] - set(choosing)),
+        tried=tuple(tuple(tried[values]) for values in able),
     )
 
 

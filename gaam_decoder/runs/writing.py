@@ -71,7 +71,7 @@ def write_run(
     """Publish a finished run by one rename; a run of that name that is there already wins."""
 
     def stacked(values: Sequence[Tensor]) -> NDArray[Any]:
-        return np.stack([value.cpu().numpy() for value in values])
+        return padded([value.cpu().numpy() for value in values])
 
     seeds = [
         {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
@@ -122,6 +122,15 @@ def write_run(
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return final
+
+
+def padded(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Stacked; where some have fewer rows than others, NaN (or -1) stands below them."""
+    if len({value.shape for value in values}) == 1:
+        return np.stack(values)
+    most, fill = max(map(len, values)), np.nan if values[0].dtype.kind == "f" else -1
+    rest = [(0, 0)] * (values[0].ndim - 1)
+    return np.stack([np.pad(v, [(0, most - len(v)), *rest], constant_values=fill) for v in values])
 
 
 def remove_unfinished(runs: Path, key: str) -> None:

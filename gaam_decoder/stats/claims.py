@@ -204,7 +204,7 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     return found
 
 
-def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
+def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN, choice: float = 0.0) -> Claim:
     """What S seeds on N test rows say of a mechanism and a baseline.
 
     The differences ``hits - baseline_hits`` have crossed random effects of seeds and rows. Is their
@@ -231,6 +231,8 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
             row in which it is.
         baseline_hits: (S, N), of the baseline under the same seeds on the same rows.
         margin: largest difference that does not matter, a fraction.
+        choice: variance of the difference that comes from what was chosen by validation, such as
+            learning rates: the sum of both, as ``choice_of`` has it.
 
     Raises:
         ValueError: not the same shape, no seed, no row, what is not between 0 and 1, or no margin
@@ -260,7 +262,7 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         return Claim(interval=None, p=None, p_equivalent=None, **about)
     difference_N = difference_SN.mean(0, dtype=np.float64)
     limits = Limits(
-        found=crossed(difference_SN),
+        found=crossed(difference_SN)._replace(choice=choice),
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_sq=float(np.square(np.maximum(difference_N, 0)).mean()),

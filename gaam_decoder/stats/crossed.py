@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from gaam_decoder.stats.seeds import checked
 
@@ -37,6 +37,8 @@ class Crossed(NamedTuple):
     rest: float
     num_seeds: int
     num_rows: int
+    choice: float = 0.0
+    """Part of the mean's variance that comes from what was chosen by validation."""
 
     @property
     def from_seeds(self) -> float:
@@ -53,8 +55,8 @@ class Crossed(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of the mean, over seeds and rows."""
-        return self.from_seeds + self.from_rows
+        """Of the mean, over seeds and rows, and what was chosen."""
+        return self.from_seeds + self.from_rows + self.choice
 
     def distance(self, tail: float, more: float = 0.0) -> float:
         """How far from the mean the one-sided limit is, at a chance of ``tail`` beyond it.
@@ -70,7 +72,7 @@ class Crossed(NamedTuple):
         """
         seeds = float(stdtrit(max(self.num_seeds - 1, 1), tail)) ** 2 * self.from_seeds
         rows = float(stdtrit(self.num_rows - 1, tail)) ** 2 * (self.from_rows + more)
-        return math.sqrt(seeds + rows)
+        return math.sqrt(seeds + rows + float(ndtri(tail)) ** 2 * self.choice)
 
     def tail(self, distance: float, more: float = 0.0) -> float:
         """The inverse of ``distance``: one-sided p of a mean that far from a hypothesis."""

@@ -37,6 +37,8 @@ class Scored:
     """Largest of the seeds: see ``Found``."""
     no_claim: str = ""
     """Why nothing may be claimed from it."""
+    choice: float = 0.0
+    """Variance that comes from what was chosen by validation: see ``choice_of``."""
 
     @classmethod
     def of(cls, found: list[Found], by_row_SN: Any, no_claim: str = "") -> Scored:
@@ -84,7 +86,7 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
     why = mine.no_claim or theirs.no_claim
     one, other = mine.by_row, theirs.by_row
     if one is not None and other is not None and not why and score.hits:
-        return claim(one, other, margin=margin)
+        return claim(one, other, margin=margin, choice=mine.choice + theirs.choice)
     difference_S = mine.values - theirs.values
     about: dict[str, Any] = {
         "num_seeds": len(difference_S),
@@ -102,7 +104,7 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
     difference_SN = one.astype(np.float64) - other.astype(np.float64)
     limits = MeanLimits(
-        found=crossed(difference_SN),
+        found=crossed(difference_SN)._replace(choice=mine.choice + theirs.choice),
         unseen=UNSEEN * max(mine.unseen, theirs.unseen),
         highest=score.highest,
     )

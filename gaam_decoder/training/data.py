@@ -79,14 +79,17 @@ def prepare_data(
     recipe: Recipe,
     device: torch.device,
     loaded: Loaded | None = None,
+    seed: int = 0,
 ) -> TrainData:
     """Load the splits that a recipe names and say which rows learn, select and test.
+
+    The seed has a say where each holds out another part (``val_folds``).
 
     Raises:
         ConfigError: too few rows or groups, or blocks that are too large for the memory.
     """
     train_split = cache[recipe.train_split]
-    rows = parts_of(train_split.labels, recipe)
+    rows = parts_of(train_split.labels, recipe, seed)
     drawn_N = np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
     wanted = {"train": (train_split, drawn_N, rows.learn_N)}
     if len(rows.held_N):

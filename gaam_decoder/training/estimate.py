@@ -16,7 +16,7 @@ from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, choose_engine, groups_of
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import apart, grids_of, plan_items
+from gaam_decoder.training.grid import apart, grids_of, plan_items, tuning_item
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
@@ -83,7 +83,7 @@ class TrainEstimate(NamedTuple):
 def estimate(config: TrainConfig) -> TrainEstimate:
     """List what ``train`` would do and time a few steps of every decoder.
 
-    >>> config = gaam_decoder.TrainConfig(attn=("laplace",), cache="cache", seeds=(0, 1))
+    >>> config = gaam_decoder.TrainConfig(attn=("laplace",), cache="cache", lr=1e-3)
     >>> print(gaam_decoder.estimate(config).in_words())  # doctest: +ELLIPSIS
     roughly...
 
@@ -97,11 +97,10 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
     asked = [([item], config.seeds) for item in items]
-    if config.tune_seeds is not None:  # of several candidates one will be trained with --seeds
-        evaluated, finals = apart(items, config)
-        grids = [grid for grid in grids_of(evaluated) if len(grid) > 1] + grids_of(finals)
-        asked = [([item], config.tune_seeds) for item in evaluated]
-        asked += [(grid, config.seeds) for grid in grids]
+    if (choosing := config.choosing_seeds) is not None:  # one of several is trained with --seeds
+        grids = [grid for grid in grids_of(apart(items, config)[0]) if len(grid) > 1]
+        asked = [([tuning_item(one, config, cache)], choosing) for grid in grids for one in grid]
+        asked += [(grid, config.seeds) for grid in grids_of(items)]
     loaded = Loaded(0.0)  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}
     runs = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import product
@@ -132,6 +132,12 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     return [*items, *probes, *finals.values()]
 
 
+def tuning_item(item: Item, config: TrainConfig, cache: EmbeddingCache) -> Item:
+    """What tries the rate of an item: every tuning seed holds out another part of train."""
+    parts = config.val_folds or len(config.choosing_seeds or ())
+    return _item(replace(item.recipe, val_folds=parts), cache) if parts > 1 else item
+
+
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
@@ -165,12 +171,13 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
         "groups": groups,
         "loss_scale": loss_scaling(config.loss_scale, dtype),
         "eval_dtype": config.eval_dtype if dtype != "float32" else "same",
+        "val_folds": config.val_folds if config.val_folds != 1 else None,
     }
     axes: dict[str, Iterable[Any]] = {
         "attention": map(parse_attention, config.attn),
         "head": map(parse_head, config.head),
         "pool": map(str, config.pool),
-        "lr": config.lr,
+        "lr": config.rates,
         "weight_decay": config.weight_decay,
         "layers": config.layers,
         "train_rows": config.train_rows,
@@ -204,24 +211,29 @@ def apart(items: Sequence[Item], config: TrainConfig) -> tuple[list[Item], list[
 
 
 def reporting_items(
-    items: Sequence[Item], config: TrainConfig, tuned: Sequence[RunResult], chosen: Choice
+    items: Sequence[Item],
+    config: TrainConfig,
+    tried: Mapping[str, Item],
+    tuned: Sequence[RunResult],
+    chosen: Choice,
 ) -> list[Item]:
     """What is trained when the candidates are there: those that were chosen, and what had none.
 
+    ``tried`` has, by the key of every candidate, what was trained to choose.
     Of final models that differ in what is tuned alone, the one whose numbers are best: of the
     highest mean validation accuracy of the evaluated runs with these numbers, over the seeds that
     choose and, of a cross-validation, over its folds, each of which may itself have chosen others.
     Of equals that of the lower validation loss is taken, of these the smallest. One of which no
     value was finished by all seeds in all folds is left out, with a warning.
     """
-    seeds, (evaluated, finals) = config.tune_seeds or (), apart(items, config)
+    seeds, (evaluated, finals) = config.choosing_seeds or (), apart(items, config)
 
     def score(final: Item) -> tuple[float, ...]:
         """What is largest for the best; nothing where a seed or fold is missing."""
         # the final model of the first repeat of a cross-validation is that of all
         split_seed = final.recipe.split_seed
         found = [
-            mean_validation([run for run in tuned if run.key == item.key], seeds)
+            mean_validation([run for run in tuned if run.key == tried[item.key].key], seeds)
             for item in evaluated
             if replace(item.recipe, split_seed=split_seed).without_test() == final.recipe
         ]
@@ -231,7 +243,8 @@ def reporting_items(
         mean, loss = math.fsum(accuracies) / len(found), math.fsum(loss for _, loss in found)
         return mean, -loss, -final.recipe.lr, -final.recipe.weight_decay
 
-    kept = {grid[0].key for grid in grids_of(items) if len(grid) == 1} | chosen.tunings.keys()
+    kept = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
+    kept |= {key for key, item in tried.items() if item.key in chosen.tunings}
     for grid in grids_of(finals):
         scores = {item.key: score(item) for item in grid if len(grid) > 1}
         best = max(scores, key=lambda key: scores[key], default="")

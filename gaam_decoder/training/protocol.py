@@ -46,13 +46,15 @@ class Parts(NamedTuple):
     """Those of a fold."""
 
 
-def parts_of(labels: Rows, recipe: Recipe) -> Parts:
+def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     """Rows of the train split that learn, choose and are tested; no group is in two of these.
+
+    Only with ``val_folds`` does the seed of an experiment have a say: in which part chooses.
 
     Raises:
         ConfigError: there are too few rows or groups.
     """
-    row_N, test_N, seed = np.arange(len(labels)), None, recipe.split_seed
+    row_N, test_N = np.arange(len(labels)), None
     names = None if recipe.groups is None else recipe.groups.names
     what = "rows" if names is None else "groups"
     if recipe.fold is not None:
@@ -64,19 +66,21 @@ def parts_of(labels: Rows, recipe: Recipe) -> Parts:
                 expected=f"--folds of at most {most}, the {what} of '{recipe.train_split}'",
                 found=f"--folds {count}",
             )
-        if names is None:
-            test_N = stratified_folds(labels, count, seed)[number - 1]
-        else:
-            test_N = grouped_folds(names, count, seed)[number - 1]
+        test_N = _folds(labels, names, count, recipe.split_seed)[number - 1]
         row_N = np.setdiff1d(row_N, test_N)
     first, second = np.arange(len(row_N)), np.arange(0)
     if recipe.drawn:
         first, second = draw(labels[row_N], recipe)
-    elif recipe.select == "val" and names is not None:
-        own = [names[row] for row in row_N]
-        first, second = grouped_holdout(labels[row_N], own, recipe.val_fraction, seed)
-    elif recipe.select == "val":
-        first, second = holdout(labels[row_N], recipe.val_fraction, seed)
+    own = None if names is None else [names[row] for row in row_N]
+    how = recipe.val_fraction, recipe.split_seed
+    if recipe.val_folds is not None:
+        all_N = np.sort(np.concatenate([first, second]))
+        second = all_N[_held_in_turn(labels[row_N][all_N], own, recipe, seed)]
+        first = np.setdiff1d(all_N, second)
+    elif recipe.select == "val" and own is not None:
+        first, second = grouped_holdout(labels[row_N], own, *how)
+    elif recipe.select == "val" and not recipe.drawn:
+        first, second = holdout(labels[row_N], *how)
     if recipe.select == "val" and not len(second):
         raise ConfigError(
             f"no {what} can be held out to choose the epoch",
@@ -85,6 +89,30 @@ def parts_of(labels: Rows, recipe: Recipe) -> Parts:
             hint="--select last, which chooses nothing",
         )
     return Parts(row_N[first], row_N[second], test_N)
+
+
+def _folds(labels: Rows, names: Sequence[str] | None, count: int, seed: int) -> list[Rows]:
+    if names is None:
+        return stratified_folds(labels, count, seed)
+    return grouped_folds(names, count, seed)
+
+
+def _held_in_turn(
+    labels: Rows, names: Sequence[str] | None, recipe: Recipe, seed: int
+) -> NDArray[np.int64]:
+    """The part of these rows that a seed holds out; no class that has one row is held out."""
+    count = recipe.val_folds or 1
+    if count > (most := len(labels) if names is None else len(set(names))):
+        raise ConfigError(
+            "train cannot be cut in so many parts that choose in turn",
+            expected=f"at most {most} of --tune-seeds or val-folds",
+            found=f"{count}",
+        )
+    # another order than that of the folds that are tested
+    order = stream_seed(recipe.split_seed, "rates")
+    held_N = _folds(labels, names, count, order)[seed % count]
+    classes, count_C = np.unique(labels, return_counts=True)
+    return held_N[np.isin(labels[held_N], classes[count_C > 1])]
 
 
 def _where(recipe: Recipe) -> str:

@@ -25,10 +25,11 @@ from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import run_name
-from gaam_decoder.runs.writing import SeedResult, remove_unfinished, write_run
+from gaam_decoder.runs.writing import SeedResult, padded, remove_unfinished, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData, choosing
 from gaam_decoder.training.grid import Item
+from gaam_decoder.training.protocol import parts_of
 
 
 def publish(
@@ -55,6 +56,10 @@ def publish(
         majority = stats.majority_accuracy(learned_N, label_N.numpy())
     if (subset := choosing(data, recipe)) is not None:
         chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
+        if recipe.val_folds is not None:
+            all_N = cache[recipe.train_split].labels
+            of_seed = [parts_of(all_N, recipe, result.seed).held_N for result in results]
+            chose = {"labels": padded([all_N[held] for held in of_seed]), "rows": padded(of_seed)}
     plan, planted = cache.plan, planted_in(cache.plan)
     about_cache = {
         "fingerprint": cache.fingerprint,
@@ -105,8 +110,8 @@ def publish(
         about["groups"] = recipe.groups.to_dict()
     if fit is not None:
         about["fit"] = fit.to_dict()
-    elif config.tune_seeds is not None:
-        about["tuning"] = {"seeds": list(config.tune_seeds)}
+    elif (tuning := config.choosing_seeds) is not None:
+        about["tuning"] = {"seeds": list(tuning)}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
     again = _config(recipe, seeds, engine, config, cache)

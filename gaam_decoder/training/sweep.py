@@ -35,7 +35,14 @@ from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
 from gaam_decoder.training.data import TrainData, prepare_data, warn_of_order
 from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import Item, apart, grids_of, plan_items, reporting_items
+from gaam_decoder.training.grid import (
+    Item,
+    apart,
+    grids_of,
+    plan_items,
+    reporting_items,
+    tuning_item,
+)
 from gaam_decoder.training.group import train_group
 from gaam_decoder.training.probe import fit_item
 from gaam_decoder.training.record import publish
@@ -72,7 +79,7 @@ def train(
     is one of several that somebody else started (see ``find_rank``), it is one of the workers, and
     returns when others are at work on all that is left.
 
-    >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=(0, 1, 2))
+    >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3)
     >>> runs = gaam_decoder.train(config)
     >>> [run.attention for run in runs if run.head == "linear"]
     ['gaam:heads=1', 'none']
@@ -184,18 +191,18 @@ class _Sweep:
         config = self._config
         items = plan_items(config, self._cache, self._device)
         with self._claims:
-            if config.tune_seeds is None:
+            if (choose_by := config.choosing_seeds) is None:
                 return self._trained(items, config.seeds, waits=waits)
             evaluated, finals = apart(items, config)
             grids = [grid for grid in grids_of(evaluated) if len(grid) > 1]
             winners = len(grids) + sum(len(grid) > 1 for grid in grids_of(finals))
-            tried = [item for grid in grids for item in grid]
+            tried = {i.key: tuning_item(i, config, self._cache) for grid in grids for i in grid}
             later = winners * len(config.seeds) * config.epochs
-            tuned, _ = self._trained(tried, config.tune_seeds, waits=True, later=later)
-            chosen = choose(tuned, config.tune_seeds)
-            check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
+            tuned, _ = self._trained([*tried.values()], choose_by, waits=True, later=later)
+            chosen = choose(tuned, choose_by)
+            check_failures([run for run in tuned if run.key in chosen.unchosen], choose_by)
             known = {run.path for run in tuned}
-            reporting = reporting_items(items, config, tuned, chosen)
+            reporting = reporting_items(items, config, tried, tuned, chosen)
             reported, left = self._trained(reporting, config.seeds, waits=waits)
             return tuned + [run for run in reported if run.path not in known], left
 
@@ -262,7 +269,7 @@ class _Sweep:
         while item.lacking(seeds, self._runs_of(item)):
             if data is None:
                 self._tell(item, ": reading and checking the cache")
-                data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
+                data = self._data(item, seeds[0])
                 if not item.recipe.fitted:
                     warn_of_order(data, item.recipe, self._loaded.told)
             claim = self._claims.take(_name(item))
@@ -299,6 +306,9 @@ class _Sweep:
         self._left[item.key] = 0
         return None
 
+    def _data(self, item: Item, seed: int) -> TrainData:
+        return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
+
     def _plan(
         self, item: Item, lacking: Sequence[int], data: TrainData, num_items: int
     ) -> tuple[Engine, list[list[int]]]:
@@ -317,6 +327,8 @@ class _Sweep:
             seed_batch=asked,
             compile=self._config.compile,
         )
+        if item.recipe.val_folds is not None:  # each has rows of its own
+            engine = replace(engine, seed_batch=1, why=f"{engine.why}; each holds out other rows")
         # fewer seeds together, where workers would have nothing to do
         most = -(-len(lacking) // -(-self._workers // num_items))
         if asked is None and self._workers > 1 and most < engine.seed_batch:
@@ -370,7 +382,7 @@ class _Sweep:
 
             trained, compiled = train_group(
                 item.spec,
-                data,
+                data if item.recipe.val_folds is None else self._data(item, group[0]),
                 item.recipe,
                 group,
                 engine=engine,

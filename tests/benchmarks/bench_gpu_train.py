@@ -77,7 +77,7 @@ def spec_of(head: str, layers: int, hidden_size: int) -> DecoderSpec:
 def recipe_of(head: str, dtype: str) -> Recipe:
     """As the command line makes it."""
     return recipes(
-        TrainConfig(attn=("gaam",), head=head, select="last", batch_size=BATCH_SIZE), dtype
+        TrainConfig(lr=3e-4, attn=("gaam",), head=head, select="last", batch_size=BATCH_SIZE), dtype
     )[0]  # type: ignore[arg-type]
 
 

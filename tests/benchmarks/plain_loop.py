@@ -88,7 +88,7 @@ def setting(
 ) -> tuple[DecoderSpec, TrainData, Recipe]:
     """What the command line would make of these options, without a validation split."""
     asked = {"select": "last", "device": "cpu"} | options
-    config = TrainConfig(attn=(attention,), head=head, cache=cache_path, **asked)
+    config = TrainConfig(attn=(attention,), head=head, cache=cache_path, **({"lr": 3e-4} | asked))
     cache = open_cache(cache_path)
     device = torch.device("cpu")
     item = plan_items(config, cache, device)[0]

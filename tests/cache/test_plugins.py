@@ -52,7 +52,7 @@ def test_what_people_hold_says_what_it_is(tiny_cache: Path, tmp_path: Path) -> N
     states = cache["train"].embeddings
     assert repr(states) == f"<ShardedArray {states.shape} float16>"
     config = gaam_decoder.TrainConfig(
-        cache=tiny_cache, runs=tmp_path, attn=("none",), seeds=(0, 1), epochs=1
+        lr=3e-4, cache=tiny_cache, runs=tmp_path, attn=("none",), seeds=(0, 1), epochs=1
     )
     (run,) = gaam_decoder.train(config)
     assert repr(run) == f"<RunResult '{run.path}': {run.title}, 2 seeds>"

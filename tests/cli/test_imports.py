@@ -162,6 +162,6 @@ def test_verifying_training_and_reporting_never_import_transformers(
 ) -> None:
     cache, runs = str(tiny_cache), str(tmp_path / "runs")
     run_without("torch transformers datasets huggingface_hub", "verify", cache)
-    train = ("train", "--cache", cache, "--runs", runs, "--seeds", "1", "--epochs", "1")
+    train = ("train", "--cache", cache, "--runs", runs, "--seeds", "1", "--lr", "1")
     for command in (train, ("report", runs), ("inspect", runs)):
         run_without("transformers datasets huggingface_hub", *command)

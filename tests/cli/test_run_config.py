@@ -30,7 +30,10 @@ OTHERWISE: dict[str, dict[str, Any]] = {
         "dtype": "float16", "loss_scale": "dynamic", "clip_grad_norm": 1e16,
         "clip_order": "clip-first", "eval_dtype": "float32", "seed_batch": 1,
     },
-    "layers": {"layers": ((0, 2), (1, 2, 3), None), "pool": ("mean", "last"), "split_seed": 3},
+    "layers": {
+        "layers": ((0, 2), (1, 2, 3), None), "pool": ("mean", "last"), "split_seed": 3,
+        "val_folds": 4,
+    },
     "order": {"shuffle": "window:32", "shuffle_labels": True, "compile": "off"},
     "rows": {"train_rows": (20, None), "select": "last"},
     "shots": {"train_rows": ("4/class", "8/class")},
@@ -69,7 +72,7 @@ def made(cache: Path, runs: Path, case: str) -> None:
     names = runs.with_name("names.txt")
     names.write_text("".join(f"s{row % 7}\n" for row in range(60)))
     of = {k: names if v == "GROUPS" else v for k, v in OTHERWISE[case].items()}
-    train(TrainConfig(cache=cache, runs=runs, **(USUAL | of)))
+    train(TrainConfig(cache=cache, runs=runs, **({"lr": 3e-4} | USUAL | of)))
 
 
 @pytest.mark.parametrize("case", OTHERWISE)

@@ -57,7 +57,7 @@ def test_filters_leave_out_runs_and_never_damage(gaam: Gaam, here: Path) -> None
 
 def test_what_is_unfinished_is_listed(gaam: Gaam, here: Path, tiny_cache: Path) -> None:
     of = {"cache": tiny_cache, "runs": here / "runs", "epochs": 3, "device": "cpu"}
-    config = TrainConfig(seeds=(0, 1, 2, 3, 4), seed_batch=2, **of)
+    config = TrainConfig(seeds=(0, 1, 2, 3, 4), seed_batch=2, **({"lr": 3e-4} | of))
 
     def stop(done: int, total: int, text: str) -> None:
         if done > total // 2:

@@ -35,6 +35,7 @@ device = "cpu"
 
 [train]
 epochs = 4
+lr = 3e-4
 batch_size = 8
 seed_batch = 2
 compile = "off"

@@ -145,8 +145,8 @@ def extract(encoder: Path, dataset: Path, out: Path, **settings: Any) -> Path:
 def train(cache: Path, runs: Path, **settings: Any) -> list[gaam_decoder.RunResult]:
     """Train two seeds of two epochs, or what is asked for."""
     given = {"seeds": (0, 1), "epochs": 2, "batch_size": 16, "compile": "off", "probe": False}
-    config = gaam_decoder.TrainConfig(cache=cache, runs=runs, **given | settings)
-    return list(gaam_decoder.train(config))
+    given |= {"lr": 3e-4, "cache": cache, "runs": runs} | settings
+    return list(gaam_decoder.train(gaam_decoder.TrainConfig(**given)))
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:

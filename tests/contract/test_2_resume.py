@@ -67,7 +67,7 @@ def into(
         "extract": ("extract", "--encoder", encoder, "--dataset", texts, "--pool", "mean",
                     "--pool", "first", *cpu, "--out"),
         "train": ("train", "--cache", cache, "--attn", "gaam", "--attn", "mha", "--attn", "none",
-                  "--seeds", 4, "--epochs", 4, "--batch-size", 16, "--no-probe", *cpu, "--runs"),
+                  "--seeds", 4, "--epochs", 4, "--lr", 3e-4, "--no-probe", *cpu, "--runs"),
         "import": ("import", states, "--out"),
         "plant": ("plant", "--rows", 1200),
     }  # fmt: skip

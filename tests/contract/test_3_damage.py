@@ -65,8 +65,8 @@ FILES = {
 }  # fmt: skip
 """Of each kind one, another of its kind, and who computes with it."""
 CACHE, RUNS, RUN, OUT, CPU = "cache", "runs", "runs/gaam", "out", ("--device", "cpu", "--json")
-SHORT = ("--seeds", 2, "--epochs", 1, "--no-probe", *CPU)
-LONG = ("--seeds", 3, "--epochs", 4, "--batch-size", 16, "--no-probe", *CPU)
+SHORT = ("--lr", 3e-4, "--seeds", 2, "--epochs", 1, "--no-probe", *CPU)
+LONG = ("--lr", 3e-4, "--seeds", 3, "--epochs", 4, "--batch-size", 16, "--no-probe", *CPU)
 COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
     "cache": {
         "verify": ("verify", CACHE, "--json"),

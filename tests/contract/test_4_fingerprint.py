@@ -125,7 +125,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoder = build_encoder(root / "encoder", "bert")
     made = run(*extract(encoder, save_rows(root / "rows", ROWS), root / "cache"))
     trained = run("train", "--attn", "scalar-mix", "--cache", root / "cache", "--runs",
-                  root / "runs", "--seeds", 1, "--epochs", 1, "--no-probe")  # fmt: skip
+                  root / "runs", "--seeds", 1, "--lr", 1, "--epochs", 1, "--no-probe")  # fmt: skip
     assert (made.code, trained.code) == (0, 0), made.err + trained.err
     return root
 

@@ -64,7 +64,7 @@ T cache --lr 0                                   | 2 | --lr; 0
 T cache --lr -0.1                                | 2 | --lr; -0.1
 T cache --epochs 1.5                             | 2 | --epochs
 T cache --seeds 3-1                              | 2 | 3-1; rises
-T cache --tune-seeds 0-2                         | 2 | --tune-seeds; --lr
+T cache --tune-seeds 0-2 --lr 1                  | 2 | --tune-seeds; --lr
 T cache --layers 9                               | 2 | 9; 1 to 6
 T cache --loss crossentropy                      | 2 | crossentropy; cross-entropy
 T cache --pool max                               | 2 | max; mean
@@ -289,9 +289,9 @@ def test_names_are_harmless_through_predict(encoder: Path, tmp_path: Path) -> No
         (data / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows * times)))
     command = ("extract", "--encoder", encoder, "--dataset", data, "--keep-column", "note")
     assert run(*command, "--out", cache).code == 0
-    command = ("train", "--attn", "none", "--cache", cache, "--runs", runs, "--no-probe")
+    command = ("train", "--lr", 1, "--cache", cache, "--runs", runs, "--no-probe")
     assert run(*command, "--seeds", 2, "--epochs", 1).code == 0
-    result, texts = next(runs.glob("none*")), [f"a {name}" for name in KEPT]
+    result, texts = next(runs.glob("gaam*")), [f"a {name}" for name in KEPT]
     classes = json.loads(run("inspect", cache, "--json").out)["class_names"]
     assert classes == sorted(row["label"] for row in rows)
     for command in (("predict", result, *texts), ("inspect", cache), ("report", runs, "--all")):

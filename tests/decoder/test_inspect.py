@@ -26,7 +26,7 @@ DEAD = 2**22 + 1
 def config(tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
     monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE_OF_TIME", float("inf"))
-    return TrainConfig(
+    return TrainConfig(lr=3e-4,
         cache=tiny_cache, runs=tmp_path / "runs", attn=("gaam", "none"), seeds=tuple(range(5)),
         seed_batch=2, epochs=3, compile="off", device="cpu", probe=False,
     )  # fmt: skip

@@ -87,7 +87,13 @@ def test_seeds_have_the_same_bits_wherever_their_rows_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = TrainConfig(
-        cache=tiny_cache, head=value, seeds=(0, 1), epochs=2, device=str(device), compile="off"
+        lr=3e-4,
+        cache=tiny_cache,
+        head=value,
+        seeds=(0, 1),
+        epochs=2,
+        device=str(device),
+        compile="off",
     )
     written = {}
     for place in PLACES:

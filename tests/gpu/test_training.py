@@ -205,7 +205,7 @@ def test_a_training_from_end_to_end_is_that_of_the_cpu(
 def test_what_was_trained_is_not_trained_again_on_another_device(
     device: torch.device, value: tuple[str, str], tiny_cache: Path, tmp_path: Path
 ) -> None:
-    config = TrainConfig(cache=tiny_cache, seeds=(0, 1), epochs=1, runs=tmp_path / "runs")
+    config = TrainConfig(lr=3e-4, cache=tiny_cache, seeds=(0, 1), epochs=1, runs=tmp_path / "runs")
     first = trained(replace(config, device="cpu"))
     assert trained(replace(config, device=str(device))).path == first.path
 

@@ -60,8 +60,14 @@ class Terminal(Format):
         """
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
         width = None if known else PLAIN_WIDTH
-        # a notebook would show what rich draws by itself, and the text stay empty
-        console = Console(file=stream, width=width, highlight=False, force_jupyter=False)
+        # in a notebook rich would show what it draws, leave the text empty, and colour it
+        console = Console(
+            file=stream,
+            width=width,
+            highlight=False,
+            force_jupyter=False,
+            force_terminal=stream.isatty(),
+        )
         console.width = max(console.width, LEAST_WIDTH)
         found = [[s for s in sections(t) if self._section in (None, s.name)] for t in tables]
         if self._section and not any(found):

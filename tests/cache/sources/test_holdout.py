@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError, NotFoundError
+from gaam_cache.errors import DataError, GaamWarning, NotFoundError
 from gaam_cache.sources._base import Rows, find_source, held_out
 from tests.conftest import write_csv
 
@@ -42,6 +43,15 @@ def read_both(config: ExtractConfig) -> dict[str, Rows]:
     return {split: source.read(config, split) for split in config.splits}
 
 
+def test_one_file_that_nobody_split_is_split_and_says_so(tmp_path: Path) -> None:
+    write_csv(tmp_path / "all.csv", [("ab"[n % 2], f"text {n}") for n in range(40)])
+    config = ExtractConfig(dataset=str(tmp_path / "all.csv"), encoder="tfidf", out=tmp_path / "c")
+    with pytest.warns(GaamWarning, match="20% of every class are held out as 'test'"):
+        summary = gaam_cache.extract(config)
+    assert summary.rows == {"train": 32, "test": 8}
+    assert gaam_cache.verify(tmp_path / "c").good
+
+
 def test_both_parts_are_the_file(tmp_path: Path) -> None:
     rows = [("abc"[n % 3], f"text {n}" if n % 5 else " ") for n in range(40)]
     path = tmp_path / "all.csv"
@@ -63,7 +73,7 @@ def test_both_parts_are_the_file(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
-    write_csv(tmp_path / "all.csv", [("a", "x"), ("b", "y")])
+    write_csv(tmp_path / "all.csv", [(f"{n}", "x") for n in range(12)])
     with pytest.raises(DataError):
         read_both(ExtractConfig(dataset=str(tmp_path / "all.csv"), test_fraction=0.5))
     write_csv(tmp_path / "more.csv", [("a", "x"), ("a", "y")])

@@ -137,7 +137,7 @@ def test_a_planted_cache_goes_through_every_command(gaam: Any, tmp_path: Path) -
     assert "did you mean 'laplace'?" in said.err
     assert "gate two-peaks, strength 4, seed 0" in gaam("inspect", out).out
     run("verify", out)
-    train = ["--cache", out, "--runs", runs, "--seeds", 2, "--epochs", 1, "--set", "compile=off"]
+    train = ["--cache", out, "--runs", runs, "--seeds", 2, "--epochs", 1, "--lr", 3e-4]
     run("train", "--attn", "none", "--attn", "chi2:heads=1", *train)
     (loaded,) = {str(r.cache["planted"]["gate"]) for r in gaam_decoder.load_runs(runs)}
     assert loaded == "two-peaks"

@@ -22,7 +22,7 @@ def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report") / "runs"
     attn = ("gaam", "none")
     config = TrainConfig(
-        attn=attn, cache=tiny_cache, runs=folder, seeds=(0, 1), epochs=2, probe=False
+        lr=3e-4, attn=attn, cache=tiny_cache, runs=folder, seeds=(0, 1), epochs=2, probe=False
     )
     gaam_decoder.train(config)
     return folder

@@ -171,7 +171,9 @@ def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("temperature")
     about: dict[str, Any] = {"attn": ("none", "gaam"), "seeds": SEEDS, "epochs": 4, "lr": 0.05}
     for folds in (None, 2):
-        config = TrainConfig(cache=tiny_cache, runs=folder, folds=folds, probe=False, **about)
+        config = TrainConfig(
+            cache=tiny_cache, runs=folder, folds=folds, probe=False, **({"lr": 3e-4} | about)
+        )
         gaam_decoder.train(config)
     return folder
 

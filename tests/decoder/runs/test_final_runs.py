@@ -16,7 +16,7 @@ from tests.conftest import Outcome
 def test_everything_that_reads_a_run_says_that_it_was_not_evaluated(
     tiny_cache: Path, tmp_path: Path, gaam: Callable[..., Outcome]
 ) -> None:
-    config = TrainConfig(cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2)
+    config = TrainConfig(lr=3e-4, cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2)
     config = replace(config, attn=("gaam", "none"), test_split="none")
     runs = gaam_decoder.train(config)
     runs += gaam_decoder.train(replace(config, attn=("none",), head="lbfgs"))

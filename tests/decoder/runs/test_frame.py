@@ -38,7 +38,7 @@ KINDS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Of every kind, one of them twice."""
-    base = TrainConfig(
+    base = TrainConfig(lr=3e-4,
         cache=tiny_cache, runs=tmp_path_factory.mktemp("kinds") / "runs", attn=("gaam",),
         seeds=(0, 3), epochs=2, compile="off", device="cpu", probe=False,
     )  # fmt: skip

@@ -25,7 +25,9 @@ from tests.decoder.reports.conftest import build_run
 def test_files_of_0_1_are_read_and_are_those_that_are_written_now(
     tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = TrainConfig(cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=2)
+    config = TrainConfig(
+        lr=3e-4, cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=2
+    )
     made = gaam_decoder.train(config)[0].path
     for run in (made, *(GOLDEN / "v0.1.0" / "runs").iterdir()):
         assert read_run(run).accuracy.size

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gaam_decoder import stats
-from tests.decoder.stats import experiments, scored_experiments
+from tests.decoder.stats import experiments, scored_experiments, tuned_experiments
 
 SIZES = ((2, 50), (6, 300), (20, 300))
 """Seeds and test rows."""
@@ -61,6 +61,18 @@ def test_claims_by_every_score_are_wrong_as_seldom_as_they_say(name: str) -> Non
             assert seldom(differ.equivalent, differ.claimed), where
             # an interval of few rows that is shown seldom is counted among all
             assert seldom(differ.with_value - differ.value_held, differ.repetitions), where
+
+
+@pytest.mark.parametrize("world", tuned_experiments.WORLDS)
+def test_intervals_hold_the_difference_of_the_best_rates_though_validation_chose(
+    world: str,
+) -> None:
+    found = tuned_experiments.simulate(world, 300, 400, REPETITIONS)
+    assert seldom(REPETITIONS - found["held"], REPETITIONS), found
+    if "no difference" in world:
+        assert seldom(found["found"], REPETITIONS), found
+    if world == "one rate that ruins":
+        assert not seldom(REPETITIONS - found["held_without"], REPETITIONS), "the choice matters"
 
 
 def test_the_experiments_can_tell_a_test_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from gaam_decoder.training.protocol import Rows, draw
 FRACTIONS = (0.01, 0.1, 0.5)
 
 
-BASE = recipes(TrainConfig(attn=("none",), pool="mean"), "float32")[0]
+BASE = recipes(TrainConfig(lr=3e-4, attn=("none",), pool="mean"), "float32")[0]
 
 
 def recipe(**options: Any) -> Recipe:
@@ -101,6 +101,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 def test_a_budget_that_is_not_there_is_refused_with_the_number_that_is(tiny_cache: Path) -> None:
     for options, message in REFUSED:
-        config = TrainConfig(attn=("none",), cache=tiny_cache, seeds=(0,), **options)
+        config = TrainConfig(
+            attn=("none",), cache=tiny_cache, seeds=(0,), **({"lr": 3e-4} | options)
+        )
         with pytest.raises(ConfigError, match=message):
             plan_items(config, open_cache(tiny_cache), torch.device("cpu"))

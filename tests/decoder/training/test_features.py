@@ -49,7 +49,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddingCache:
 
 
 def recipe(**options: Any) -> Recipe:
-    [found] = recipes(TrainConfig(attn=("none",), pool="mean", **options), "float32")
+    [found] = recipes(
+        TrainConfig(attn=("none",), pool="mean", **({"lr": 3e-4} | options)), "float32"
+    )
     return replace(found, shard_rows=10 if found.window else None)
 
 
@@ -104,7 +106,9 @@ def test_only_the_rows_of_a_budget_are_read(
     rows = {"train": 900, "test": 30}
     write_cache(tmp_path, rows, 2, 2, number_everywhere, shard_rows=50)
     cache = open_cache(tmp_path)
-    config = TrainConfig(attn=("none",), cache=tmp_path, folds=folds, train_rows="10,40,all,70")
+    config = TrainConfig(
+        lr=3e-4, attn=("none",), cache=tmp_path, folds=folds, train_rows="10,40,all,70"
+    )
     held = Loaded(share)
     for number, item in enumerate(plan_items(config, cache, CPU)):
         read.clear()

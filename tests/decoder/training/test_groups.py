@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> TrainConfig:
     splits = {"train": (x_NLD, label_N), "test": (x_NLD + 1, label_N)}
     columns = {"session": {"train": NAMES.tolist(), "test": ["others"] * 40}}
     gaam_cache.write(tmp_path / "cache", splits, columns=columns)
-    return TrainConfig(
+    return TrainConfig(lr=3e-4,
         attn=("none",), cache=tmp_path / "cache", runs=tmp_path / "runs", seeds=(0,), epochs=1
     )  # fmt: skip
 

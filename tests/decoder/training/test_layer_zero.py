@@ -41,13 +41,15 @@ def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
     whole = open_cache(caches[0])["train"].embeddings[:]  # layer n at place n
     for first, layers in ((0, "2-4"), (0, "0,4"), (0, "0-4"), (0, "1-4"), (1, "2-4"), (1, "1-4")):
         cache, numbers = open_cache(caches[first]), parse_layers(layers)
-        config = TrainConfig(cache=caches[first], layers=layers, attn=("none",), probe=False)
+        config = TrainConfig(
+            lr=3e-4, cache=caches[first], layers=layers, attn=("none",), probe=False
+        )
         [item] = plan_items(config, cache, CPU)
         assert item.recipe.layers == (None if len(numbers) == cache.num_layers else numbers)
         resident = prepare_data(cache, item.recipe, CPU).train.features.resident
         assert resident is not None
         np.testing.assert_array_equal(resident.numpy(), whole[:, list(numbers)])
-    config = TrainConfig(cache=caches[1], layers="0,4")
+    config = TrainConfig(lr=3e-4, cache=caches[1], layers="0,4")
     with pytest.raises(ConfigError, match=r"--layers from 1 to 4(.|\n)*layer-zero"):
         plan_items(config, open_cache(caches[1]), CPU)
 
@@ -58,7 +60,7 @@ def test_runs_and_ablations_number_layers_alike(
 ) -> None:
     numbers = tuple(range(first, 5))
     [run] = gaam_decoder.train(
-        TrainConfig(cache=caches[first], runs=tmp_path, seeds=(0,), epochs=1, probe=False)
+        TrainConfig(lr=3e-4, cache=caches[first], runs=tmp_path, seeds=(0,), epochs=1, probe=False)
     )
     importance = importance_of([run])
     assert importance is not None

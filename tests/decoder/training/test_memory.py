@@ -29,6 +29,7 @@ def test_too_little_memory_is_said_with_fewer_seeds_or_rows(
     where: str, seeds: int, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = TrainConfig(
+        lr=3e-4,
         cache=tiny_cache,
         runs=tmp_path / "runs",
         seeds=tuple(range(seeds)),

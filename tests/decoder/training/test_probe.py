@@ -23,7 +23,7 @@ from gaam_decoder.training.grid import plan_items
 
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(
+    return TrainConfig(lr=3e-4,
         attn=("none",), head="lbfgs", cache=tiny_cache, runs=tmp_path / "runs", seeds=(3, 5),
         epochs=2,
     )  # fmt: skip

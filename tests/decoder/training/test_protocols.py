@@ -23,6 +23,7 @@ Gaam = Callable[..., Outcome]
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
+        lr=3e-4,
         cache=tiny_cache,
         runs=tmp_path / "runs",
         attn=("none",),

@@ -18,7 +18,7 @@ from gaam_decoder.training.grid import plan_items
 
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(
+    return TrainConfig(lr=3e-4,
         attn=("none",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2,
         shuffle_labels=True, probe=False,
     )  # fmt: skip

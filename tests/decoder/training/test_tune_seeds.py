@@ -6,8 +6,10 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import gaam_cache
 import gaam_decoder
 from gaam_decoder import RunResult, TrainConfig
 
@@ -92,10 +94,62 @@ def test_progress_reaches_exactly_its_total(config: TrainConfig, before: tuple[i
         gaam_decoder.train(replace(config, seeds=before, tune_seeds=None))
     told: list[tuple[int, int]] = []
     gaam_decoder.train(config, progress=lambda done, total, text: told.append((done, total)))
-    grid = 6 * 2 * len({7, 8} - set(before))
+    grid = 6 * 2 * 2  # what they held out before was another part
     winners = 2 * 2 * len({0, 1, 2} - set(before))
     assert told[-1] == (grid + winners, grid + winners)
     assert all(0 <= done <= total for done, total in told)
     assert [done for done, _ in told] == sorted(done for done, _ in told), "never backwards"
     most = 2 * 2 * 3
     assert {total for _, total in told} <= {grid + winners, grid + most}
+
+
+@pytest.mark.parametrize("groups", [None, "speaker"])
+def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
+    groups: str | None, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    label_N = np.arange(50) % 2
+    state_NLD = (generator.normal(size=(50, 4, 6)) + label_N[:, None, None]).astype(np.float32)
+    cache, names = tmp_path / "cache", [f"s{row // 5}" for row in range(50)]
+    parts = {"train": (state_NLD, label_N), "test": (state_NLD[:20] + 0.1, label_N[:20])}
+    gaam_cache.write(cache, parts, columns={"speaker": {"train": names, "test": ["t"] * 20}})
+    config = TrainConfig(
+        attn=("none",), cache=cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, groups=groups,
+        probe=False,
+    )  # fmt: skip
+    *tried, chosen = gaam_decoder.train(config)
+    assert [run.recipe["lr"] for run in tried] == list(config.rates)
+    for run in tried:
+        assert run.seeds == (1000, 1001, 1002)
+        assert run.validation is not None
+        held = [row_V[row_V >= 0].tolist() for row_V in run.validation.rows]
+        assert sorted(itertools.chain(*held)) == list(range(50)), "all rows choose, none twice"
+        for place, rows in enumerate(held):
+            logits_VC, label_V = run.validation.of_seed(place)
+            assert label_V.tolist() == label_N[rows].tolist()
+            kept = run.log[2 * place + run.epochs[run.seeds[place]] - 1]
+            assert kept["accuracy"] == (logits_VC.argmax(-1) == label_V).mean()
+            if groups is not None:
+                assert not {names[row] for row in rows} & {
+                    names[row] for row in set(range(50)) - set(rows)
+                }
+    scores = {
+        (np.mean([e["accuracy"] for e in kept]), -np.mean([e["selection_loss"] for e in kept])): run
+        for run in tried
+        for kept in [[e for e in run.log if e["epoch"] == run.epochs[e["seed"]]]]
+    }
+    assert chosen.recipe["lr"] == scores[max(scores)].recipe["lr"]
+    assert chosen.seeds == (0, 1)
+    [table] = gaam_decoder.report(config.runs).tables
+    assert [row.seeds for row in table.rows] == [(0, 1)]
+    [same] = gaam_decoder.train(replace(config, lr=chosen.recipe["lr"]))
+    assert same.path == chosen.path
+
+
+def test_where_no_row_of_train_may_choose_there_is_one_rate() -> None:
+    for of in ({"select": "last"}, {"select": "test"}, {"head": "lbfgs"}, {"lr": 0.1}):
+        config = TrainConfig(**of)  # type: ignore[arg-type]
+        assert config.choosing_seeds is None
+        assert len(config.rates) == 1
+    assert TrainConfig(seeds="0-1000").choosing_seeds == (1001, 1002, 1003)  # type: ignore[arg-type]
+    assert replace(TrainConfig(), lr=0.1).choosing_seeds is None  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def test_rows_sorted_by_class_are_said_and_mixed_ones_are_not(tmp_path: Path) ->
         said = {}
         for window in (5, 10, 40, 100, 1000, 2000, 5000):
             [item] = plan_items(
-                TrainConfig(attn=("none",), cache=cache.root, shuffle=f"window:{window}"),
+                TrainConfig(lr=3e-4, attn=("none",), cache=cache.root, shuffle=f"window:{window}"),
                 cache,
                 CPU,
             )

@@ -185,7 +185,7 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     x_NLD = np.random.default_rng(0).normal(size=(40, 3, 8)).astype(np.float32)
     splits = {"train": (x_NLD, [0, 1] * 20), "test": (x_NLD[:9], ([0, 1] * 5)[:9])}
     gaam_cache.write(tmp_path / "cache", splits)
-    config = TrainConfig(cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1)
+    config = TrainConfig(lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1)
     predictor = gaam_decoder.load(gaam_decoder.train(config)[0].path, device="cpu")
     assert predictor.encoding is None
     assert len(predictor.predict_states(x_NLD)) == 40
