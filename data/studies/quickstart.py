@@ -64,6 +64,7 @@ print(gaam_decoder.report(FOLDER / "runs", baseline="none"))
 
 # %%
 frame = gaam_decoder.load_runs(FOLDER / "runs").to_frame()
+frame = frame[frame["counts"]]  # those that report, and not those that chose a rate
 print(
     frame.groupby(["attention", "head"], observed=True)["accuracy"].describe()[
         ["count", "mean", "std"]

@@ -15,7 +15,7 @@ from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.runs.filters import UNNAMED, Selection, Texts, select
 from gaam_decoder.runs.folders import is_run, run_folders, unfinished_folders, work_of
 from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
-from gaam_decoder.runs.tuning import first_runs, on_training_rows
+from gaam_decoder.runs.tuning import choose, first_runs, on_training_rows, reported
 
 if TYPE_CHECKING:
     import pandas
@@ -51,8 +51,8 @@ COLUMNS: dict[str, str] = {
 ``epoch`` where a head is fitted at once, ``failed`` (why) where a seed finished, scores and
 ``majority_accuracy`` where a run was not evaluated. ``parameters`` are all of a decoder, and
 ``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy. ``counts`` says whether
-a report takes the seed from this run: not from a second one that has it too, and not from a final
-model, which is not evaluated."""
+a report takes the seed from this run: not from a second one that has it too, nor from what chose a
+rate or was not chosen, nor from a final model, which is not evaluated."""
 
 
 class Runs(list[RunResult]):
@@ -254,6 +254,8 @@ def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
     for run in runs:
         of_key.setdefault(run.key, []).append(run)
     counting = {key: first_runs(same) for key, same in of_key.items()}
+    choice = choose(runs)
+    chosen = set(map(id, choice.runs))
     for run in runs:
         of_run = {
             **{name: run.recipe.get(name) for name in COLUMNS},
@@ -268,6 +270,7 @@ def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
             "path": str(run.path.absolute()),
         }
         scores = _scores(run)
+        reports = set(reported(run.seeds, choice.tunings.get(run.key)) if id(run) in chosen else ())
         # of the epoch or fit that was kept, on the rows that chose it
         log = run.log if run.finished else []
         kept = {e["seed"]: e for e in log if e["epoch"] == run.epochs[e["seed"]]}
@@ -282,7 +285,7 @@ def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
                 "epoch": None if failed is not None or run.fit else run.epochs[seed],
                 "seconds": run.seconds[seed],
                 "selection_accuracy": None if failed else kept.get(seed, {}).get("accuracy"),
-                "counts": run.evaluated and counting[run.key][seed] is run,
+                "counts": run.evaluated and counting[run.key][seed] is run and seed in reports,
             }
 
 

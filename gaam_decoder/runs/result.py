@@ -273,6 +273,11 @@ class RunResult:
         """Logits of these rows, (S, V, C), as the epoch that was kept has them."""
         return None if (found := self.validation) is None else found.logits
 
+    @property
+    def validation_labels(self) -> NDArray[np.int64] | None:
+        """Labels of these rows, (V,), or (S, V) where every seed held out others."""
+        return None if (found := self.validation) is None else found.labels
+
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """One entry per seed and epoch: seed, epoch, loss, train_accuracy, accuracy and more.

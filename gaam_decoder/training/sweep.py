@@ -204,7 +204,7 @@ class _Sweep:
             known = {run.path for run in tuned}
             reporting = reporting_items(items, config, tried, tuned, chosen)
             reported, left = self._trained(reporting, config.seeds, waits=waits)
-            return tuned + [run for run in reported if run.path not in known], left
+            return [run for run in reported if run.path not in known] + tuned, left
 
     def _trained(
         self, items: Sequence[Item], seeds: Sequence[int], *, waits: bool, later: int = 0

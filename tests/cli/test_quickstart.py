@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "data" / "studies" / "quickstart.py"
-ATTN = ("gaam", "laplace", "mha", "none")
+ATTN = ("gaam", "laplace", "dot", "none")
 
 
 @pytest.fixture
