@@ -195,10 +195,9 @@ def train(
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
+    told: dict[str, Any] = {"on_run": say, "on_others": others.append}
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
-        results = gaam_decoder.train(
-            resolved, progress=progress, on_run=say, on_others=others.append
-        )
+        results = gaam_decoder.train(resolved, progress=progress, **told)
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
@@ -310,10 +309,9 @@ def verify(
     if of_runs and (quick or recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"quick": quick, "device": device, "recompute_rows": recompute}
-    options = {} if of_runs else options
     work: Any = gaam_decoder.runs.listing.verify if of_runs else gaam_cache.verify
     with show_progress("verify", "steps", quiet=quiet) as progress:
-        result = work(path, progress=progress, **options)
+        result = work(path, progress=progress, **({} if of_runs else options))
     _show(result, as_json)
     raise typer.Exit(0 if result.good else 3)
 

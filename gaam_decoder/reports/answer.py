@@ -120,7 +120,7 @@ def _conditions(table: Table) -> str:
     if any(c.other_grid for c in made):
         found.append("though not all had the same grid")
     if unsure := sum(row.unsure for row in table.rows):
-        found.append(f"the rates of {unsure} not told apart by validation")
+        found.append(f"the rate of {unsure} not told from others by validation")
     if late := sum(row.undertrained for row in table.rows):
         verb = "is" if late == 1 else "are"
         found.append(f"and {late} of {len(table.rows)} rows {verb} under-trained")
