@@ -48,9 +48,11 @@ class Listing:
                 continue
             seeds = f"{len(entry['seeds'])} seed{'s' * (len(entry['seeds']) > 1)}"
             seeds += f" ({len(entry['failed'])} failed)" if entry["failed"] else ""
+            seeds += " to choose a rate" if entry["chose"] else ""
             accuracy = entry["what"] or f"{100 * entry['accuracy']:.1f}%"
             accuracy += " (epoch chosen on the test rows)" if entry["optimistic"] else ""
             decoder = f"{brief(entry['attention'])} + {brief(entry['head'])}"
+            decoder += f", lr {entry['lr']:g}" if entry["lr"] else ""
             cache = f"{brief(entry['dataset'])} {entry['fingerprint'][:8]}"
             lines.append(f"  {decoder}, {cache}, {seeds}, {accuracy}")
         states = [entry["state"] for entry in self.entries]
@@ -98,6 +100,8 @@ def _finished(run: RunResult) -> dict[str, Any]:
         fingerprint=run.cache["fingerprint"],
         accuracy=None if why else float(run.accuracy.mean()),
         what=why,
+        lr=run.recipe.get("lr"),
+        chose=bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds),
         seeds=list(run.seeds),
         failed=sorted(run.failed),
     )
@@ -110,8 +114,8 @@ def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
         with suppress(FileNotFoundError):  # of somebody who is at work
             size += 0 if file.is_dir() else file.lstat().st_size
     about = {"state": state, "name": path.absolute().name, "path": str(path.absolute())}
-    empty: dict[str, Any] = {"bytes": size, "optimistic": False}
-    names = ("created", "attention", "head", "dataset", "fingerprint", "accuracy", "what")
+    empty: dict[str, Any] = {"bytes": size, "optimistic": False, "chose": False}
+    names = ("created", "attention", "head", "dataset", "fingerprint", "accuracy", "what", "lr")
     return about | empty | dict.fromkeys(names) | {"seeds": [], "failed": []} | known
 
 
