@@ -7,7 +7,6 @@ from typing import Any
 
 from gaam_cache.messages import brief
 from gaam_decoder.number_lists import parse_layers
-from gaam_decoder.recipe import IMPLIED
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
 from gaam_decoder.reports.rows import Row
@@ -15,7 +14,10 @@ from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import percent
 
-NO_AXES = (*IMPLIED, "split_seed", "fold", "repeats", "val_fraction", "test_split")
+NO_AXES = (
+    *("split_seed", "fold", "repeats", "val_fraction", "val_folds"),
+    *("shard_rows", "test_split", "plugins"),
+)
 """Settings that are no quantity, or decide which rows are which."""
 MOST_DRAWN = 8
 """Lines of the picture."""
