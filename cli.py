@@ -357,7 +357,7 @@ def describe(
 
 @app.command(rich_help_panel=UNDERSTAND)
 def ablate(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(help="A run, or a folder of runs, of which the report recommends one.")],
     num_layers: Annotated[int, _option("--num-layers", kind="N", help="Layers of each group.")] = 3,
     seed: Annotated[int, _option("--seed", kind="N", min=0, help="Decides the random layers.")] = 0,
     cache: MovedCache = None,
@@ -439,7 +439,7 @@ def study(
 
 @app.command(rich_help_panel=USE)
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(help="A run, or a folder of runs, of which the report recommends one.")],
     texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin, one a line.", show_default=False)] = None,
     file: Annotated[Path | None, _option("--file", kind="FILE", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Results of all rows: .csv, .jsonl, .parquet (default: stdout).")] = None,

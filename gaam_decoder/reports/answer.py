@@ -43,8 +43,8 @@ def conclusion(table: Table) -> str:
     if of["no claim"]:
         why = next(c.claim.no_claim for _, c in made if c.claim.verdict == "no claim")
         parts.append(f"of {_named(of['no claim'], '')} no claim is made: {why}")
-    if use := _use(table, of["better"]):
-        parts.append(use)
+    if use := recommended(table):
+        parts.append(use[1])
     by = "" if table.score == DEFAULT else f"by {table.unit.score.title}, "
     text = by + "; ".join(parts) + _conditions(table)
     # names stay as they are written; ours is the first word only where no name begins
@@ -68,26 +68,29 @@ def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
     return text
 
 
-def _use(table: Table, better: Sequence[str]) -> str:
-    """What to use where that can be said: of the same states and rows, nothing optimistic."""
+def recommended(table: Table) -> tuple[Row, str] | None:
+    """The row to use and why, where that can be said: of the same states, nothing optimistic."""
+    made = zip(table.labels(), table.comparisons, strict=True)
+    better = [label for label, c in made if c and c.claim.verdict == "better"]
     rows = [row for row in table.rows if row.scores.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
     if table.unchosen or len(given) > 1 or any(row.optimistic for row in rows):
-        return ""
+        return None
     sign = 1 if table.unit.score.larger_is_better else -1
     best = max(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))
     label = dict(zip(map(id, table.rows), table.labels(), strict=True))
     if label[id(best)] in better:
-        return f"use {label[id(best)]}: best mean, shown to be better than '{table.baseline}'"
+        why = f"best mean, shown to be better than '{table.baseline}'"
+        return best, f"use {label[id(best)]}: {why}"
     verdicts = {claim.verdict for claim in table.against_probe if claim}
     base = [row for row in rows if row.attention == table.baseline and not row.fitted]
     base = [best] if best.fitted and verdicts and "better" not in verdicts else base
     if len(base) != 1 or (best.fitted and base != [best]) or (better and not best.fitted):
-        return ""
+        return None
     fewest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
-    why = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
-    said = f"use {label[id(base[0])]}: {', '.join(why)}, nothing is shown to be better than it"
-    return said if why else ""
+    reasons = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
+    said = f"use {label[id(base[0])]}: {', '.join(reasons)}, nothing is shown to be better than it"
+    return (base[0], said) if reasons else None
 
 
 def _alone(table: Table) -> str:

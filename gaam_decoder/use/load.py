@@ -15,7 +15,9 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import read_plan
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.folders import find_cache, is_run
+from gaam_decoder.reports.answer import recommended
+from gaam_decoder.reports.report import report
+from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, parse_spec
@@ -41,7 +43,8 @@ def load(
     (30, 3)
 
     Args:
-        path: folder of the run, or an exported folder.
+        path: folder of the run, an exported folder, or a folder of runs: of these the one that
+            their report recommends, which a warning names.
         seed: whose decoder alone is used; default: all that finished, averaged.
         temperature: divide the logits of every seed by the temperature that fits the rows that
             chose its epoch best, before anything is averaged; as ``report`` does.
@@ -92,6 +95,8 @@ def open_run(
     folder: Path, seed: int | None, cache: str | Path | None
 ) -> tuple[RunResult, DecoderConfig, Ensemble, Encoding]:
     """Decoders of the seeds that finished, or of one; the encoding may name paths."""
+    if not is_run(folder) and run_folders(folder):
+        folder = _recommended(folder)
     run = one_run(folder)
     where, recipe, about = str(run.path.absolute()), run.recipe, run.cache
     if not run.finished:
@@ -132,6 +137,24 @@ def open_run(
         weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
         ensemble = Ensemble(config.spec, weights, dtype=config.dtype)
     return run, config, ensemble, encoding
+
+
+def _recommended(folder: Path) -> Path:
+    """Of a folder of runs that which its report recommends, or the only one."""
+    rows = [(t, row) for t in report(folder).tables for row in t.rows if not row.shuffled]
+    found = recommended(rows[0][0]) if len({id(table) for table, _ in rows}) == 1 else None
+    if found is None and len(rows) == 1:
+        found = rows[0][1], f"use {rows[0][1].attention}: the only row"
+    if found is None or len(found[0].runs) != 1:
+        raise ConfigError(
+            "the report of these runs recommends no single one",
+            expected="one run",
+            found=", ".join(row.runs[0].path.name for _, row in rows[:6]),
+            where=str(folder.absolute()),
+            hint="gaam report says how they differ",
+        )
+    _warn(f"{found[1]}: {found[0].runs[0].path}")
+    return found[0].runs[0].path
 
 
 def _check_code(config: DecoderConfig, folder: Path) -> None:

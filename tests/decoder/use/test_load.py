@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -191,3 +192,12 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     assert len(predictor.predict_states(x_NLD)) == 40
     with pytest.raises(ConfigError, match=r"no encoder here(.|\n)*predict_states"):
         predictor.predict(["a text"])
+
+
+def test_of_a_folder_of_runs_what_its_report_recommends_is_taken(config: TrainConfig) -> None:
+    [run] = gaam_decoder.train(replace(config, probe=False))
+    with pytest.warns(GaamWarning, match=f"the only row: {re.escape(str(run.path))}"):
+        assert gaam_decoder.load(config.runs).seeds == run.finished
+    gaam_decoder.train(replace(config, attn=("laplace",), probe=False))
+    with pytest.raises(ConfigError, match="recommends no single one"):
+        gaam_decoder.load(config.runs)
