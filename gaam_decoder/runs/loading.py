@@ -52,7 +52,8 @@ COLUMNS: dict[str, str] = {
 ``majority_accuracy`` where a run was not evaluated. ``parameters`` are all of a decoder, and
 ``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy. ``counts`` says whether
 a report takes the seed from this run: not from a second one that has it too, nor from what chose a
-rate or was not chosen, nor from a final model, which is not evaluated."""
+rate or was not chosen, nor from a final model, which is not evaluated. A report weighs folds by
+their ``test_rows``."""
 
 
 class Runs(list[RunResult]):

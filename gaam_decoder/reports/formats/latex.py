@@ -37,7 +37,7 @@ class Latex(Format):
 def escape(text: str) -> str:
     """Text as LaTeX prints it; characters that pdflatex has no glyph for are given by number."""
     escaped = "".join(
-        ESCAPES.get(c, c) if _PRINTED.fullmatch(c) else f"{{[}}U+{ord(c):04X}]"
+        ESCAPES.get(c, c if _PRINTED.fullmatch(c) else f"{{[}}U+{ord(c):04X}]")
         for c in " ".join(visible(text).split())
     )
     return _LIGATURE.sub(r"\1{}", escaped)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gaam_decoder.reports.formats import latex
 from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table import Table, build_tables
@@ -143,3 +144,7 @@ def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
         log = (tmp_path / f"{name}.log").read_text("utf-8", errors="replace")
         assert "Missing character" not in log
         assert "Undefined control sequence" not in log
+
+
+def test_latex_has_a_command_for_every_mark_of_ours() -> None:
+    assert latex.escape("mha † [edge] 50%") == r"mha \textdagger{} {[}edge] 50\%"
