@@ -26,7 +26,7 @@ def choice_of(right_CN: NDArray[Any], score_CK: NDArray[np.float64]) -> ChoiceOf
     Other rows would have chosen others. The means of the candidates on N other rows are drawn from
     the normal distribution that the rows show, the best of each draw is chosen, and its test score
     is so far from that of what was chosen. In simulated experiments the interval of a difference
-    then holds that of the best rates in 94 of 100 cases or more, without it in 71 to 97
+    then holds that of the best rates in 94 of 100 cases or more, without it in 70 to 97
     (``bench_error_rates --of tuned``).
 
     >>> right_CN = np.array([[1, 1, 0, 1] * 50, [1, 0, 1, 1] * 50])
