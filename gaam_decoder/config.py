@@ -177,7 +177,7 @@ class TrainConfig(Placing):
         """Seeds that choose between them: ``tune_seeds``, or three that report nothing."""
         if self.tune_seeds is not None or not self._tunes:
             return self.tune_seeds
-        first = 1000 if max(self.seeds) < 1000 else max(self.seeds) + 1
+        first = max(1000, max(self.seeds) + 1)
         return first, first + 1, first + 2
 
     def tuning_in_words(self) -> str:

@@ -101,7 +101,7 @@ def _finished(run: RunResult) -> dict[str, Any]:
         accuracy=None if why else float(run.accuracy.mean()),
         what=why,
         lr=run.recipe.get("lr"),
-        chose=bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds),
+        chose=run.chose,
         seeds=list(run.seeds),
         failed=sorted(run.failed),
     )

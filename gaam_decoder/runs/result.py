@@ -133,6 +133,11 @@ class RunResult:
         return tuple(self.tuning.get("seeds", ()))
 
     @property
+    def chose(self) -> bool:
+        """Whether it was trained to choose alone: no seed of it is one that reports."""
+        return bool(self.tuning_seeds) and set(self.seeds) <= set(self.tuning_seeds)
+
+    @property
     def layer_numbers(self) -> tuple[int, ...]:
         """Layers that it learned from, by number: 0 is what the first one reads."""
         some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)

@@ -166,9 +166,6 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
         count = str(run.recipe.get("fold")).partition("/")[2]
         return family_of(run, fold=count, split_seed=None)
 
-    def to_choose(run: RunResult) -> bool:
-        return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
-
     rows: dict[str, dict[Values, list[RunResult]]] = {}
     for run in runs:
         rows.setdefault(family_of(run), {}).setdefault(_values(run), []).append(run)
@@ -177,7 +174,7 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     for candidates in rows.values():
         run = next(iter(candidates.values()))[0]
         if not run.evaluated:
-            candidates = {v: of for v, of in candidates.items() if any(map(to_choose, of))}
+            candidates = {v: of for v, of in candidates.items() if any(one.chose for one in of)}
         alone = len(candidates) == 1
         folded = run.recipe.get("fold") is not None and over_folds(run) in with_grids
         if not candidates or (alone and not folded):
@@ -188,7 +185,7 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
             continue
         for values, of in candidates.items():
             keys = {one.key for one in of}
-            reports = {one.key for one in of if not to_choose(one)}
+            reports = {one.key for one in of if not one.chose}
             if values == tuple(tuning.chosen.values()):
                 tunings |= dict.fromkeys(keys, tuning)
                 dropped |= keys - (reports or keys)

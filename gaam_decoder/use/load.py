@@ -106,7 +106,7 @@ def open_run(
         lost, expected = run.failed.get(seed), f"one of: {', '.join(map(str, run.finished))}"
         message = f"seed {seed} of the run failed" if lost else f"no seed {seed} in the run"
         raise ConfigError(message, expected=expected, found=lost, where=where)
-    if run.tuning_seeds and set(run.seeds) <= set(run.tuning_seeds):
+    if run.chose:
         _warn(f"'{run.path.name}' was trained to choose a rate, by a part of the rows: what was "
               "chosen is another run of the folder")  # fmt: skip
     encoding = _encoding_of(about, run.path, cache)
