@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 import signal
@@ -17,7 +16,7 @@ import pytest
 
 from gaam_cache import terminal
 from gaam_cache.errors import CacheError, GaamError
-from gaam_cache.messages import brief, duration, tell, visible, visible_values
+from gaam_cache.messages import brief, visible, visible_values
 from tests.conftest import Outcome
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
@@ -49,22 +48,6 @@ def test_long_names_are_bounded_and_stay_different() -> None:
     for longest in (20, 60, 120, 4000):
         assert len(brief(first, longest)) == longest
         assert brief(first, longest) != brief(second, longest)
-
-
-def test_no_encoding_of_a_terminal_refuses_a_character(monkeypatch: pytest.MonkeyPatch) -> None:
-    for encoding in ("ascii", "latin-1", "utf-8"):
-        raw = io.BytesIO()
-        stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
-        monkeypatch.setattr(sys, "stdout", stream)
-        for name in HOSTILE.values():
-            tell(name)
-        sys.stdout.flush()
-        assert not harmful(raw.getvalue().decode(encoding))
-
-
-def test_a_duration_has_two_units_at_most() -> None:
-    words = {0: "0 s", 59.6: "1 min 00 s", 3725: "1 h 2 min", 90061: "1 d 1 h"}
-    assert {seconds: duration(seconds) for seconds in words} == words
 
 
 def test_without_a_terminal_a_plain_line_comes_now_and_then(
