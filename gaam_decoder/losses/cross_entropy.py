@@ -5,14 +5,30 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
+from gaam_cache.errors import ConfigError
 from gaam_decoder.losses._base import Loss
 
-ALIASES = ("ce", "nll", "log-loss")
+ALIASES = ("ce", "nll", "log-loss", "label-smoothing")
 
 
 class CrossEntropy(Loss):
-    """``-log p_y``, p the softmax of the logits, y the label; averaged over the batch."""
+    """``-log p_y``, p the softmax of the logits, y the label; averaged over the batch.
+
+    Formula: ``-(1 - s) log p_y - s/C sum_c log p_c`` with smoothing s.
+
+    Args:
+        smoothing: 0 to below 1; the share of the target that all classes have alike.
+
+    Source: of the smoothing, Szegedy et al. 2016, arXiv 1512.00567, section 7.
+    """
+
+    def __init__(self, *, smoothing: float = 0.0) -> None:
+        if not 0 <= smoothing < 1:
+            raise ConfigError(
+                "smoothing is out of range", expected="0 to below 1", found=str(smoothing)
+            )
+        self.smoothing = smoothing
 
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:
         """Mean over the batch, a scalar."""
-        return functional.cross_entropy(logits_BC, label_B)
+        return functional.cross_entropy(logits_BC, label_B, label_smoothing=self.smoothing)

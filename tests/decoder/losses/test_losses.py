@@ -9,6 +9,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.losses.focal import Focal
 
 
@@ -26,6 +27,14 @@ def test_focal_loss_equals_numpy(gamma: float, alpha: float) -> None:
     np.testing.assert_allclose(Focal(gamma=gamma, alpha=alpha)(logits, label), expected, rtol=1e-9)
 
 
+def test_smoothed_cross_entropy_equals_numpy() -> None:
+    logits, label = batch()
+    log_p = log_softmax(logits.numpy(), axis=1)
+    target = 0.9 * np.eye(4)[label.numpy()] + 0.1 / 4
+    expected = -(target * log_p).sum(1).mean()
+    np.testing.assert_allclose(CrossEntropy(smoothing=0.1)(logits, label), expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", plugins.names("gaam_decoder.losses"))
 def test_losses_are_finite_with_finite_gradients(name: str) -> None:
     loss_of: Loss = plugins.load("gaam_decoder.losses", name, kind="loss")()
@@ -37,7 +46,9 @@ def test_losses_are_finite_with_finite_gradients(name: str) -> None:
         assert logits.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("text", ["focal:gamma=-1", "focal:alpha=0", "focal:x=1", "hinge"])
+@pytest.mark.parametrize(
+    "text", ["cross-entropy:smoothing=1", "focal:gamma=-1", "focal:alpha=0", "focal:x=1", "hinge"]
+)
 def test_bad_losses_are_refused_at_once(text: str) -> None:
     with pytest.raises(ConfigError):
         TrainConfig(loss=text)
