@@ -329,7 +329,7 @@ def runs(
 
     listing = list_runs(folders or [Path("runs")], **_filters(attn, head, where))
     _show(listing, as_json)
-    raise typer.Exit(3 if listing.damage else 0)
+    raise typer.Exit(0 if listing.good else 3)
 
 
 @app.command(rich_help_panel=UNDERSTAND)

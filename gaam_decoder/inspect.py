@@ -11,7 +11,7 @@ from gaam_cache.messages import duration, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_runs
+from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders, work_of
 from gaam_decoder.runs.loading import check_all, find_runs
 from gaam_decoder.runs.result import fit_in_words, repair
 from gaam_decoder.runs.tuning import on_training_rows
@@ -64,7 +64,8 @@ def inspect(path: Path) -> Inspection:
         runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
     if alone and runs:
         return Inspection(runs[0])
-    alive, unfinished = sum(not one.dead for one in held), unfinished_runs(path)
+    alive = sum(not one.dead for one in held)
+    unfinished = [work_of(folder.name) for folder in unfinished_folders(path)]
     left = [work["seconds_left"] for work in begun if work["seconds_left"] is not None]
     damage = [
         {"path": str(folder.absolute()), "reason": one.details["found"], "repair": repair(folder)}

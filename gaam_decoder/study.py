@@ -38,7 +38,7 @@ from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.rendering import rendered
 from gaam_decoder.reports.table import Table
-from gaam_decoder.runs.filters import one_form
+from gaam_decoder.runs.loading import one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
 

@@ -23,8 +23,7 @@ from gaam_decoder.reports.table import (
     laid_out,
 )
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
-from gaam_decoder.runs.filters import Texts, one_form
-from gaam_decoder.runs.loading import gathered
+from gaam_decoder.runs.loading import Texts, gathered, one_form
 from gaam_decoder.runs.result import RUN_FILE, RunResult
 from gaam_decoder.specs import parse_attention
 

@@ -17,7 +17,7 @@ from gaam_decoder.reports.compare import Comparison, Pairs
 from gaam_decoder.reports.finals import FinalModel
 from gaam_decoder.reports.rows import Part, Row, row_of
 from gaam_decoder.reports.unit import DEFAULT, Unit, score_of
-from gaam_decoder.runs.filters import Selection
+from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Choice, choose
 

@@ -55,11 +55,6 @@ def unfinished_folders(runs: Path) -> list[Path]:
     return sorted(runs.glob(unfinished_name("*")))
 
 
-def unfinished_runs(runs: Path) -> list[str]:
-    """Names of runs that were started and not finished."""
-    return [work_of(path.name) for path in unfinished_folders(runs)]
-
-
 def run_folders(folder: Path, part: str = "") -> list[Path]:
     """Folders below that are runs, whole or damaged, by name; without those with a dot before it.
 
@@ -120,9 +115,9 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
             said[folder] = f"another cache, {short_digest(fingerprint)}"
     kind = NotFoundError if set(said.values()) == {"no cache"} else CacheError
     raise kind(
-        "the cache of the run is not where it was, nor beside the runs"
-        if cache is None
-        else "this is not the cache that the run was trained on",
+        "this is not the cache that the run was trained on"
+        if cache
+        else "the cache of the run is not where it was, nor beside the runs",
         expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
         found="\n".join(f"{folder}: {what}" for folder, what in said.items()),
         where=f"the run {path.absolute()}",

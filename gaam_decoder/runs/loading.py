@@ -1,30 +1,44 @@
-"""Finished runs as a list, of folders or one by one, and as a table of pandas."""
+"""Runs of folders as a list: finding them, which of them are meant, and a table of pandas."""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief, did_you_mean, visible
-from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.runs.filters import UNNAMED, Selection, Texts, select
+from gaam_cache.messages import brief, did_you_mean, shortened, visible
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.plan import PLAN_FILE, read_plan
+from gaam_decoder.number_lists import DRAWN_BY, parse_layer_sets, parse_layers, parse_rates
 from gaam_decoder.runs.folders import is_run, run_folders, unfinished_folders, work_of
 from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
 from gaam_decoder.runs.tuning import choose, first_runs, on_training_rows, reported
+from gaam_decoder.specs import KINDS, parse_spec
 
 if TYPE_CHECKING:
     import pandas
 
+Texts = str | Sequence[str] | None
+Progress = Callable[[int, int, str], None]
 READERS = 4
 """Threads that hash: more do not pay, and each holds a file open."""
-PACKAGE = "gaam_decoder.stats.scores"
-SCORES = {name: name.replace("-", "_") for name in plugins.names(PACKAGE)}
-"""Every score that a report may compare, and its column."""
+UNNAMED = "name"
+"""What left out a run that lies beside those that were named one by one."""
+OPTIONS = {"attn": "--attn", "head": "--head"} | {
+    name: f"--where {name}" for name in ("layers", "lr", "cache")
+}
+"""Filters, and how the command line has them."""
+SCORE_PACKAGE = "gaam_decoder.stats.scores"
+SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
+"""Every score that a report may compare, by its column."""
 COLUMNS: dict[str, str] = {
     "run": "string",
     **dict.fromkeys(("attention", "head", "pool"), "category"),
@@ -39,7 +53,7 @@ COLUMNS: dict[str, str] = {
     "seconds": "float64",
     **dict.fromkeys(("evaluated", "on_training_rows", "shuffled_labels"), "bool"),
     "test_rows": "Int64",
-    **dict.fromkeys(("accuracy", "macro_f1", *SCORES.values()), "float64"),
+    **dict.fromkeys(("accuracy", "macro_f1", *SCORES), "float64"),
     **dict.fromkeys(("selection_accuracy", "majority_accuracy"), "float64"),
     **dict.fromkeys(("parameters", "attention_parameters"), "Int64"),
     **dict.fromkeys(("dataset", "encoder", "fingerprint", "key"), "category"),
@@ -49,11 +63,49 @@ COLUMNS: dict[str, str] = {
 """Names and types. ``layers`` and ``fold`` are missing where a run has all layers or no folds,
 ``train_rows`` and ``shots`` where it learned from all rows, ``lr``, ``weight_decay``, ``loss`` and
 ``epoch`` where a head is fitted at once, ``failed`` (why) where a seed finished, scores and
-``majority_accuracy`` where a run was not evaluated. ``parameters`` are all of a decoder, and
-``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy. ``counts`` says whether
-a report takes the seed from this run: not from a second one that has it too, nor from what chose a
-rate or was not chosen, nor from a final model, which is not evaluated. A report weighs folds by
-their ``test_rows``."""
+``majority_accuracy`` where a run was not evaluated. ``counts`` says whether a report takes the seed
+from this run: not from a second one that has it too, nor from what chose a rate or was not chosen,
+nor from a final model. A report weighs folds by their ``test_rows``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """That a report is of some runs only: what was asked for, and what that left out."""
+
+    asked: tuple[str, ...] = ()
+    """As the command line has it."""
+    chosen: int
+    """Runs."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Runs, by what left them out first."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Mechanisms of which no run is left, and what left out the last of them."""
+
+    @property
+    def total(self) -> int:
+        """Runs that there are."""
+        return self.chosen + sum(self.left_out.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "asked": list(self.asked),
+            "runs": self.chosen,
+            "of_runs": self.total,
+            "left_out": dict(self.left_out),
+            "mechanisms_left_out": sorted(self.lost),
+        }
+
+    def left_out_in_words(self) -> str:
+        """How many runs were left out by what; empty where none were."""
+        by = {name: f"by {name}" for name in self.left_out} | {UNNAMED: "not named"}
+        return ", ".join(f"{count:,} {by[name]}" for name, count in self.left_out.items())
+
+    def in_words(self) -> str:
+        """A line for people."""
+        asked = f" ({' '.join(self.asked)})" if self.asked else ""
+        left_out = f"; left out: {self.left_out_in_words()}" if self.left_out else ""
+        return f"{self.chosen:,} of {self.total:,} runs{asked}{left_out}"
 
 
 class Runs(list[RunResult]):
@@ -92,24 +144,54 @@ class Runs(list[RunResult]):
         """A row per run and seed, in the order of the runs and their seeds.
 
         Columns: see ``COLUMNS``. Accuracies are fractions; of a seed that failed, and of a run that
-        was not evaluated, they are NaN. Where several runs hold a seed, ``counts`` is true in one
-        row: the one that reports are of.
-
-        Raises:
-            ConfigError: pandas is not installed.
-            CacheError: a run is damaged.
+        was not evaluated, they are NaN.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            message, hint = "a table of runs needs pandas", "pip install pandas"
-            raise ConfigError(message, found=str(error), hint=hint) from error
+        import pandas
 
-        def readable(value: Any) -> Any:
-            """Half a character, of a file name that is no UTF-8, fits in no column."""
-            return value.encode(errors="replace").decode() if type(value) is str else value
+        from gaam_decoder.stats.scores._base import Answers
 
-        rows = [{name: readable(value) for name, value in row.items()} for row in records(self)]
+        of_key: dict[str, list[RunResult]] = {}
+        for run in self:
+            of_key.setdefault(run.key, []).append(run)
+        counting = {key: first_runs(same) for key, same in of_key.items()}
+        choice = choose(self)
+        chosen = set(choice.runs)
+        scores = {k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()}
+        rows: list[dict[str, Any]] = []
+        for run in self:
+            tested = run.finished_logits() if run.evaluated else ()
+            answers = dict(zip(run.finished, tested, strict=run.evaluated))
+            tuning = choice.tunings.get(run.key)
+            reports = set(reported(run.seeds, tuning) if run in chosen and run.evaluated else ())
+            # of the epoch or fit that was kept, on the rows that chose it
+            log = run.log if run.finished else []
+            kept = {e["seed"]: e for e in log if e["epoch"] == run.epochs[e["seed"]]}
+            for seed in run.seeds:
+                failed = run.failed.get(seed)
+                row = {name: run.recipe.get(name) for name in COLUMNS} | {
+                    **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
+                    **{n: getattr(run, n) for n in ("attention", "head", "key", "created")},
+                    "run": run.path.name,
+                    "evaluated": run.evaluated,
+                    "on_training_rows": on_training_rows(run.recipe),
+                    "shuffled_labels": run.shuffled,
+                    "majority_accuracy": run.majority_accuracy,
+                    "parameters": run.parameters["total"],
+                    "attention_parameters": run.parameters["attention"],
+                    "path": str(run.path.absolute()),
+                    "seed": seed,
+                    "tuning_seed": seed in run.tuning_seeds,
+                    "failed": failed,
+                    "epoch": None if failed is not None or run.fit else run.epochs[seed],
+                    "seconds": run.seconds[seed],
+                    "selection_accuracy": None if failed else kept.get(seed, {}).get("accuracy"),
+                    "counts": counting[run.key][seed] is run and seed in reports,
+                }
+                if seed in answers:
+                    answer = Answers(answers[seed], run.labels)
+                    row |= {column: score.value(answer) for column, score in scores.items()}
+                    row["test_rows"] = answer.num_rows
+                rows.append(row)
         return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
 
 
@@ -175,6 +257,37 @@ def load_runs(
     return found.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
 
 
+def gathered(runs: str | Path | RunResult | Sequence[str | Path | RunResult], **asked: Any) -> Runs:
+    """Runs that are on disk or in memory, those that are meant; none of them twice."""
+    several = [runs] if isinstance(runs, (str, Path, RunResult)) else runs
+    paths = [one for one in several if not isinstance(one, RunResult)]
+    found = load_runs(paths) if paths else Runs()
+    found.extend(dict.fromkeys(one for one in several if isinstance(one, RunResult)))
+    if not found:
+        raise NotFoundError("nothing to report on", expected="one run or more", found="none")
+    if isinstance(runs, Runs):
+        found.selection, found.others = runs.selection, runs.others
+    return found.selected(**asked)
+
+
+def find_runs(
+    paths: Sequence[Path], *, whole: bool = False, progress: Progress | None = None
+) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
+    """Finished runs, what is damaged, by folder, and folders of unfinished work; nothing twice."""
+    found, begun = dict[Path, Path](), dict[Path, Path]()
+    for place in paths:
+        there = [place] if is_run(place) else run_folders(place)
+        partial = [] if is_run(place) else unfinished_folders(place)
+        if not there and not partial:
+            raise _nothing(place, "no runs in", "a folder of runs, or a run")
+        for path in there:
+            found.setdefault(path.resolve(), path)
+        for path in partial:
+            begun.setdefault(path.resolve(), path)
+    runs, damaged = check_all(list(found.values()), whole=whole, progress=progress)
+    return runs, damaged, list(begun.values())
+
+
 def one_run(path: Path) -> RunResult:
     """The finished run in a folder."""
     if not is_run(path):
@@ -194,37 +307,8 @@ def _nothing(path: Path, message: str, expected: str) -> NotFoundError:
     )
 
 
-def gathered(runs: str | Path | RunResult | Sequence[str | Path | RunResult], **asked: Any) -> Runs:
-    """Runs that are on disk or in memory, those that are meant; none of them twice."""
-    several = [runs] if isinstance(runs, (str, Path, RunResult)) else runs
-    paths = [one for one in several if not isinstance(one, RunResult)]
-    found = load_runs(paths) if paths else Runs()
-    found.extend(dict.fromkeys(one for one in several if isinstance(one, RunResult)))
-    if not found:
-        raise NotFoundError("nothing to report on", expected="one run or more", found="none")
-    if isinstance(runs, Runs):
-        found.selection, found.others = runs.selection, runs.others
-    return found.selected(**asked)
-
-
-def find_runs(
-    paths: Sequence[Path],
-) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
-    """Finished runs, what is damaged, by folder, and folders of unfinished work; nothing twice."""
-    found, begun = dict[Path, Path](), dict[Path, Path]()
-    for place in paths:
-        runs = [place] if is_run(place) else run_folders(place)
-        partial = [] if is_run(place) else unfinished_folders(place)
-        if not runs and not partial:
-            raise _nothing(place, "no runs in", "a folder of runs, or a run")
-        for paths_of, there in ((runs, found), (partial, begun)):
-            for path in paths_of:
-                there.setdefault(path.resolve(), path)
-    return *check_all(list(found.values())), list(begun.values())
-
-
 def check_all(
-    folders: Sequence[Path], *, whole: bool = False, done: Callable[[Path], None] | None = None
+    folders: Sequence[Path], *, whole: bool = False, progress: Progress | None = None
 ) -> tuple[list[RunResult], dict[Path, CacheError]]:
     """Runs whose test results, or ``whole``, are what was written; what is damaged, by folder."""
 
@@ -232,73 +316,126 @@ def check_all(
         try:
             run = read_run(path)
             for name in run.files if whole else (TEST_FILE,):
-                run.check_digest(name)
+                with run.reading(name):
+                    pass
         except CacheError as error:
             return error
         return run
 
-    runs, damaged = list[RunResult](), dict[Path, CacheError]()
+    sound, damaged = list[RunResult](), dict[Path, CacheError]()
     with ThreadPoolExecutor(READERS) as pool:
-        for path, found in zip(folders, pool.map(checked, folders), strict=True):
-            if done is not None:
-                done(path)
+        for number, found in enumerate(pool.map(checked, folders), 1):
+            path = folders[number - 1]
             if isinstance(found, RunResult):
-                runs.append(found)
+                sound.append(found)
             else:
                 damaged[path] = found
-    return runs, damaged
+            if progress is not None:
+                progress(number, len(folders), f"run {path.name}")
+    return sound, damaged
 
 
-def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
-    """A row per run and seed, by the names of ``COLUMNS``."""
-    of_key: dict[str, list[RunResult]] = {}
-    for run in runs:
-        of_key.setdefault(run.key, []).append(run)
-    counting = {key: first_runs(same) for key, same in of_key.items()}
-    choice = choose(runs)
-    chosen = set(map(id, choice.runs))
-    for run in runs:
-        of_run = {
-            **{name: run.recipe.get(name) for name in COLUMNS},
-            **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
-            **{k: getattr(run, k) for k in ("attention", "head", "key", "evaluated", "created")},
-            "run": run.path.name,
-            "on_training_rows": on_training_rows(run.recipe),
-            "shuffled_labels": run.shuffled,
-            "majority_accuracy": run.majority_accuracy,
-            "parameters": run.parameters["total"],
-            "attention_parameters": run.parameters["attention"],
-            "path": str(run.path.absolute()),
-        }
-        scores = _scores(run)
-        reports = set(reported(run.seeds, choice.tunings.get(run.key)) if id(run) in chosen else ())
-        # of the epoch or fit that was kept, on the rows that chose it
-        log = run.log if run.finished else []
-        kept = {e["seed"]: e for e in log if e["epoch"] == run.epochs[e["seed"]]}
-        for seed in run.seeds:
-            failed = run.failed.get(seed)
-            yield {
-                **of_run,
-                **scores.get(seed, {}),
-                "seed": seed,
-                "tuning_seed": seed in run.tuning_seeds,
-                "failed": failed,
-                "epoch": None if failed is not None or run.fit else run.epochs[seed],
-                "seconds": run.seconds[seed],
-                "selection_accuracy": None if failed else kept.get(seed, {}).get("accuracy"),
-                "counts": run.evaluated and counting[run.key][seed] is run and seed in reports,
-            }
+def select(
+    runs: Sequence[RunResult], before: Selection | None = None, **asked: Any
+) -> tuple[list[RunResult], Selection | None]:
+    """The runs that are meant, and what was left out by which filter.
+
+    A run that several filters leave out counts for the first of them.
+
+    Args:
+        runs: all there are.
+        before: what was left out already.
+        asked: by names of ``OPTIONS``, as ``load_runs`` has them; None is no filter.
+
+    Raises:
+        ConfigError: a filter that means nothing.
+    """
+    given = {k: _several(asked[k]) for k in OPTIONS if asked.get(k) not in (None, (), [])}
+    if not given:
+        return list(runs), before
+    fits = {OPTIONS[name]: _rule(name, values, runs) for name, values in given.items()}
+    by = [(run, next((o for o, fit in fits.items() if not fit(run)), None)) for run in runs]
+    chosen = [run for run, option in by if option is None]
+    left = {run.attention for run in chosen}
+    words = [f"{OPTIONS[k]} {text}" for k in ("attn", "head") for text in given.pop(k, ())]
+    words += [f"{OPTIONS[k]}={','.join(map(str, values))}" for k, values in given.items()]
+    before = before or Selection(chosen=len(runs))
+    return chosen, Selection(
+        asked=(*before.asked, *map(brief, words)),
+        chosen=len(chosen),
+        left_out=Counter(before.left_out) + Counter(option for _, option in by if option),
+        lost={**before.lost, **{r.attention: o for r, o in by if o and r.attention not in left}},
+    )
 
 
-def _scores(run: RunResult) -> dict[int, dict[str, float | None]]:
-    """Every score of every finished seed; None where these rows and classes have none."""
-    if not (run.evaluated and run.finished):
-        return {}
-    from gaam_decoder.stats.scores._base import Answers
+def _several(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
 
-    scores = {of: plugins.load(PACKAGE, name, kind="score")() for name, of in SCORES.items()}
-    answers = [Answers(logits_NC, run.labels) for logits_NC in run.finished_logits()]
-    return {
-        seed: {of: score.value(one) for of, score in scores.items()} | {"test_rows": one.num_rows}
-        for seed, one in zip(run.finished, answers, strict=True)
-    }
+
+def _rule(
+    name: str, given: tuple[Any, ...], runs: Sequence[RunResult]
+) -> Callable[[RunResult], bool]:
+    """What a run must be to be meant."""
+    if name == "attn":
+        attentions = _specs(given, {run.attention for run in runs}, "mechanism")
+        return lambda run: run.attention in attentions
+    if name == "head":
+        heads = _specs(given, {run.head for run in runs}, "head")
+        return lambda run: run.head in heads
+    if name == "cache":
+        digits = _fingerprint(str(given[0]), {run.cache["fingerprint"] for run in runs})
+        return lambda run: run.cache["fingerprint"].startswith(digits)
+    try:
+        values = parse_rates(given) if name == "lr" else parse_layer_sets(given)
+    except ValueError as error:
+        found = f"'{shortened(','.join(map(str, given)))}'"
+        message = f"--where {name} is out of range"
+        raise ConfigError(message, expected=str(error), found=found) from error
+    if name == "lr":
+        return lambda run: run.recipe.get("lr") in values
+    return lambda run: (
+        (parse_layers(some) if (some := run.recipe.get("layers")) else None) in values
+    )
+
+
+def _specs(given: tuple[str, ...], there: set[str], kind: str) -> set[str]:
+    """Of the specs that runs have, those that are meant."""
+    package, option = KINDS[kind]
+    meant = set()
+    for text in map(str.strip, given):  # a plug-in need not be installed where its runs are
+        forms = {spec for spec in there if text in (spec, spec.partition(":")[0])}
+        if not forms and text not in plugins.names(package):
+            forms = {str(parse_spec(text, kind, option))}
+        meant |= forms
+    return meant
+
+
+def one_form(spec: str, there: set[str], option: str) -> str:
+    """The spec that is meant, of those that runs have: heads may have been chosen by the encoder.
+
+    Raises:
+        ConfigError: the mechanism ``spec``, which ``option`` names, is there in several forms.
+    """
+    forms = sorted(one for one in there if one.partition(":")[0] == spec)
+    if spec in there or not forms:
+        return spec
+    if len(forms) > 1:
+        message = f"{option} {spec} may be any of several"
+        raise ConfigError(message, expected=f"one of: {', '.join(forms)}")
+    return forms[0]
+
+
+def _fingerprint(text: str, there: set[str]) -> str:
+    """The fingerprint of the cache in a folder, or the digits with which the one meant begins."""
+    with suppress(OSError, ValueError):  # a name that no file can have
+        if (folder := Path(text).expanduser()).joinpath(PLAN_FILE).is_file():
+            return read_plan(folder).fingerprint
+    digits = text.lower()
+    fits = [one for one in there if one.startswith(digits)]
+    if not re.fullmatch("[0-9a-f]{4,64}", digits) or len(fits) > 1:
+        raise NotFoundError(
+            f"--where cache names no cache, or several: '{shortened(text)}'",
+            expected="the folder of a cache, or 4 or more digits that one fingerprint begins with",
+            hint=f"the runs are of: {', '.join(sorted(short_digest(one) for one in there)[:9])}",
+        )
+    return digits

@@ -23,9 +23,7 @@ a file before it is first used; what has the right digest is what gaam wrote.
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -114,8 +112,7 @@ class RunResult:
     engine: dict[str, Any] = field(default_factory=dict)
     """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
     fit: dict[str, Any] = field(default_factory=dict)
-    """How a head was fitted at once, as ``Fit`` has it; empty for all others. The epochs of such a
-    run are the values that were tried; its recipe has none, and no rate."""
+    """How a head was fitted at once; its epochs are the values that were tried."""
     groups: dict[str, Any] = field(default_factory=dict)
     """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``."""
     drawn: dict[str, int] = field(default_factory=dict)
@@ -179,23 +176,20 @@ class RunResult:
         """Selection protocol: val, last or test."""
         return str(self.recipe["select"])
 
-    @cached_property
-    def _hashed(self) -> set[str]:
-        return set()
-
-    def check_digest(self, name: str) -> None:
-        """Hash a file of the run, if that was not done."""
-        if name not in self._hashed:
-            with reading(self.path / name):
-                if hash_file(self.path / name) != self.files[name]["sha256"]:
-                    raise ValueError(f"{name} is not what was written: it was changed")
-            self._hashed.add(name)
+    @contextmanager
+    def reading(self, name: str) -> Iterator[Path]:
+        """A file of the run, which is hashed where that was not done; what is wrong is damage."""
+        path, hashed = self.path / name, self.__dict__.setdefault("hashed", set())
+        with reading(path):
+            if name not in hashed and hash_file(path) != self.files[name]["sha256"]:
+                raise ValueError(f"{name} is not what was written: it was changed")
+            hashed.add(name)
+            yield path
 
     @contextmanager
     def tensors(self, name: str) -> Iterator[Any]:
         """A file of tensors, open as ``safetensors`` has it, every byte of which was hashed."""
-        self.check_digest(name)
-        with reading(self.path / name), safe_open(self.path / name, "np") as file:
+        with self.reading(name) as path, safe_open(path, "np") as file:
             yield file
 
     def _of_test(self, key: str) -> Any:
@@ -237,7 +231,7 @@ class RunResult:
 
         They are not kept in memory by this: a report reads those of hundreds of runs.
         """
-        logits: Any = vars(self).get("logits")
+        logits = vars(self).get("logits")
         logits = self._of_test("logits") if logits is None else logits
         return logits[[seed not in self.failed for seed in self.seeds]] if self.failed else logits
 
@@ -255,12 +249,6 @@ class RunResult:
     def accuracy(self) -> NDArray[np.float64]:
         """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
         return np.array([stats.accuracy(row, self.labels) for row in self.predictions if row.size])
-
-    @cached_property
-    def macro_f1(self) -> NDArray[np.float64]:
-        """Macro-averaged F1 of every finished seed; of a final model no numbers, (0,)."""
-        classes, rows = len(self.cache["class_names"]), self.predictions
-        return np.array([stats.macro_f1(row, self.labels, classes) for row in rows if row.size])
 
     @property
     def validation(self) -> Validation | None:
@@ -290,9 +278,8 @@ class RunResult:
         ``accuracy`` is on the rows that choose the epoch; None where none do. Of a fit, one entry
         per value that was tried.
         """
-        self.check_digest(LOG_FILE)
-        with reading(self.path / LOG_FILE):
-            return [json.loads(line) for line in (self.path / LOG_FILE).read_text().splitlines()]
+        with self.reading(LOG_FILE) as path:
+            return [json.loads(line) for line in path.read_text().splitlines()]
 
     def __repr__(self) -> str:
         """Folder, decoder, seeds."""
@@ -304,37 +291,35 @@ class RunResult:
         accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=self.evaluated))
         columns: dict[str, dict[int, Any]] = {"accuracy": accuracy, "epoch": self.epochs}
         columns |= {"seconds": self.seconds, "failed": self.failed}
-        names = ("attention", "head", "recipe", "parameters", "cache", "evaluated")
+        always = ["attention", "head", "recipe", "parameters", "cache", "evaluated"]
+        always += ["majority_accuracy", "environment", "engine"]
         some = ("created", "groups", "drawn", "fit")
         return {
             "kind": "run",
             "path": str(self.path.absolute()),
-            **{name: getattr(self, name) for name in (*names, "majority_accuracy")},
+            **{name: getattr(self, name) for name in always},
             "seeds": [
                 {"seed": s} | {k: of.get(s) for k, of in columns.items()} for s in self.seeds
             ],
-            "environment": self.environment,
-            "engine": self.engine,
             **{name: value for name in some if (value := getattr(self, name))},
         }
 
     def summary(self) -> str:
         """One line for people."""
-        count = f"{len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
-        said = "not evaluated" + f", {count}" * (not self.fit)
+        said = "not evaluated"
         if not self.finished:
             said = f"no seed finished: {self.failed[self.seeds[0]]}"
         elif self.evaluated:
             spread = stats.standard_deviation(self.accuracy)
-            said = "" if spread is None else f" (sd {100 * spread:.1f})"
-            said = f"{100 * self.accuracy.mean():.1f}%{said}" + f" over {count}" * (not self.fit)
+            said = f"{100 * self.accuracy.mean():.1f}%"
+            said += "" if spread is None else f" (sd {100 * spread:.1f})"
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
             return f"{self.title}: {said}, {fit_in_words(self.fit)}  {self.path}"
         how = "compiled" if self.engine["compiled"] else "not compiled"
         how += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']}"
-        return f"{self.title}: {said} a seed ({how})  {self.path}"
+        return f"{self.title}: {said} a seed, {len(self.seeds)} seeds ({how})  {self.path}"
 
 
 def fit_in_words(fit: dict[str, Any]) -> str:
@@ -356,11 +341,8 @@ def read_run(path: Path) -> RunResult:
             raise ValueError(f"files: {', '.join(content['files'])}")
         for name, about in content["files"].items():
             with reading(path / name):
-                status = os.lstat(path / name)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError(f"{name} is not a regular file")
-            if (size := about["bytes"]) != status.st_size:
-                raise ValueError(f"{name} has {status.st_size:,} bytes, {size:,} were written")
+                if (size := (path / name).stat().st_size) != about["bytes"]:
+                    raise ValueError(f"{name} has {size:,} bytes, {about['bytes']:,} were written")
         seeds = content.pop("seeds")
         return RunResult(
             path=path,
@@ -379,7 +361,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except GaamError:
         raise  # said already
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise_if_refused(error, path)
         system = isinstance(error, OSError) and error.strerror
         raise damaged_run(path, f"{path.name}: {system}" if system else str(error)) from error

@@ -158,8 +158,7 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     """
 
     def family_of(run: RunResult, **other: Any) -> str:
-        recipe, about = run.recipe | other, (run.attention, run.head, run.cache["fingerprint"])
-        return family(recipe, *about)
+        return family(run.recipe | other, run.attention, run.head, run.cache["fingerprint"])
 
     def over_folds(run: RunResult) -> str:
         """What the folds of one row share; of 3 folds none is one of 2."""
@@ -168,7 +167,8 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
 
     rows: dict[str, dict[Values, list[RunResult]]] = {}
     for run in runs:
-        rows.setdefault(family_of(run), {}).setdefault(_values(run), []).append(run)
+        values = tuple(float(run.recipe.get(name, 0.0)) for name in TUNED)
+        rows.setdefault(family_of(run), {}).setdefault(values, []).append(run)
     with_grids = {over_folds(next(iter(o.values()))[0]) for o in rows.values() if len(o) > 1}
     dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
     for candidates in rows.values():
@@ -194,22 +194,16 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
-def _values(run: RunResult) -> Values:
-    return tuple(float(run.recipe.get(name, 0.0)) for name in TUNED)
-
-
 def _tuning(
     rows: Mapping[Values, Sequence[RunResult]], asked: Collection[int] | None
 ) -> Tuning | None:
     """None where no seed could choose."""
+    every = [run for runs in rows.values() for run in runs]
     there = {v: {seed for run in runs for seed in run.seeds} for v, runs in rows.items()}
-    recorded = {seed for runs in rows.values() for run in runs for seed in run.tuning_seeds}
-    meant = recorded if asked is None else set(asked)
+    meant = {seed for run in every for seed in run.tuning_seeds} if asked is None else set(asked)
     # where some hold out parts in turn, no others choose
-    held = any(run.recipe.get(HELD) for runs in rows.values() for run in runs)
-    tried = {
-        v: [run for run in runs if bool(run.recipe.get(HELD)) == held] for v, runs in rows.items()
-    }
+    held = any(run.recipe.get(HELD) for run in every)
+    tried = {v: [r for r in of if bool(r.recipe.get(HELD)) == held] for v, of in rows.items()}
     choosing = sorted(meant or set.intersection(*there.values()))
     candidates = {
         values: Candidate(dict(zip(TUNED, values, strict=True)), *mean_validation(of, choosing))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import math
+import importlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -47,23 +47,23 @@ def check_tracker(name: str) -> None:
     if name != "none":
         needs = plugins.load(__name__, name, kind="tracker").needs
         try:
-            found = importlib.util.find_spec(needs)
-        except ValueError:  # of what is None among the modules
-            found = None
-        if found is None:
-            raise ConfigError(f"--set track={name} needs {needs}", hint=f"pip install {needs}")
+            importlib.import_module(needs)
+        except ImportError as error:
+            hint = f"pip install {needs}"
+            raise ConfigError(f"--set track={name} needs {needs}", hint=hint) from error
 
 
 def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult]) -> None:
     """Write the curves of seeds that are finished, a warning where that fails: they are trained."""
     if name == "none":
         return
-
-    def numbers(entry: Mapping[str, object]) -> dict[str, float]:
-        found = {key: entry.get(key) for key in CURVES}
-        return {k: v for k, v in found.items() if isinstance(v, int | float) and math.isfinite(v)}
-
-    curves = {one.seed: [(entry["epoch"], numbers(entry)) for entry in one.log] for one in results}
+    curves = {
+        one.seed: [
+            (e["epoch"], {k: e[k] for k in CURVES if e.get(k) is not None and isfinite(e[k])})
+            for e in one.log
+        ]
+        for one in results
+    }
     try:
         plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
     except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained

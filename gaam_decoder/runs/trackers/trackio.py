@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 from gaam_decoder.runs.trackers import Curves, RunTracker
 
@@ -29,26 +30,19 @@ class Trackio(RunTracker):
     def write(self, folder: Path, name: str, curves: Curves) -> None:
         """Log ``NAME seed N``; what Trackio prints is no result, and goes to stderr."""
         folder.mkdir(parents=True, exist_ok=True)
-        before = dict(os.environ)
         ours = {f"{name} seed {seed}": epochs for seed, epochs in curves.items() if epochs}
-        try:
-            for key in before:
-                if key.startswith(REMOTE):
-                    del os.environ[key]
-            os.environ |= ALONE | {"TRACKIO_DIR": str(folder.absolute())}
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(REMOTE)} | ALONE
+        variables["TRACKIO_DIR"] = str(folder.absolute())
+        quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        with patch.dict(os.environ, variables, clear=True), contextlib.redirect_stdout(sys.stderr):
             import trackio
 
-            with contextlib.redirect_stdout(sys.stderr):
-                with contextlib.suppress(ValueError):  # nothing was written yet
-                    for run in list(trackio.Api().runs("gaam")):
-                        if run.name in ours:
-                            run.delete()
-                quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
-                for title, epochs in ours.items():
-                    trackio.init(project="gaam", name=title, group=name, **quiet)
-                    for epoch, values in epochs:
-                        trackio.log(values, step=epoch)
-                    trackio.finish()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+            with contextlib.suppress(ValueError):  # nothing was written yet
+                for run in list(trackio.Api().runs("gaam")):
+                    if run.name in ours:
+                        run.delete()
+            for title, epochs in ours.items():
+                trackio.init(project="gaam", name=title, group=name, **quiet)
+                for epoch, values in epochs:
+                    trackio.log(values, step=epoch)
+                trackio.finish()

@@ -14,7 +14,7 @@ import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_decoder import RunResult, Runs, load_runs
-from gaam_decoder.runs.filters import select
+from gaam_decoder.runs.loading import select
 from tests.conftest import GOLDEN
 from tests.decoder.reports.conftest import answers, build_run
 from tests.hostile_strings import HOSTILE, harmful

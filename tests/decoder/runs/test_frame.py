@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,10 @@ import pandas
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import ConfigError
 from gaam_decoder import Runs, TrainConfig
 from gaam_decoder.runs.loading import COLUMNS, load_runs
 from gaam_decoder.runs.tuning import first_runs
 from tests.conftest import GOLDEN
-from tests.decoder.reports.conftest import build_run
-from tests.hostile_strings import HOSTILE
 
 KINDS: list[dict[str, Any]] = [
     {"folds": 2},
@@ -85,19 +81,9 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(runs: Runs
         assert found == {seed: expected[seed].path.name for seed in reported.get(key, ())}
 
 
-def test_types_depend_on_no_content(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    hostile = [
-        dataclasses.replace(
-            build_run("gaam", np.ones((1, 5)), cache={"dataset": name, "encoder": name}),
-            failed={0: name},
-        )
-        for name in HOSTILE.values()
-    ]
-    frames = [one.to_frame() for one in (runs, Runs(), Runs([runs[0]]), Runs(hostile))]
+def test_types_depend_on_no_content(runs: Runs) -> None:
+    frames = [one.to_frame() for one in (runs, Runs(), Runs([runs[0]]))]
     frames.append(load_runs(GOLDEN / "v0.1.0" / "runs").to_frame())
     for table in frames:
         for name, kind in COLUMNS.items():
             assert str(table[name].dtype).startswith(kind.partition("[")[0]), (name, kind)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match="pip install pandas"):
-        Runs().to_frame()

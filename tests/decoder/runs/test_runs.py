@@ -11,11 +11,10 @@ from safetensors.numpy import save
 
 import gaam_decoder
 from gaam_cache.errors import CacheError
-from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder import RunResult, Runs, TrainConfig
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.table import build_tables
-from gaam_decoder.runs.loading import records
 from gaam_decoder.runs.result import read_run
 from gaam_decoder.runs.tuning import first_runs
 from tests.conftest import GOLDEN
@@ -64,8 +63,9 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
     np.testing.assert_allclose(row.scores.accuracy.scored.values, [0.1, 0.1, 0.9])
     assert row.failed == {0: "lost"}
     assert row.seconds == {0: 1.0, 1: 1.0, 2: 1.0, 3: 9.0}
-    counting = [one for one in records(runs) if one["counts"]]
-    assert {one["seed"]: one["seconds"] for one in counting} == row.seconds
+    table = Runs(runs).to_frame()
+    counting = table[table["counts"]]
+    assert dict(zip(counting["seed"], counting["seconds"], strict=True)) == row.seconds
     found = importance_of(runs)
     assert found is not None
     assert found.seeds == (1, 2, 3)
