@@ -19,11 +19,11 @@ from typing import Annotated, Any
 import typer
 
 import gaam_cache
-from gaam_cache import describe_settings, plugins, settings, terminal
-from gaam_cache.bundle import data_path
+from gaam_cache import plugins, settings, terminal
 from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.messages import tell
+from gaam_cache.settings import data_path
 from gaam_cache.terminal import show_progress
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.plant_config import PlantConfig
@@ -53,7 +53,7 @@ def _option(*names: str, kind: str = "", panel: str | None = None, offers: Any =
 def _field(config: type, *names: str, **more: Any) -> Any:
     """An option of a field of a configuration, which says what it means."""
     key = names[0].partition("/")[0][2:]
-    return _option(*names, help=describe_settings.in_words(config, key), **more)
+    return _option(*names, help=settings.in_words(config, key), **more)
 
 
 def _named(package: str) -> Callable[[str], list[str]]:
@@ -343,8 +343,8 @@ def describe(
     """Say what mechanisms, heads, losses and settings there are: formulas, options, sources."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     if list_settings:
-        listed = {section: describe_settings.keys(config) for section, config in SETTINGS.items()}
-        _print_json(listed) if as_json else tell(describe_settings.list_in_words(SETTINGS, width))
+        listed = {section: settings.keys(config) for section, config in SETTINGS.items()}
+        _print_json(listed) if as_json else tell(settings.list_in_words(SETTINGS, width))
         return
     from gaam_decoder import catalogue
 
@@ -541,9 +541,9 @@ def _print_json(value: Any) -> None:
     tell(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
 
 
-def main(*, says: bool = True) -> None:
+def main() -> None:
     """Entry point: run a command; every error becomes one message and an exit code."""
-    terminal.run(app, SETTINGS, says=says)
+    terminal.run(app, SETTINGS)
 
 
 if __name__ == "__main__":

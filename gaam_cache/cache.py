@@ -23,36 +23,11 @@ from gaam_cache.store.shard import (
 )
 
 
-class TorchRows:
-    """Rows of a split for a ``DataLoader``: (states (L, D) in float32, label).
-
-    Nothing is read before it is asked for. A ``DataLoader`` asks for a batch at once
-    (``__getitems__``), also from workers, to which this is sent as it is.
-    """
-
-    def __init__(self, states: ShardedArray, labels: NDArray[np.int64]) -> None:
-        """Use ``Split.to_torch``."""
-        self._states, self._labels = states, labels
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self._labels)
-
-    def __getitem__(self, row: int) -> tuple[Any, Any]:
-        """One row."""
-        return self.__getitems__([range(len(self))[row]])[0]
-
-    def __getitems__(self, rows: Sequence[int]) -> list[tuple[Any, Any]]:
-        """Several rows with one look at the shards."""
-        import torch
-
-        row_B = np.asarray(rows, np.int64)
-        states_BLD = torch.from_numpy(self._states[row_B].astype(np.float32, copy=False))
-        return list(zip(states_BLD, torch.from_numpy(self._labels[row_B]), strict=True))
-
-
 class Split:
-    """One split of a cache."""
+    """One split of a cache, as a ``DataLoader`` takes it too: (states in float32, label).
+
+    Nothing is read before it is asked for; a ``DataLoader`` asks for a batch at once.
+    """
 
     def __init__(
         self, root: Path, plan: Plan, name: str, receipts: list[Receipt], memory: CheckMemory
@@ -79,12 +54,16 @@ class Split:
         return self._plan.rows[self.name]
 
     def __getitem__(self, row: int) -> tuple[Any, Any]:
-        """States (num_layers, hidden_size) in float32 and label of a row, for a ``DataLoader``."""
-        return self.to_torch()[row]
+        """States (num_layers, hidden_size) of the first pooling, and label, of a row."""
+        return self.__getitems__([range(len(self))[row]])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[tuple[Any, Any]]:
         """Several rows with one look at the shards."""
-        return self.to_torch().__getitems__(rows)
+        import torch
+
+        row_B = np.asarray(rows, np.int64)
+        states_BLD = torch.from_numpy(self.embeddings[row_B].astype(np.float32, copy=False))
+        return list(zip(states_BLD, torch.from_numpy(self.labels[row_B]), strict=True))
 
     def _array(self, key: str) -> ShardedArray:
         spec = self._receipts[0].datasets[key]
@@ -123,11 +102,6 @@ class Split:
         _check("column", name, self._plan.columns, "--keep-column", self._root)
         return unpacked(self._array(column_key(name))[:])
 
-    def to_torch(self, pooling: str | None = None) -> TorchRows:
-        """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label)."""
-        states = self.embeddings if pooling is None else self.pooled(pooling)
-        return TorchRows(states, self.labels)
-
 
 class EmbeddingCache(Mapping[str, Split]):
     """A complete cache; ``cache["train"]`` is a split."""
@@ -148,11 +122,10 @@ class EmbeddingCache(Mapping[str, Split]):
         self.unlabelled = self.plan.unlabelled
         """Splits without labels: to predict on."""
         if missing := missing_shards(root, self.plan):
-            total = self.plan.num_shards
             raise CacheError(
                 "the cache is incomplete",
-                expected=f"{total} shards",
-                found=f"{total - len(missing)} ({missing[0]} is the first that is missing)",
+                expected=f"{self.plan.num_shards} shards",
+                found=f"{len(missing)} are missing, first {missing[0]}",
                 where=str(root.absolute()),
                 hint=f"run the {self.plan.maker} that made it again: it goes on",
             )

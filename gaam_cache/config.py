@@ -1,41 +1,136 @@
-"""What an extraction is, and an import of states that others made: each validates itself."""
+"""What an extraction is, an import of states that others made, and who does the work.
+
+Each is a frozen dataclass that validates itself by a table of rules.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from gaam_cache.config_checks import (
-    COLUMN_NAME,
-    COLUMN_PATTERN,
+from gaam_cache import plugins
+from gaam_cache.devices import check_device
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages import excerpt, shortened
+from gaam_cache.settings import (
     KEY,
-    SHARD_ROWS,
     UNCHECKED,
     Rule,
     check_at_least,
-    check_place,
     check_rules,
-    extract_rules,
     settle_paths,
+    spelled,
 )
-from gaam_cache.config_checks import NAME_PATTERN as NAME_PATTERN
-from gaam_cache.devices import check_device
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import option_of, shortened
-from gaam_cache.placing import Placing, check_placing
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"
+ENGINES = "gaam_cache.engines"
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of states that others made."""
+SHARD_ROWS = 2048
+"""Of one shard at most, where nobody says."""
+PUBLISHED_SECONDS = 5.0
+"""Of every sound in the published code."""
+CLIP_OF = "clip_of"
+"""The kept column that says, where long sounds become several rows, which each is a piece of."""
+PLACE = "{text}"
+"""Of the text in a prompt."""
 RECORDED = "recorded"
 """Metadata of a field that a plan records where it is not at its default: under ``dataset`` what it
 takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
-OF_ROWS = {RECORDED: "dataset"}
-OF_ENCODER = {RECORDED: "encoder"}
+OF_ROWS, OF_ENCODER = {RECORDED: "dataset"}, {RECORDED: "encoder"}
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
+"""Words for what shells and people trip over."""
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+DEVICES = "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
+"""What a split may be called: it becomes part of a file name."""
+COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+"""What a kept column may be called: it becomes part of the name of an array."""
+COLUMN_NAME = "a letter, then letters, digits and '_', 64 at most"
+RANGE = "is out of range"
+
+
+def parse_devices(value: Any) -> str:
+    """How many devices, 'all', or which, from a number, text or list."""
+    if isinstance(value, bool) or not isinstance(value, (int, str, list, tuple)):
+        raise TypeError(DEVICES)
+    text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    text = "".join(text.split())
+    if isinstance(value, (list, tuple)) and all(type(number) is int for number in value):
+        text += ","  # [1] of a file is GPU 1, and no number of workers
+    if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
+        raise ValueError(DEVICES)
+    numbers = re.findall(r"\d+", text)
+    if len(set(map(int, numbers))) < len(numbers):
+        raise ValueError("numbers of GPUs, each once")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placing:
+    """Which workers there are to be: part of every configuration that has work for them."""
+
+    engine: str = "local"
+    """Who starts the workers."""
+    devices: str = field(default="1", metadata={"parse": parse_devices})
+    """Workers, one for each GPU or group of cores: a number, all, or which GPUs (0,2)."""
+    address: str | None = field(default=None, metadata=KEY)
+    """Address of a cluster of Ray that is there already; auto finds one."""
+    gpus_per_worker: float | None = field(default=None, metadata=KEY)
+    """GPUs of one worker of a cluster; default: 1, or 0 on a CPU."""
+    rank: str | None = field(default=None, metadata=KEY)
+    """This process is worker i of n that were started by hand: i/n, from 0."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether this process does the work itself."""
+        return self.engine == "local" and self.devices == "1"
+
+
+P = TypeVar("P", bound=Placing)
+
+
+def placed(config: P) -> P:
+    """The same configuration for a worker, which places nobody."""
+    values: dict[str, Any] = {one.name: one.default for one in fields(Placing)}
+    return replace(config, **values)
+
+
+def check_placing(placing: Placing) -> None:
+    """Refuse what cannot be meant, before anything is started."""
+    if placing.engine not in (known := plugins.names(ENGINES)):
+        raise plugins.unknown("engine", placing.engine, known)
+    try:
+        parse_devices(placing.devices)
+    except (TypeError, ValueError) as error:
+        found = shortened(str(placing.devices))
+        raise ConfigError("bad --devices", expected=str(error), found=found) from None
+    if placing.rank is not None:
+        parse_rank(placing.rank)
+    share, local = placing.gpus_per_worker, placing.engine == "local"
+    fits = share is None or 0 < share < 1 or (1 <= share < 1024 and share == int(share))
+    alone = ("is for a cluster", "--engine ray beside it")
+    rules: list[Rule] = [
+        ("gpus_per_worker", fits, RANGE, "a part of one GPU (0.25), or whole ones"),
+        ("gpus_per_worker", not (local and share), *alone),
+        ("address", not (local and placing.address), *alone),
+    ]
+    check_rules(placing, rules)
+
+
+def parse_rank(text: str) -> tuple[int, int]:
+    """Number of a worker, from 0, and how many there are."""
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not number < count:
+        expected = "i/n, from 0/n to n-1/n, such as 0/4"
+        raise ConfigError("bad rank", expected=expected, found=shortened(text))
+    return number, count
 
 
 def _or_none(word: str) -> str | None:
@@ -134,11 +229,80 @@ class ExtractConfig(Placing):
         settle_paths(self)
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
-        check_rules(self, extract_rules(self))
+        check_rules(self, self._rules())
         check_device(self.device)
         check_placing(self)
         if self.prompt is not None:
             check_place(self.prompt, "--prompt")
+
+    def _rules(self) -> Iterator[Rule]:
+        speed, seconds, part = self.tokens_per_second, self.clip_seconds, self.test_fraction
+        splits, unlabelled, spread = self.splits, self.unlabelled, self.device_map
+        # fmt: off
+        yield "splits", splits, "is empty", "at least one"
+        yield "pool", self.pool, "is empty", "at least one"
+        yield "tokens_per_second", speed is None or 0 < speed < math.inf, RANGE, "> 0"
+        yield "clip_seconds", seconds is None or 0.1 <= seconds < math.inf, RANGE, ">= 0.1"
+        yield "test_fraction", part is None or 0 < part < 1, RANGE, "> 0 and < 1"
+        yield "pool_over", self.pool_over in ("all", "text"), RANGE, "all or text"
+        yield ("device_map", spread in (None, *DEVICE_MAPS),
+               "is unknown", f"one of: {', '.join(DEVICE_MAPS)}")
+        yield ("encoding", _is_encoding(self.encoding or "utf-8"), "is unknown",
+               "one that Python knows, such as cp1252, latin-1, utf-16, gb18030 or shift_jis")
+        yield ("delimiter", re.fullmatch('[^"\r\n\0\ud800-\udfff]', delimiter_of(self)), "is none",
+               f"a character, no quote, or: {', '.join(DELIMITERS)}")
+        yield ("splits", all(map(NAME_PATTERN.fullmatch, splits)),
+               "cannot be part of a file name", "letters, digits, '_' and '.'")
+        yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
+               "becomes the name of an array: rename the column in the data", COLUMN_NAME)
+        yield ("encoder_seed", self.encoder_seed is None or self.untrained_encoder,
+               "is for random weights", "--untrained-encoder beside it")
+        yield ("device_map", not (spread and self.untrained_encoder),
+               "cannot spread an untrained encoder", "one device that holds it: --device")
+        yield ("device_map devices", not spread or self.alone or self.engine != "local",
+               "spreads one encoder over all GPUs", "one worker, --engine ray, or device-map=none")
+        yield ("file_column text_columns", not (self.file_column and self.text_columns),
+               "is for sounds and pictures, --text-column for texts", "one of the two")
+        yield ("split_seed", part is not None or not self.split_seed,
+               "is for --test-fraction", "--test-fraction beside it")
+        yield ("test_fraction splits", part is None or sorted(splits) == ["test", "train"],
+               "makes the splits 'train' and 'test'", "no --split beside it")
+        yield ("test_fraction unlabelled", part is None or not unlabelled,
+               "needs the labels of all rows", "no unlabelled beside it")
+        yield ("unlabelled", set(unlabelled) <= set(splits),
+               "is no split that is read", f"one of: {', '.join(splits)}")
+        yield ("unlabelled", ("train" if "train" in splits else splits[0]) not in unlabelled,
+               "leaves no classes", "labels in 'train', or in the first split")
+        yield ("prompt prompt_file", self.prompt is None or self.prompt_file is None,
+               "is given twice", "--prompt or prompt-file")
+        yield ("clip_mode", self.clip_mode != "split" or seconds or self.published_audio,
+               "splits nothing", "the length of a piece: --set clip-seconds=5")
+        yield ("published_audio clip_seconds", not self.published_audio
+               or seconds in (None, PUBLISHED_SECONDS), "is of 5 s", "no clip-seconds beside it")
+        yield ("published_audio pool", not self.published_audio or self.pool == ("mean",),
+               "is the mean over all that the encoder hears", "--pool mean")
+        # fmt: on
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        return "".encode(name) is not None
+    except (LookupError, ValueError):
+        return False
+
+
+def delimiter_of(config: ExtractConfig) -> str:
+    """The character that parts fields."""
+    return DELIMITERS.get(config.delimiter or "comma", config.delimiter or "")
+
+
+def check_place(prompt: str, where: str) -> None:
+    """A text has its place in a prompt once; all other braces are themselves."""
+    if (count := prompt.count(PLACE)) != 1:
+        found = f"{excerpt(prompt)}, which has it {count} times"
+        expected = f"'{PLACE}' exactly once"
+        why = "a prompt says once where the text stands"
+        raise ConfigError(why, expected=expected, found=found, where=where)
 
 
 def parse_words(value: Any) -> tuple[str, ...]:
@@ -194,21 +358,21 @@ class ImportConfig:
         check_at_least(self, 1, "shard_rows")
         if not self.files:
             raise ConfigError("nothing to import", expected="one file of arrays, or several")
-        check_rules(self, self._rules())
+        columns = all(map(COLUMN_PATTERN.fullmatch, self.keep_columns))
+        pool, letters = re.fullmatch(r"[a-z]{1,16}", self.pool), "1 to 16 lower-case letters"
+        rules: list[Rule] = [
+            ("keep_columns", columns, "cannot be the name of a column", COLUMN_NAME),
+            ("pool", pool, "cannot be a name", f"{letters}, such as mean"),
+        ]
+        check_rules(self, rules)
         for option in ("arrays", "labels", "num_tokens"):
             of_splits(self, option)
-
-    def _rules(self) -> Iterator[Rule]:
-        columns = all(map(COLUMN_PATTERN.fullmatch, self.keep_columns))
-        yield "keep_columns", columns, "cannot be the name of a column", COLUMN_NAME
-        pool = re.fullmatch(r"[a-z]{1,16}", self.pool)
-        yield "pool", pool, "cannot be a name", "1 to 16 lower-case letters, such as mean"
 
 
 def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:
     """Split -> the names that were given for it after ``option``, in order."""
     found: dict[str, list[str]] = {}
-    called = "--array" if option == "arrays" else option_of(option)
+    called = spelled(config, option)
     for text in getattr(config, option):
         split, _, name = text.partition("=")
         twice = option != "arrays" and split in found

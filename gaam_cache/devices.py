@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gaam_cache.errors import ConfigError, GaamError, ShortOfMemoryError, StorageError
 from gaam_cache.messages import shortened, visible
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAMES = "auto, cpu, cuda, cuda:N or mps"
-NATIVE_BFLOAT16 = (8, 0)
-"""Compute capability from which NVIDIA's GPUs multiply bfloat16 themselves; what torch calls
-supported includes older ones, on which it is emulated and slower than float32."""
 _NO_MEMORY = re.compile(
     r"MemoryError|not enough memory|can(no|')t allocate memory|out of memory|unable to allocate"
     r"|bad_alloc|failed to map segment|OutOfMemory|could not create a primitive"
@@ -36,8 +33,7 @@ _workers_here = 1
 def check_device(name: str) -> None:
     """Refuse what names no device, whether or not there is one."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
-        hint = "did you mean 'cuda'?" if name.casefold().startswith(("gpu", "cuda")) else None
-        raise ConfigError("unknown --device", expected=NAMES, found=shortened(name), hint=hint)
+        raise ConfigError("unknown --device", expected=NAMES, found=shortened(name))
 
 
 def resolve_device(name: str) -> torch.device:
@@ -53,11 +49,10 @@ def resolve_device(name: str) -> torch.device:
         name = "cuda" if count else "cpu"
     there = name == "cpu" or (name == "mps" and torch.backends.mps.is_available())
     if not there and (name == "mps" or int(name.partition(":")[2] or 0) >= count):
-        numbers = f", cuda:0 to cuda:{count - 1}" if count else ""
         raise ConfigError(
             f"no device '{name}'",
             expected="a GPU that this build of torch can use",
-            found=f"torch {torch.__version__}, {count or 'no'} GPU{'s' * (count > 1)}{numbers}",
+            found=f"torch {torch.__version__}, GPUs: {count}",
             hint="--device cpu",
         )
     # float32 keeps its 24 bits (cuDNN's TensorFloat-32 has 11), and cuDNN the order of sums
@@ -84,11 +79,11 @@ def check_arithmetic(dtype: str, device: torch.device) -> None:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device computes in bfloat16 natively."""
+    """Whether the device computes in bfloat16 natively; older GPUs emulate it, slowly."""
     import torch
 
     if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= NATIVE_BFLOAT16
+        return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu":
         return False
     features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
@@ -125,10 +120,8 @@ def give_back(device: torch.device) -> None:
     """Give memory that torch keeps for its next tensors back to the device."""
     import torch
 
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    elif device.type == "mps":
-        torch.mps.empty_cache()
+    if device.type != "cpu":
+        getattr(torch, device.type).empty_cache()
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
@@ -167,11 +160,10 @@ class CopyBack:
 
 def bits(states: Tensor) -> NDArray[Any]:
     """The tensor as NumPy sees it; bfloat16, which NumPy lacks, as its raw bits."""
-    import numpy as np
     import torch
 
     if states.dtype == torch.bfloat16:
-        return states.view(torch.int16).numpy().view(np.uint16)
+        return states.view(torch.uint16).numpy()
     return states.numpy()
 
 
@@ -193,10 +185,8 @@ def out_of_memory(error: BaseException) -> bool:
     return _NO_MEMORY.search(f"{type(error).__name__} {error}") is not None
 
 
-class NoRoom(NamedTuple):
-    """Memory ran out."""
-
-    said: str  # in the words of whose it was
+class NoRoom(str):
+    """That memory ran out, in the words of whose it was."""
 
 
 def attempt(function: Callable[[], T], device: torch.device) -> T | NoRoom:
@@ -226,9 +216,8 @@ def as_refusal(error: BaseException) -> GaamError | None:
     cause = None if isinstance(error, ShortOfMemoryError) else error  # that says more than we can
     while cause is not None:
         if not isinstance(cause, GaamError) and out_of_memory(cause):
-            said = " ".join(str(cause).split())[:300] or type(cause).__name__
             hint = "hold less at once: --set batch-tokens=512 or --set seed-batch=1"
-            return GaamError("not enough memory", found=said, hint=hint)
+            return GaamError("not enough memory", found=said_of_memory(cause), hint=hint)
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, OSError) and not isinstance(error, GaamError):
         hint = "look at the disk, its permissions and 'ulimit -n'; what is finished is kept"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
 from gaam_cache.store.encoding import Encoding
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ class Placed(NamedTuple):
 class RowEncoder:
     """States of rows as ``gaam extract`` would have stored them in the cache of an encoding.
 
-    The same tokens, batches, arithmetic, pooling and rounding to the storage type, and the same
-    proof: some rows of every call are encoded again, alone, and must have the same states.
-
-    Several threads may use one: they take turns at the tokenizer and at the model.
+    With the same proof too: some rows of every call are encoded again, alone. Several threads may
+    use one: they take turns at the tokenizer and at the model.
     """
 
     def __init__(
@@ -73,8 +71,7 @@ class RowEncoder:
             batch_tokens: tokens of one batch, padding included; default: what suits the device.
 
         Raises:
-            ConfigError: another encoder, or another version of what decodes sounds or pictures,
-                with all that differs; or states that nobody here made.
+            ConfigError: another encoder, or other decoders of files; or imported states.
             NotFoundError: no encoder there, or not the rows that it was fitted on.
         """
         from gaam_cache.extraction.reopen import reopen
@@ -100,23 +97,17 @@ class RowEncoder:
             N texts, or paths of N sounds or pictures. Result: (N, L, D), of all layers.
 
         Args:
-            chunks: of rows, about 2,048 at a time: as fast as an extraction. One that says where
-                its rows stand has them named so in messages; others are named by their number.
+            chunks: of rows, about 2,048 at a time.
             pooling: one of the encoding's.
             origin: what to call where the rows are from, in messages.
 
         Raises:
             DataError: rows that cannot be used, such as empty ones.
-            NumericsError: a state that the storage type cannot hold, or that is not that of its row
-                alone.
+            NumericsError: a state that cannot be stored, or is not that of its row alone.
             ShortOfMemoryError: too little memory for one row.
         """
         if pooling not in self.encoding.pooling:
-            raise ConfigError(
-                f"rows were not pooled by '{pooling}'",
-                expected=f"one of: {', '.join(self.encoding.pooling)}",
-                found=pooling,
-            )
+            raise plugins.unknown("pooling of these rows", pooling, self.encoding.pooling)
         row = 0
         ready: Future[Piece | None] | None = None
         with ThreadPoolExecutor(1, "prepare") as reader:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gaam_cache.messages import brief
 
-LONGEST = 4000
-"""Characters of a message that people are shown, and of each detail."""
+LONGEST = 4000  # characters of a message that people are shown, and of each detail
 
 
 class GaamError(Exception):
@@ -41,15 +40,11 @@ class GaamError(Exception):
         return f"{self.message}: {self.details.get('found', '')}"
 
     def __str__(self) -> str:
-        """The message and one indented line for each detail that is known.
-
-        Both may hold text from elsewhere: it is shown, not obeyed, and lines of it are indented
-        deeper than those of this message.
-        """
+        """The message and an indented line for each detail; text from elsewhere is deeper."""
 
         def indented(text: str, indent: int) -> str:
-            shown = brief(text, LONGEST, keep="\n")
-            return f"\n{' ' * indent}".join(line.strip(" ") for line in shown.split("\n"))
+            lines = brief(text, LONGEST, keep="\n").split("\n")
+            return f"\n{' ' * indent}".join(line.strip(" ") for line in lines)
 
         lines = [f"  {name + ':':<10}{indented(text, 12)}" for name, text in self.details.items()]
         return "\n".join([indented(self.message, 4), *lines])

@@ -15,14 +15,7 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.shards import CLAIM_FOLDER
 from gaam_cache.messages import excerpt, visible_values
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.plan import (
-    PLAN_FILE,
-    SHARD_FOLDER,
-    Plan,
-    describe_encoder,
-    planted_in,
-    read_plan,
-)
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, planted_in, read_plan
 from gaam_cache.store.read import CheckMemory
 from gaam_cache.store.shard import missing_shards, planned_receipt
 
@@ -69,8 +62,7 @@ def is_cache(path: Path) -> bool:
 def inspect(path: Path) -> Inspection:
     """Look at a cache, complete or not, damaged or not; others may be writing it.
 
-    ``damage`` lists what can be seen without reading every byte, and of the first damaged shard of
-    a split also what its bytes say. ``gaam verify`` lists all of it.
+    ``damage`` is what can be seen without reading every byte; ``gaam verify`` lists all of it.
 
     Raises:
         NotFoundError: no cache there.
@@ -85,23 +77,21 @@ def inspect(path: Path) -> Inspection:
         plan = read_plan(path)
     except CacheError as error:
         damage.append(_damage(PLAN_FILE, error))
-        receipts = sum(1 for _ in (path / SHARD_FOLDER).glob("*-?????*.json"))
-        return Inspection(about | {"receipts": receipts})
+        return Inspection(about)
     missing = missing_shards(path, plan)
     absent = set(missing)
     splits = {name: _split(path, plan, name, absent, damage) for name in plan.rows}
-    done = [shard for shard in plan.shards() if shard.name not in absent]
-    at_work = [one for one in held if one.name in absent]
     encoder = plan.fingerprint_fields["encoder"]
     about |= {
         "complete": not missing and not damage,
         "shards": plan.num_shards,
         "missing_shards": missing,
         "rows": sum(plan.rows.values()),
-        "rows_done": sum(shard.stop - shard.start for shard in done),
-        "at_work": [asdict(one) for one in at_work],
+        "rows_done": sum(s.stop - s.start for s in plan.shards() if s.name not in absent),
+        "at_work": [asdict(one) for one in held if one.name in absent],
         "maker": plan.maker,
         "encoder": plan.encoder["name"],
+        "label": plan.encoder_label,
         "revision": plan.encoder["revision"],
         "dataset": plan.dataset["name"],
         "compute_dtype": encoder["dtype"],
@@ -120,14 +110,14 @@ def _split(
 ) -> dict[str, Any]:
     """What is known of a split: its rows, and the rest where all of it is whole."""
     about: dict[str, Any] = {"rows": plan.rows[name]}
-    receipts = []
-    for shard in plan.shards(name):
+    shards, receipts = list(plan.shards(name)), []
+    for shard in shards:
         if shard.name not in absent:
             try:
                 receipts.append(planned_receipt(path, plan, shard))
             except CacheError as error:
                 damage.append(_damage(shard.name, error))
-    if len(receipts) * plan.shard_rows < plan.rows[name]:
+    if len(receipts) < len(shards):
         return about
     try:
         split = Split(path, plan, name, receipts, CheckMemory())
@@ -151,58 +141,53 @@ def _damage(what: str, error: CacheError) -> dict[str, str]:
 
 
 def _in_words(about: dict[str, Any]) -> str:
-    held = [Holding(**one) for one in about["at_work"]]
-    workers = [f"  {one.name:<12} {one.in_words()}" for one in held]
-    damage = [
-        f"  damaged      {one['what']}: {one['why']}; to do: {one['repair']}"
-        for one in about["damage"]
-    ]
-    for lines in (workers, damage):
-        lines[SHOWN:] = [f"  and          {len(lines) - SHOWN:,} more"] * (len(lines) > SHOWN)
-    head = f"cache {about['path']}: "
-    if "receipts" in about:
-        head += "DAMAGED, its plan cannot be used"
-        return "\n".join([head, *damage, f"  shards       {about['receipts']:,} with a receipt"])
+    workers = [f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]]
+    damage = [f"{one['what']}: {one['why']}; to do: {one['repair']}" for one in about["damage"]]
+    found: list[tuple[str, str]] = []
     if "fingerprint" not in about:
-        return "\n".join([f"{head}nothing is there yet, its rows are being read", *workers])
-    missing = len(about["missing_shards"])
-    if damage:
-        head += f"DAMAGED; {about['shards'] - missing:,} of {about['shards']:,} shards are there"
-    elif missing:
-        head += f"incomplete, {missing} shards are missing of {about['shards']:,}; "
-        head += f"{about['rows_done']:,} of {about['rows']:,} rows are there"
+        state = "DAMAGED, its plan cannot be used" if damage else "its rows are being read"
     else:
-        head += "complete"
-    if missing and not held:
-        workers.append(f"  at work      nobody: the {about['maker']} that began it goes on")
-    imported = about["imported_from"] is not None
-    encoder = describe_encoder(about["encoder"], about["untrained_seed"])
-    encoder += f" at {short_digest(about['revision'])}" if about["revision"] else ""
-    encoder += ", computed elsewhere" if imported else f", computed in {about['compute_dtype']}"
-    zero, tokens = "" if about["first_layer"] else ", from layer 0", about["max_length"] > 1
-    over = f" over {about['pooled']}" if about["pooled"] else ""
-    planted = {"teacher_accuracy": "not said"} | (about["planted"] or {})
-    labels = "gate {gate}, strength {strength}, seed {seed}, whose accuracy is {teacher_accuracy}"
-    table = {
-        "encoder": f"{encoder}; its layers: {about['layers'] or 'not said'}",
-        "data set": about["dataset"] + f", at most {about['max_length']} tokens a row" * tokens,
-        "states": f"{about['num_layers']} layers x {about['hidden_size']}{zero}, pooled by "
-        f"{' and '.join(about['pooling'])}{over}, stored as {about['storage_dtype']}",
-        "fingerprint": short_digest(about["fingerprint"]),
-        "prompt": about["prompt"] and excerpt(about["prompt"]),
-        "pooling": "over the text's own tokens" if about["pool_over"] == "text" else "",
-        "labels": about["planted"] and f"drawn from a teacher: {labels.format(**planted)}",
-        "columns": ", ".join(about["columns"]),
-    }
-    lines = [head, *(f"  {name:<12} {text}" for name, text in table.items() if text)]
-    for name, split in about["splits"].items():
-        line = f"  {name:<12} {split['rows']:,} rows"
-        if "bytes" in split:
-            classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
-            classes[8:] = ["..."] * (len(classes) > 8)
-            line += f" ({', '.join(classes) if split['labelled'] else 'without labels'}), "
-            line += f"{split['mean_tokens']} tokens on average, " * tokens
-            line += f"{split['truncated_rows']:,} truncated, " * (not imported)
-            line += f"{split['bytes'] / 1e6:,.1f} MB"
-        lines.append(line)
-    return "\n".join([*lines, *workers, *damage])
+        missing = len(about["missing_shards"])
+        there = f"{about['shards'] - missing:,} of {about['shards']:,} shards are there, "
+        there += f"{about['rows_done']:,} of {about['rows']:,} rows"
+        state = f"incomplete; {there}" if missing else "complete"
+        state = f"DAMAGED; {there}" if damage else state
+        if missing and not workers:
+            workers = [f"nobody: the {about['maker']} that began it goes on"]
+        found = [*_plan_in_words(about), *map(_split_in_words, about["splits"].items())]
+    for name, lines in {"at work": workers, "damaged": damage}.items():
+        more = [f"{len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
+        found += [(name, line) for line in lines[:SHOWN] + more]
+    lines = [f"  {name:<12} {text}" for name, text in found if text]
+    return "\n".join([f"cache {about['path']}: {state}", *lines])
+
+
+def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:
+    revision = f" at {short_digest(about['revision'])}" if about["revision"] else ""
+    where = f"in {about['compute_dtype']}" if about["imported_from"] is None else "elsewhere"
+    over = "the text's own tokens" if about["pool_over"] == "text" else about["pooled"]
+    states = f"{about['num_layers']} layers x {about['hidden_size']} from {about['first_layer']}, "
+    states += f"pooled by {' and '.join(about['pooling'])}" + (f" over {over}" if over else "")
+    teacher = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}"
+    return [
+        ("encoder", f"{about['label']}{revision}, computed {where}"),
+        ("layers", about["layers"] or ""),
+        ("data set", f"{about['dataset']}, at most {about['max_length']} tokens a row"),
+        ("states", f"{states}, stored as {about['storage_dtype']}"),
+        ("fingerprint", short_digest(about["fingerprint"])),
+        ("prompt", excerpt(about["prompt"]) if about["prompt"] else ""),
+        ("labels", teacher.format(**about["planted"]) if about["planted"] else ""),
+        ("columns", ", ".join(about["columns"])),
+    ]
+
+
+def _split_in_words(named: tuple[str, dict[str, Any]]) -> tuple[str, str]:
+    name, split = named
+    line = f"{split['rows']:,} rows"
+    if "bytes" in split:
+        classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
+        classes[8:] = ["..."] * (len(classes) > 8)
+        line += f" ({', '.join(classes) if split['labelled'] else 'without labels'}), "
+        line += f"{split['mean_tokens']} tokens on average, {split['truncated_rows']:,} truncated, "
+        line += f"{split['bytes'] / 1e6:,.1f} MB"
+    return name, line

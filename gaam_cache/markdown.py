@@ -47,12 +47,7 @@ def licences(of: Iterable[str]) -> list[str]:
 
 
 def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[str]:
-    """The YAML at the beginning of a card, without values that are empty.
-
-    Args:
-        values: of JSON.
-        slots: key -> what a person has to say there, as comments.
-    """
+    """The YAML at the beginning of a card; ``slots`` say what a person has to add, as comments."""
     import yaml
 
     shown = {key: visible_values(value) for key, value in values.items() if value}

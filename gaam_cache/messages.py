@@ -8,6 +8,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TextIO
 
 LONGEST_WORD, LONGEST_NAME = 60, 120  # characters of what a person wrote, and of a name
@@ -101,3 +102,10 @@ def duration(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // part} {smaller}"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra: of a checkout its own, else of the package."""
+    root = Path(__file__).resolve().parents[1]
+    checkout = (root / "pyproject.toml").is_file()
+    return f"pip install -e '{root}[{extra}]'" if checkout else f"pip install 'gaam[{extra}]'"

@@ -1,11 +1,8 @@
 """What names on the command line stand for.
 
-A module in a folder is a name: ``student_t.py`` <-> ``student-t``. Other installed distributions
-may add to the folder ``a.b.attention`` by entry points of the group ``gaam.attention``, each a name
-and a class of the kind that the folder has. A name of ours stays ours. Listing imports nothing.
-
-A plug-in module defines exactly one public class, and may say in ``ALIASES`` what else people call
-it: such a name is not taken, but answered with the one that is.
+A module in a folder is a name: ``student_t.py`` <-> ``student-t``. It defines one public class, and
+may say in ``ALIASES`` what else people call it. Other installed distributions add to the folder
+``a.b.attention`` by entry points of the group ``gaam.attention``. Listing imports nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ import ast
 import functools
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import re
 import sys
@@ -46,36 +42,27 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     ``details`` are of the error, such as where the name was written.
 
     Raises:
-        ConfigError: no plug-in of that name; the message lists those there are. Or one of another
-            distribution that cannot be used; the message says whose it is.
+        ConfigError: no plug-in of that name, or one of another distribution that cannot be used.
     """
     own, point = _own(package), _offered(package).get(name)
     if name in own:
         module = _module(package, name)
-        classes = [
+        [cls] = [
             value
             for key, value in vars(module).items()
             if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
         ]
-        if len(classes) != 1:
-            raise TypeError(f"{module.__name__} must define one public class, has {len(classes)}")
-        return classes[0]
+        return cls
     if point is None:
         aliases = {w: one for one in own for w in getattr(_module(package, one), "ALIASES", ())}
         raise unknown(kind, name, names(package), aliases=aliases, **details)
     with blamed(package, name, kind=kind):
         cls = point.load()
-    # what all classes of the folder extend: the abstract class that any of ours comes from
-    first: type = load(package, own[0], kind=kind)
-    frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
-    if not (inspect.isclass(cls) and issubclass(cls, frame)) or inspect.isabstract(cls):
-        base, who = f"{frame.__module__}.{frame.__name__}", origin(package, name)
-        raise ConfigError(
-            f"the {kind} '{name}' of {who} is none",
-            expected=f"a class that extends {base} and defines what is abstract there",
-            found=shortened(repr(cls)),
-            hint=f"mend or uninstall {who}",
-        )
+        # what all classes of the folder extend: the abstract class that any of ours comes from
+        first: type = load(package, own[0], kind=kind)
+        frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
+        if not issubclass(cls, frame) or inspect.isabstract(cls):
+            raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}, or is abstract")
     return cls
 
 
@@ -105,8 +92,7 @@ def blamed(package: str, name: str, *, kind: str) -> Iterator[None]:
 def code(package: str, name: str, *, kind: str) -> str:
     """Eight digits that change with the code of a plug-in's module, though not with its words.
 
-    Comments and docstrings do not count. Where it is not ours, they change with the code of its
-    whole package, and stand after the distribution and its version, as ``origin`` has them.
+    Where it is not ours, with that of its whole package, and after its ``origin``.
     """
     home, where = load(package, name, kind=kind).__module__, origin(package, name)
     folders = getattr(sys.modules[home.partition(".")[0]], "__path__", None)
@@ -118,13 +104,10 @@ def code(package: str, name: str, *, kind: str) -> str:
 
 
 def _code(file: Path) -> str:
-    """What a file does, in one spelling."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return ""  # it is not imported either
+    """What a file does, in one spelling: without comments and docstrings."""
+    tree = ast.parse(file.read_bytes())
     for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):  # without docstrings
+        if isinstance(body := getattr(node, "body", None), list):
             node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
     return ast.unparse(tree)
 
@@ -139,14 +122,10 @@ def _own(package: str) -> list[str]:
 
 
 def _folders(package: str) -> list[Path]:
-    """Where its modules lie; ``find_spec`` of a room would import what lies around the room."""
-    around, _, room = package.rpartition(".")
+    """Where its modules lie; importing it to ask would import what lies around it."""
     if package in sys.modules:
         return [Path(folder) for folder in sys.modules[package].__path__]
-    if around:
-        return [folder / room for folder in _folders(around)]
-    spec = importlib.util.find_spec(package)
-    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or []]
+    return [Path(__file__).parents[1].joinpath(*package.split("."))]
 
 
 def _offered(package: str) -> dict[str, EntryPoint]:
@@ -176,10 +155,7 @@ def unknown(
     aliases: Mapping[str, str] | None = None,
     **details: str | None,
 ) -> ConfigError:
-    """The refusal of a name that there is not, with those there are and the one that was meant.
-
-    ``aliases`` are other words for valid names; ``details`` of the error, such as where it stands.
-    """
+    """The refusal of a name that there is not, with those there are and the one that was meant."""
     listed = list(valid)
     hint = details.pop("hint", None) or did_you_mean(word, listed, aliases)
     expected = f"one of: {', '.join(listed)}" if listed else "none: there are none"

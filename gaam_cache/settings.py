@@ -1,29 +1,97 @@
-"""One configuration out of several places: command line > config file > preset > default.
+"""Settings: what they are called and mean, where they come from, what they may be.
 
-A setting is a field of a configuration. One with ``KEY`` in its metadata has no option: it is a key
-of TOML files and of ``--set``.
+A setting is a field of a configuration; the string under it says what it means. One with ``KEY`` in
+its metadata has no option: it is a key of TOML files and of ``--set``. The command line counts
+before a config file, that before a preset, that before the default.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
+import textwrap
 import tomllib
 import typing
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from gaam_cache import plugins
-from gaam_cache.bundle import data_path
-from gaam_cache.config_checks import UNCHECKED, key_of
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.messages import did_you_mean, shortened
+from gaam_cache.messages import did_you_mean, option_of, shortened
 
+KEY = {"key": True}
+"""Metadata of a setting without an option."""
+UNCHECKED = "unchecked"
+"""Metadata of a field that may be any text, white space too."""
+LARGEST_NUMBER = 2**31 - 1
+"""Of any setting that counts something; more is a slip of the finger."""
 SECTIONS = ("extract", "import", "train", "plant")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
 TAKEN: Any = {bool: (), int: (Integral, str), float: (Real, str)}
+KINDS: dict[Any, str] = {bool: "true|false", int: "N", float: "NUMBER", Path: "PATH"}
+"""What a list of settings calls a type; any other is TEXT."""
 Config = TypeVar("Config")
+Rule = tuple[str, object, str, str]
+"""Settings, what must hold of them, what is wrong with the first where it does not, what to do."""
+
+
+def key_of(field: Field[Any]) -> str:
+    """How a field is written as a key: ``text-column`` for ``text_columns``."""
+    return str(field.metadata.get("option") or option_of(field.name))[2:]
+
+
+def words(field: Field[Any], value: Any) -> Iterator[str]:
+    """A setting as the command line has it; of a list each by itself."""
+    key, is_key = key_of(field), "key" in field.metadata
+    if isinstance(value, bool) and not is_key:
+        yield from [f"--{key}"] * value + [f"--no-{key}"] * (field.default is True and not value)
+        return
+    for one in value if isinstance(value, (list, tuple)) else [value]:
+        text = str(one).lower() if isinstance(one, bool) else str(one)
+        yield from ("--set", f"{key}={text}") if is_key else (f"--{key}", text)
+
+
+def spelled(config: object, name: str) -> str:
+    """How a field of a configuration is called: ``--limit``, or ``shard-rows`` without option."""
+    field = next(one for one in fields(config) if one.name == name)  # type: ignore[arg-type]
+    return key_of(field) if "key" in field.metadata else f"--{key_of(field)}"
+
+
+def settle_paths(config: object) -> None:
+    """Make paths of texts, which Python code hands over too."""
+    for one in fields(config):  # type: ignore[arg-type]
+        if str(one.type).startswith("Path") and isinstance(text := getattr(config, one.name), str):
+            object.__setattr__(config, one.name, Path(text))
+
+
+def check_at_least(config: object, minimum: int, *names: str) -> None:
+    """Refuse values below ``minimum`` or senselessly large; None means not set and passes."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not minimum <= value <= LARGEST_NUMBER:
+            expected = f"{minimum} to {LARGEST_NUMBER:,}"
+            message, found = f"{spelled(config, name)} is out of range", shortened(str(value))
+            raise ConfigError(message, expected=expected, found=found)
+
+
+def check_rules(config: Any, rules: Iterable[Rule]) -> None:
+    """Refuse settings that cannot work, alone or together; a rule may rely on those before it."""
+    for names, holds, problem, expected in rules:
+        if not holds:
+            shown = [one for one in fields(config) if one.name in names.split()]
+            found = " ".join(w for one in shown for w in words(one, getattr(config, one.name)))
+            message = f"{spelled(config, names.split()[0])} {problem}"
+            raise ConfigError(message, expected=expected, found=shortened(found))
+
+
+def data_path() -> Path:
+    """The ``data`` folder: inside the installed package, or beside it in a checkout."""
+    here = Path(__file__).resolve().parent
+    return here / "data" if (here / "data").is_dir() else here.parent / "data"
 
 
 def preset_names(section: str) -> list[str]:
@@ -142,3 +210,53 @@ def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
         return Path(value).expanduser() if kind is Path else kind(value)
     except (ValueError, OverflowError):
         raise ValueError(WORDS[kind]) from None
+
+
+@functools.cache
+def keys(cls: type) -> list[dict[str, Any]]:
+    """All settings: key, type, default, meaning, and whether there is an option."""
+    meanings: dict[str, str] = {}
+    for base in cls.__mro__[:-1]:
+        source = Path(inspect.getfile(base)).read_text("utf-8")
+        source = source.partition(f"\nclass {base.__name__}")[2].partition("\n@dataclass")[0]
+        meanings |= re.findall(r'^    (\w+): .*?\n    """(.*?)"""', source, re.M | re.S)
+    hints, found = typing.get_type_hints(cls), []
+    for field in fields(cls):
+        parts = (hints[field.name], *typing.get_args(hints[field.name]))
+        choices = [p for part in parts if typing.get_origin(part) is Literal for p in part.__args__]
+        several = ["LIST" for part in parts if typing.get_origin(part) is tuple]
+        named = [KINDS[part] for part in parts if part in KINDS]
+        default = None if field.default is MISSING else field.default
+        about = {
+            "key": key_of(field),
+            "type": "|".join(choices) if choices else [*several, *named, "TEXT"][0],
+            "default": str(default) if isinstance(default, Path) else default,
+            "option": "key" not in field.metadata,
+            "meaning": " ".join(meanings[field.name].split()),
+        }
+        found.append(about)
+    return found
+
+
+def in_words(cls: type, key: str) -> str:
+    """What a setting means, with the words that it may be and its default, in one line."""
+    about = next(one for one in keys(cls) if one["key"] == key)
+    text, default = about["meaning"].split(". ")[0].removesuffix("."), about["default"]
+    choices = about["type"][0].islower() and not isinstance(default, bool)
+    said = [about["type"].replace("|", ", ")] if choices else []
+    if default not in (None, False, (), (None,)) and "default:" not in text:
+        several = default if isinstance(default, tuple) else [default]
+        said.append(f"default: {', '.join(map(str, several)).replace('True', 'yes')}")
+    return f"{text} ({'; '.join(said)})." if said else f"{text}."
+
+
+def list_in_words(sections: Mapping[str, type], width: int) -> str:
+    """All settings of commands, each with what it means and what it is without it."""
+    lines = []
+    for section, cls in sections.items():
+        lines.append(f"[{section}]")
+        for about in keys(cls):
+            kind = about["type"] if about["type"].isupper() else ""
+            text = f"{about['key']} {kind}".ljust(26) + in_words(cls, about["key"])
+            lines.append(textwrap.fill(text, width, subsequent_indent=" " * 26))
+    return "\n".join(lines)

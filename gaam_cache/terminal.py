@@ -27,7 +27,7 @@ EXIT_CODE = 130
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last by a terminal that is closed
 SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "model": "--encoder"}
-_asked, _says = False, True
+_asked = False
 
 
 def silent(done: int, total: int, text: str) -> None:
@@ -60,31 +60,30 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
     )
     bar.add_task("", total=None)
     said, [task] = time.monotonic(), bar.tasks
+
+    def report(done: int, total: int, text: str) -> None:
+        nonlocal said
+        go_on()
+        with suppress(OSError):  # nobody reads stderr any more: the work goes on
+            if total != (task.total or 0):  # another phase has another speed
+                bar.reset(task.id)
+                task.total = total or None
+            bar.update(task.id, completed=done, description=visible(text))
+            if live or quiet or time.monotonic() - said < LINE_SECONDS:
+                return
+            said, seconds = time.monotonic(), task.time_remaining
+            count = f"{done:,}/{total:,} {unit}" if total else f"{done:,} {unit}"
+            left = f", {duration(seconds)} left" if seconds is not None else ""
+            tell(f"{title} {count}{left}; {text}", to=sys.stderr)
+
     with bar if live else nullcontext():
-
-        def report(done: int, total: int, text: str) -> None:
-            nonlocal said
-            go_on()
-            with suppress(OSError):  # nobody reads stderr any more: the work goes on
-                if total != (task.total or 0):  # another phase has another speed
-                    bar.reset(task.id)
-                    task.total = total or None
-                bar.update(task.id, completed=done, description=visible(text))
-                if live or quiet or time.monotonic() - said < LINE_SECONDS:
-                    return
-                said = time.monotonic()
-                count = f"{done:,}/{total:,} {unit}" if total else f"{done:,} {unit}"
-                if (seconds := task.time_remaining) is not None:
-                    count += f", {duration(seconds)} left"
-                tell(f"{title} {count}; {text}", to=sys.stderr)
-
         yield report
 
 
-def unwind_on_signals(*, says: bool = True) -> None:
+def unwind_on_signals() -> None:
     """From now on the first signal raises KeyboardInterrupt, and a second one ends the process."""
-    global _asked, _says  # noqa: PLW0603 a signal belongs to the process
-    _asked, _says = False, says
+    global _asked  # noqa: PLW0603 a signal belongs to the process
+    _asked = False
     _on_signals(_stop)
 
 
@@ -97,8 +96,6 @@ def _on_signals(handler: Any) -> None:
 def _stop(number: int, frame: Any) -> None:
     global _asked  # noqa: PLW0603 a signal belongs to the process
     if _asked:
-        with suppress(OSError):  # print may be what was interrupted
-            os.write(2, f"{MESSAGE}\n".encode() * _says)
         os._exit(EXIT_CODE)
     _asked = True
     raise KeyboardInterrupt
@@ -117,13 +114,12 @@ def ask() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def run(app: Callable[..., Any], settings: Mapping[str, type], *, says: bool = True) -> NoReturn:
+def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
     """Run a command line and exit; every error becomes one message and an exit code.
 
-    ``settings`` are the configurations of commands that have one. One of another's steps ``says``
-    not that it was interrupted.
+    ``settings`` are the configurations of commands that have one.
     """
-    unwind_on_signals(says=says)
+    unwind_on_signals()
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or another's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -142,7 +138,7 @@ def run(app: Callable[..., Any], settings: Mapping[str, type], *, says: bool = T
             code = _code(app, settings)
     finally:
         _on_signals(signal.SIG_DFL)
-    if code == EXIT_CODE and says:
+    if code == EXIT_CODE:
         tell(MESSAGE, to=sys.stderr)
     sys.exit(code)
 
@@ -177,7 +173,7 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
 
 def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     """What the parser cannot take, in the words that all refusals have."""
-    from gaam_cache.describe_settings import keys  # it reads the configurations' source
+    from gaam_cache.settings import keys  # it reads the configurations' source
 
     said = error.format_message().partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
     ctx, asked = error.ctx, str(getattr(error, "option_name", "")).lstrip("-")
@@ -192,11 +188,11 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 
 
-def entry(**options: Any) -> None:
+def entry() -> None:
     """The command ``gaam``: ``cli.py`` of the checkout, which lies in a wheel as ``_cli.py``."""
     file = Path(__file__).with_name("_cli.py")
     file = file if file.exists() else Path(__file__).parents[1] / "cli.py"
     spec: Any = importlib.util.spec_from_file_location("gaam_cli", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.main(**options)
+    module.main()

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache import settings
-from gaam_cache.config_checks import KEY, spelled
+from gaam_cache.config import Placing, check_placing
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
-from gaam_cache.placing import Placing, check_placing
+from gaam_cache.settings import KEY, spelled
 from gaam_decoder.config_checks import TEST_SPLIT, check_together
 from gaam_decoder.number_lists import (
     Layers,

@@ -9,8 +9,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
-from gaam_cache.config_checks import Rule, check_at_least, check_rules
 from gaam_cache.errors import ConfigError
+from gaam_cache.settings import Rule, check_at_least, check_rules
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import NO_TEST
 from gaam_decoder.specs import blamed, build, head_class, parse_attention, parse_head, parse_loss

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gaam_cache.config_checks import KEY, Rule, check_at_least, check_rules, settle_paths
 from gaam_cache.errors import ConfigError
+from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle_paths
 
 GateName = Literal["laplace", "gaussian", "student-t", "two-peaks", "none"]
 

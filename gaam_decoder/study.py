@@ -22,12 +22,12 @@ from typing import Any, cast
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import config_checks, plugins, settings
-from gaam_cache.bundle import data_path
+from gaam_cache import plugins, settings
 from gaam_cache.engines._ranks import find_rank
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.markdown import plain
 from gaam_cache.messages import duration, option_of
+from gaam_cache.settings import data_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import conclusion
@@ -99,10 +99,8 @@ class Step:
             return shlex.join(["gaam", "ablate", *of])
         first = [str(given.pop("out"))] if self.command == "plant" else []
         every = dataclasses.fields(COMMANDS[self.command][0])
-        fields = {
-            name: f for f in every for name in (f.name, config_checks.key_of(f).replace("-", "_"))
-        }
-        spelled = (config_checks.words(fields[name], value) for name, value in given.items())
+        fields = {name: f for f in every for name in (f.name, settings.key_of(f).replace("-", "_"))}
+        spelled = (settings.words(fields[name], value) for name, value in given.items())
         return shlex.join(["gaam", self.command, *first, *(w for words in spelled for w in words)])
 
 

@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gaam_cache.bundle import install
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
 from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED, fetch_model, hub_only, refuse_code
-from gaam_cache.messages import visible
+from gaam_cache.messages import install, visible
 from gaam_cache.store.digest import hash_file
 from gaam_cache.store.files import read_json
 

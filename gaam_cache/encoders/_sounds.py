@@ -19,7 +19,7 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.config_checks import PUBLISHED_SECONDS
+from gaam_cache.config import PUBLISHED_SECONDS
 from gaam_cache.encoders._forward import Unusable, said
 from gaam_cache.encoders._weights import quiet
 from gaam_cache.errors import ConfigError, DataError

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from gaam_cache.config import ExtractConfig
-from gaam_cache.config_checks import PLACE, check_place
+from gaam_cache.config import PLACE, ExtractConfig, check_place
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._weights import encoder_part, foreign, skeleton
 from gaam_cache.errors import ConfigError, DataError, NotFoundError

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache import devices, plugins
+from gaam_cache.config import ENGINES, Placing
 from gaam_cache.errors import GaamError, GaamWarning
-from gaam_cache.placing import ENGINES, Placing
 
 Tell = Callable[[str, Any], None]
 """Called by a worker with what it is about and a value; both are small."""

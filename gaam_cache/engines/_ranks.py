@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gaam_cache.config import parse_rank
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
-from gaam_cache.placing import parse_rank
 
 
 class Rank(NamedTuple):

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache import devices, terminal
+from gaam_cache.config import Placing
 from gaam_cache.devices import cores as _cores
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve, warn_of_death
 from gaam_cache.errors import ConfigError
-from gaam_cache.placing import Placing
 
 NODES = Path("/sys/devices/system/node")
 UNWINDING_SECONDS = 5.0
@@ -87,7 +87,7 @@ def _work(task: Task, place: Place, cores: list[int], mouth: Connection) -> None
     if place.device == "cpu" and hasattr(os, "sched_setaffinity"):
         with suppress(OSError):  # a sandbox
             os.sched_setaffinity(0, cores)
-    terminal.unwind_on_signals(says=False)
+    terminal.unwind_on_signals()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     speaking = threading.Lock()
 

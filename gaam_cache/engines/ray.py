@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache import terminal
-from gaam_cache.bundle import install
+from gaam_cache.config import Placing
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve, warn_of_death
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages import shortened
-from gaam_cache.placing import Placing
+from gaam_cache.messages import install, shortened
 from gaam_cache.store.files import write_file
 
 MOST_RESTARTS = 10

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from gaam_cache import devices
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import ExtractConfig, placed
 from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
 from gaam_cache.engines._ranks import Rank, device_of, find_rank
 from gaam_cache.extraction.job import CheckedRows, prepare_job, read_rows, warn
 from gaam_cache.extraction.pipeline import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, Tally
-from gaam_cache.placing import placed
 from gaam_cache.sources._base import find_source
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import PLAN_FILE, read_plan

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import config_checks, settings
+from gaam_cache import settings
 from gaam_cache.config import RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.encoding import Encoding
@@ -91,7 +91,7 @@ def extract_again(root: Path, plan: Plan) -> str:
             if field.metadata.get("positional"):
                 words += [f"./{item}" if item.startswith("-") else item for item in value]
             elif value != field.default or field.name == "out":
-                words += config_checks.words(field, value)
+                words += settings.words(field, value)
         if all(word.isprintable() for word in words):
             return shlex.join(words)
     return f"the {plan.maker} that made the cache"

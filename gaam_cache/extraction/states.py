@@ -158,7 +158,7 @@ class StateMaker:
         raise ShortOfMemoryError(
             "the memory of the device is too small for one row",
             expected="memory for its tokens beside the encoder",
-            found=found.said,
+            found=str(found),
             where=piece.where(rows[0]),
             hint="a smaller --max-length, another --device, --dtype bfloat16, or device-map auto",
         )

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.config import ExtractConfig
-from gaam_cache.config_checks import CLIP_OF
+from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import NO_LABEL, Rows, Strings, Texts

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gaam_cache.config import ExtractConfig
-from gaam_cache.config_checks import delimiter_of
+from gaam_cache.config import ExtractConfig, delimiter_of
 from gaam_cache.errors import ConfigError, DataError, StorageError
 from gaam_cache.messages import excerpt
 

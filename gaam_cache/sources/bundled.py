@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from gaam_cache.bundle import data_path
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
+from gaam_cache.settings import data_path
 from gaam_cache.sources._base import Rows
 from gaam_cache.sources.files import FileSource
 from gaam_cache.terminal import Report

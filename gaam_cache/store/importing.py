@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.config import IMPORTED, NAME_PATTERN, ImportConfig
-from gaam_cache.config_checks import SHARD_ROWS
+from gaam_cache.config import IMPORTED, NAME_PATTERN, SHARD_ROWS, ImportConfig
 from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.extraction.job import class_order, content_of, new_plan, plan_fields, warn
 from gaam_cache.extraction.recorded import settings_of_import

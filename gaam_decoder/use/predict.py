@@ -20,11 +20,11 @@ import pyarrow.parquet
 
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.config_checks import check_at_least, settle_paths
 from gaam_cache.devices import check_device
 from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, option_of, shortened
+from gaam_cache.settings import check_at_least, settle_paths
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
 from gaam_cache.sources._table import choose, open_table
 from gaam_cache.store.digest import short_digest

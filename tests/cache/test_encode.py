@@ -182,6 +182,6 @@ def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:
         assert "some.csv, row 3" in str(caught.value)
     with pytest.raises(DataError, match="2 of 3 rows cannot be used"):
         encoder.encode(["goal", "", " "], pooling="mean")
-    with pytest.raises(ConfigError, match="not pooled by 'first'"):
+    with pytest.raises(ConfigError, match="unknown pooling of these rows 'first'"):
         encoder.encode(["goal"], pooling="first")
     assert encoder.encode([], pooling="mean").shape[0] == 0

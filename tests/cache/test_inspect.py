@@ -39,14 +39,14 @@ def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> N
     (cache / "shards" / "train-00001.json").unlink()
     outcome = gaam("inspect", cache)
     assert outcome.code == 0
-    assert ": incomplete, 1 shards " in outcome.out.splitlines()[0]
+    assert ": incomplete; 4 of 5 shards " in outcome.out.splitlines()[0]
     (cache / "shards" / "train-00000.json").write_text("{")
     test = next((cache / "shards").glob("test-00001-*.h5"))
     test.write_bytes(test.read_bytes()[:-1] + b"\xff")
     outcome = gaam("inspect", cache)
     assert (outcome.code, outcome.err) == (3, "")
     lines = outcome.out.splitlines()
-    assert lines[0].endswith(": DAMAGED; 4 of 5 shards are there")
+    assert ": DAMAGED; 4 of 5 shards are there" in lines[0]
     assert "  train        9 rows" in lines
     damaged = [line for line in lines if line.startswith("  damaged ")]
     assert "train-00000: " in damaged[0]
@@ -54,7 +54,7 @@ def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> N
     assert "the shard 'test-00001' is damaged" in damaged[1]
     assert len(json.loads(gaam("inspect", cache, "--json").out)["damage"]) == 2
     shutil.rmtree(cache / "shards")
-    assert ": incomplete, 5 shards " in gaam("inspect", cache).out.splitlines()[0]
+    assert ": incomplete; 0 of 5 shards " in gaam("inspect", cache).out.splitlines()[0]
 
 
 def test_a_plan_that_cannot_be_used(cache: Path, gaam: Gaam) -> None:
@@ -66,9 +66,8 @@ def test_a_plan_that_cannot_be_used(cache: Path, gaam: Gaam) -> None:
         assert (outcome.code, outcome.err) == (3, "")
         lines = outcome.out.splitlines()
         assert lines[0].endswith(": DAMAGED, its plan cannot be used")
-        assert lines[2] == "  shards       5 with a receipt"
     about = json.loads(gaam("inspect", cache, "--json").out)
-    assert (about["kind"], about["complete"], about["receipts"]) == ("cache", False, 5)
+    assert (about["kind"], about["complete"]) == ("cache", False)
 
 
 def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 import cli
-from gaam_cache import describe_settings, plugins
+from gaam_cache import plugins, settings
 from tests.conftest import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
     """A field has an option, or says that it is a key."""
     for section, config in cli.SETTINGS.items():
         there = {name for one in COMMANDS[section].params for name in (*one.opts, one.name)}
-        for about in describe_settings.keys(config):
+        for about in settings.keys(config):
             is_there = f"--{about['key']}" in there or about["key"] in there
             assert is_there == about["option"], (section, about["key"])
 

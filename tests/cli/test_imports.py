@@ -18,20 +18,14 @@ ALLOWED_FROM_CACHE = {
     "store",
     "markdown",
     "messages",
-    "config_checks",
+    "config",
     "devices",
-    "placing",
     "plugins",
     "settings",
 }
 
 
-ASKS = {
-    "use": {"config", "encode", "hub", "sources"},
-    "study.py": {
-        "bundle",
-    },
-}
+ASKS = {"use": {"encode", "hub", "sources"}}
 """Rooms that ask the cache to do something, and what they ask."""
 
 

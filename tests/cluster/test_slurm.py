@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gaam_cache.bundle import data_path
+from gaam_cache.settings import data_path
 from tests.cluster import slurm
 from tests.conftest import build_encoder, random_rows, shard_bytes, write_csv
 

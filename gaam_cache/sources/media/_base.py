@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gaam_cache import plugins
-from gaam_cache.bundle import install
 from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import cores, workers_here
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import LONGEST_WORD, excerpt
+from gaam_cache.messages import LONGEST_WORD, excerpt, install
 from gaam_cache.sources._base import MEDIA, Rows
 from gaam_cache.sources._table import Record
 

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.config import ExtractConfig
-from gaam_cache.config_checks import PUBLISHED_SECONDS
+from gaam_cache.config import PUBLISHED_SECONDS, ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.sources.media._base import Item, Media, library
 

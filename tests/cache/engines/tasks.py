@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache import errors, terminal
+from gaam_cache.config import Placing
 from gaam_cache.engines import local
 from gaam_cache.engines._base import Place, Task, Tell, load_engine
 from gaam_cache.errors import GaamError, GaamWarning
-from gaam_cache.placing import Placing
 
 DETAILS = {name: f"{name}, 日本 and\ntwo lines" for name in ("expected", "found", "where", "hint")}
 ERRORS = [

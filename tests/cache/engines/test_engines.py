@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import ExtractConfig, Placing
 from gaam_cache.engines._base import load_engine
 from gaam_cache.errors import GaamError, GaamWarning
-from gaam_cache.placing import Placing
 from tests.cache.engines import tasks
 from tests.conftest import shard_bytes
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from gaam_cache.config import Placing, check_placing, parse_devices
 from gaam_cache.engines import local
 from gaam_cache.engines._claims import is_alive
 from gaam_cache.engines.local import local_places
 from gaam_cache.errors import ConfigError
-from gaam_cache.placing import Placing, check_placing, parse_devices
 
 ROOT = Path(__file__).parents[3]
 ASKED = {"all": [0, 1, 2, 3], "1": [0], "3": [0, 1, 2], "0,": [0], "1,0": [1, 0]}

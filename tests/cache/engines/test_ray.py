@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 import gaam_cache
-from gaam_cache.bundle import install
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import ExtractConfig, Placing
 from gaam_cache.engines._base import load_engine
 from gaam_cache.engines.ray import _enter
 from gaam_cache.errors import ConfigError
-from gaam_cache.placing import Placing
+from gaam_cache.messages import install
 from tests.cache.engines import tasks
 
 

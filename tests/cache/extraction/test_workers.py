@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 import gaam_cache
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import ExtractConfig, Placing
 from gaam_cache.engines._base import Engine, Hear, Place, Task
 from gaam_cache.errors import ConfigError
-from gaam_cache.placing import Placing
 from tests.conftest import shard_bytes
 
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import gaam_cache
-from gaam_cache.bundle import install
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders import _located
 from gaam_cache.encoders._located import locate
 from gaam_cache.errors import HubError
+from gaam_cache.messages import install
 from gaam_cache.sources.hub import HubSource
 from tests.cache.hub.hub_server import Hub, Repository, Request, folder_content
 from tests.conftest import Outcome, needs_minilm

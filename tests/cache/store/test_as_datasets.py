@@ -35,7 +35,7 @@ def cache(request: Any, tmp_path_factory: pytest.TempPathFactory) -> EmbeddingCa
 def test_rows_of_torch_are_those_of_the_split(
     cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    split, rows = cache["train"], cache["train"].to_torch()
+    split = rows = cache["train"]
     whole = split.embeddings[:].astype(np.float32)
     for index in (0, 17, -1):
         state, label = rows[index]
@@ -48,10 +48,9 @@ def test_rows_of_torch_are_those_of_the_split(
     loader = DataLoader(rows, 8, True, num_workers=2, multiprocessing_context="spawn")
     found = torch.cat([states for states, _ in loader]).numpy()
     np.testing.assert_array_equal(found[np.lexsort(found.reshape(ROWS, -1).T)], whole[order])
-    reads, read = [], type(rows._states).read_into
-    monkeypatch.setattr(
-        type(rows._states), "read_into", lambda *args: reads.append(1) or read(*args)
-    )
+    array = type(split.embeddings)
+    reads, read = [], array.read_into
+    monkeypatch.setattr(array, "read_into", lambda *args: reads.append(1) or read(*args))
     assert len(list(DataLoader(rows, 8))) == len(reads) == 5, "a batch is read at once"
 
 
