@@ -84,29 +84,20 @@ def warning_once(hear: Hear) -> Hear:
 
 def warn_of_death(who: str, then: str = "the others go on") -> None:
     """Say that a worker is gone, and who does its work."""
-    warnings.warn(
-        f"{who} died without a word (killed, out of memory, or a crash): {then}; what it had at "
-        "work is made again",
-        GaamWarning,
-        stacklevel=3,
-    )
+    said = f"{who} died without a word (killed, out of memory, or a crash): {then}; "
+    warnings.warn(f"{said}what it had at work is made again", GaamWarning, stacklevel=3)
 
 
-def all_died(count: int, why: str) -> GaamError:
+def all_died(why: str) -> GaamError:
     """What to say where no worker is left."""
-    return GaamError(
-        "all workers died",
-        found=f"{count} of {count} ended without a word, the last time: {why}",
-        hint="too little memory for so many? Try fewer --devices; a script must ask for several "
-        "below if __name__ == '__main__'",
-    )
+    hint = "fewer --devices, where memory is short; in a script, below if __name__ == '__main__'"
+    return GaamError("all workers died", found=why, hint=hint)
 
 
 def serve(task: Task, place: Place, tell: Tell) -> Any:
     """Do a task in a worker: what it warns of is told to whoever started it.
 
-    What it raises that is neither ours nor the system's becomes a RuntimeError with its words and
-    where it came from: not every exception survives the way to another process.
+    Not every exception survives the way to another process: a bug becomes a RuntimeError.
     """
     devices.share_machine(place.here)
     with warnings.catch_warnings():

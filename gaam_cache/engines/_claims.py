@@ -1,13 +1,11 @@
 """Who works on what: a claim file for every piece of work in a folder that workers share.
 
-A claim is a hint. Whoever publishes must do so exclusively; claims only make it rare that two do
-the same. Nothing here ever stops the work: where the folder cannot be used, everything is free.
+A claim is a hint: it makes it rare that two do the same, and whoever publishes does so exclusively.
+Where the folder cannot be used, everything is free.
 
 The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too), says who holds
 it, and is touched every ten seconds. Stale is what has not been touched for a while by *our*
-monotonic clock: clocks of two machines are never compared. On the same machine the claim of a
-process that has ended is stale at once. Whoever finds it stale removes it and tries to create his
-own.
+monotonic clock, and at once the claim of a process of this machine that has ended.
 """
 
 from __future__ import annotations
@@ -184,7 +182,7 @@ class Claims:
             claim.done()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Holding:
     """A piece of work that somebody claims, for whoever looks on."""
 
@@ -204,9 +202,7 @@ def holdings(folder: Path) -> list[Holding]:
     """Who claims what in a folder, by name; nothing where there is none."""
     found = [(name, _holder(folder / f"{name}{SUFFIX}")) for name in _names(folder)]
     return [
-        Holding(name=name, host=one.host, process=one.pid, since=one.since, dead=one.is_dead)
-        for name, one in found
-        if one.pid
+        Holding(name, one.host, one.pid, one.since, one.is_dead) for name, one in found if one.pid
     ]
 
 
@@ -221,10 +217,8 @@ def _holder(path: Path) -> Holder:
     """Whoever a file names; unknown where it says nothing that makes sense."""
     try:
         given = json.loads(path.read_bytes()[:4096])
-        holder = Holder(**{name: given[name] for name in Holder._fields if name in given})
-        return holder._replace(
-            host=visible(holder.host), since=visible(holder.since), pid=+holder.pid
-        )
+        one = Holder(**{name: given[name] for name in Holder._fields if name in given})
+        return one._replace(host=visible(one.host), since=visible(one.since), pid=+one.pid)
     except (OSError, ValueError, TypeError, AttributeError):
         return Holder()
 

@@ -75,7 +75,7 @@ class Local(Engine):
             for _, process in running.values():
                 process.join()
         if not results:
-            raise all_died(count, "killed, or a crash")
+            raise all_died("killed, or a crash")
         return results
 
 

@@ -1,8 +1,7 @@
 """Workers of a Ray cluster: an actor for each GPU, or for a group of cores.
 
-Ray Core alone: actors hold the encoder or the decoders, messages are names and numbers, and nothing
-goes through Ray's store. What is done is said by the shared folder, so that Ray may kill, restart
-and move workers as it likes.
+Nothing but names and numbers goes through Ray. What is done is said by the shared folder, so that
+Ray may kill, restart and move workers as it likes.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ LOOK_SECONDS = 0.5
 """Between two looks at what workers said."""
 ANSWER_SECONDS = 10.0
 """For the first node of a cluster to accept a connection."""
-OLDEST = "2.56"
-"""The oldest Ray whose errors and restarts were looked at."""
 OWN_CLUSTER: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 """Of this machine alone: nothing of ours goes through the store, which would take a third of it."""
 ARRIVAL_SECONDS = 30.0
@@ -44,13 +41,12 @@ class Ray(Engine):
     def check(self, device: str, placing: Placing) -> None:
         """Refuse what names devices of this machine, or no cluster; the library must be there."""
         _library()
-        for names, what, expected in (
-            ("," in placing.devices, "--devices names GPUs", "a number of workers, or all,"),
-            (":" in device, f"--device {device} is one device", "--device cuda or cpu"),
-        ):
-            if names:
-                expected = f"{expected} beside --engine ray"
-                raise ConfigError(f"{what} of this machine", expected=expected)
+        if "," in placing.devices or ":" in device:
+            raise ConfigError(
+                "GPUs of this machine mean nothing to a cluster",
+                expected="a number for --devices, or all; cuda or cpu for --device",
+                found=f"--devices {placing.devices} --device {device}",
+            )
         address = _address(placing)
         host, _, port = address.removeprefix("ray://").rpartition(":")
         if host and port.isdigit():  # of auto or local Ray says so at once, of others in minutes
@@ -90,12 +86,10 @@ def _room(ray: Any, task: Task, placing: Placing) -> tuple[dict[str, Any], int, 
     if task.device == "cpu" or gpus is None:
         gpus = float(task.device == "cuda" or (task.device == "auto" and most_gpus > 0))
     if gpus > most_gpus and not _address(placing):  # no node will come
-        raise ConfigError(
-            "no worker can begin",
-            expected=f"{gpus:g} GPUs for each",
-            found=f"{most_gpus:g} on this machine, which is all of the cluster",
-            hint="--device cpu, or address of another cluster",
-        )
+        found = f"{most_gpus:g} on this machine, which is all of the cluster"
+        hint = "--device cpu, or address of another cluster"
+        expected = f"{gpus:g} GPUs for each"
+        raise ConfigError("no worker can begin", expected=expected, found=found, hint=hint)
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     total, cpus = len(nodes), 1  # feeds a GPU; without one, a part of the cluster
     if placing.devices != "all":
@@ -115,7 +109,7 @@ def _wait(ray: Any, at_work: dict[Any, int], mailbox: Any, hear: Hear) -> list[A
     """Wait for all workers who began; what they returned."""
     results: list[Any] = []
     began: dict[int, str] = {}
-    count, lost = len(at_work), ""
+    lost = ""
 
     def died(number: int, then: str) -> None:
         hear(number, "died", began.get(number, "no node"))
@@ -147,7 +141,7 @@ def _wait(ray: Any, at_work: dict[Any, int], mailbox: Any, hear: Hear) -> list[A
         if results and not set(at_work.values()) & began.keys():
             return results
         if not at_work:
-            raise all_died(count, lost)
+            raise all_died(lost)
         if not began:
             free = ray.cluster_resources()
             there = f"{free.get('GPU', 0):g} GPUs and {free.get('CPU', 0):g} CPUs"
@@ -203,10 +197,8 @@ def _enter(needed: list[str]) -> None:
         if not Path(path).exists():
             raise ConfigError(
                 f"the node '{socket.gethostname()}' does not see the folder",
-                expected="a folder of a file system that all nodes share",
+                expected="a folder that every node has under the same path",
                 found=f"no {path}",
-                where=str(Path(path).parent),
-                hint="put it where every node has it under the same path",
             )
     os.chdir(needed[0])
 
@@ -240,14 +232,9 @@ def _cluster(ray: Any, address: str) -> Iterator[None]:
         with suppress(ValueError):  # not in the main thread
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-    # workers that die are ours to tell of: Ray does so on stdout, and no option says otherwise
-    inside, name = ray._private.worker, "print_to_stdstream"
-    prints = getattr(inside, name, None)
     try:
-        setattr(inside, name, lambda *said, **how: None)
         yield
     finally:
-        setattr(inside, name, prints)
         ray.shutdown()
 
 
@@ -262,7 +249,7 @@ def _library() -> Any:
     except ImportError as error:
         raise ConfigError(
             "--engine ray needs Ray",
-            expected=f"ray >= {OLDEST} here and on every node",
+            expected="ray >= 2.56 here and on every node",
             found=str(error),
             hint=install("ray"),
         ) from error

@@ -34,16 +34,13 @@ def token_budget_batches(
 ) -> list[NDArray[np.int64]]:
     """Split rows into the batches that cost least under a token budget.
 
-    Rows are sorted by length, longest first, so that neighbours need little padding and a batch too
-    large for the memory shows itself at once. Where to cut is found by dynamic programming over the
-    sorted rows, which minimises padded positions plus ``BATCH_COST_TOKENS`` per batch; filling each
-    batch to the brim instead pads 4 times as much. The result is a function of the arguments alone,
-    which is what makes an interrupted extraction resume to the same bytes.
+    Rows are sorted by length, longest first, so that a batch too large for the memory shows itself
+    at once. Where to cut is found by dynamic programming, which minimises padded positions plus
+    ``BATCH_COST_TOKENS`` per batch; filling each batch to the brim pads 4 times as much. The result
+    is a function of the arguments alone: an interrupted extraction resumes to the same bytes.
 
     Of the batches that begin with a row of one length and end at the same row the longest is the
-    cheapest: without the rows between two starts, the batches before cost at least that length less
-    for each. So every end has one start, as many rows before it as a batch may have, and only every
-    so many ends the costs of these must be known.
+    cheapest, so every end has one start: as many rows before it as a batch may have.
 
     ``batch_tokens`` is rows x longest row of one batch at most; a row longer than that goes alone.
     ``extents`` decides whether two rows are of equal length, where tokens do not. Returns arrays of

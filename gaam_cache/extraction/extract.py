@@ -15,6 +15,7 @@ from gaam_cache.extraction.job import CheckedRows, prepare_job, read_rows, warn
 from gaam_cache.extraction.pipeline import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, Tally
 from gaam_cache.sources._base import find_source
+from gaam_cache.sources._row_checks import truncation
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.store.shard import missing_shards, prepare_folder
@@ -27,12 +28,9 @@ TELL_SECONDS = 0.2
 def extract(config: ExtractConfig, *, progress: Report | None = None) -> ExtractSummary:
     """Build a cache, or complete one.
 
-    Rows are encoded shard by shard; a shard that has its receipt is never made again, so an
-    interrupted extraction goes on where it stopped and ends with the same bytes.
-
-    Where ``config`` asks for several devices or another engine, workers do so. Where this process
-    is one of several that somebody else started (see ``find_rank``), it is one of the workers, and
-    returns when others are at work on all that is left.
+    A shard that has its receipt is never made again: an interrupted extraction goes on where it
+    stopped and ends with the same bytes. Where this process is one of several that somebody else
+    started (see ``find_rank``), it returns when others are at work on all that is left.
 
     >>> config = gaam_cache.ExtractConfig(encoder="tfidf", out="words")
     >>> gaam_cache.extract(config).num_layers
@@ -65,7 +63,8 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
         devices.share_machine(rank.here)
         config = replace(config, device=device_of(rank, config.device))
         summary = _make_cache(config, report, Tally(), start=rank.start, waits=False)
-    warn(summary.warnings())
+    made, cut = summary.rows_made, summary.truncated
+    warn(truncation(made, cut, summary.max_length, summary.unit))
     return summary
 
 

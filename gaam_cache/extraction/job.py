@@ -23,8 +23,7 @@ from gaam_cache.store.dtypes import width_of
 from gaam_cache.store.plan import FORMAT_VERSION, Plan, fingerprint, rows_per_shard
 from gaam_cache.terminal import Report, counting, silent
 
-FEW_CLASSES = 20
-"""As many are named in a message."""
+FEW_CLASSES = 20  # as many are named in a message
 
 
 class CheckedRows(NamedTuple):
@@ -57,7 +56,7 @@ class Job(NamedTuple):
         return {
             "name": config.dataset,
             "path": _local_path(config.dataset) if is_path else None,
-            "revision": next(iter(rows.values())).revision,
+            "revision": _first(rows).revision,
             "text_columns": list(config.text_columns),
             "label_column": config.label_column,
             "limit": config.limit,
@@ -228,8 +227,7 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
                 f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
                 expected=f"one of: {', '.join(map(shortened, names[:FEW_CLASSES]))}"
                 + f" and {more:,} more" * (more > 0),
-                found=excerpt(label),
                 where=f"{part.origin}, row {part.labels.index(label) + 1}",
-                hint=f"no decoder can learn a class without examples: {remedy}",
+                hint=remedy,
             )
     return names

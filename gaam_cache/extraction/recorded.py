@@ -19,11 +19,11 @@ from gaam_cache.store.shard import receipt_path
 def settings_of(encoding: Encoding) -> dict[str, Any]:
     """Fields of the configuration under which rows are encoded so, as far as it is recorded."""
     encoder, rows, identity = encoding.encoder, encoding.rows, encoding.identity
-    parts = {"dataset": rows, "encoder": encoder}
+    parts = {None: {}, "dataset": rows, "encoder": encoder}
     recorded = {
-        field.name: parts[field.metadata[RECORDED]].get(field.name)
+        field.name: parts[part][field.name]
         for field in dataclasses.fields(ExtractConfig)
-        if RECORDED in field.metadata and field.name in parts[field.metadata[RECORDED]]
+        if field.name in parts[part := field.metadata.get(RECORDED)]
     }
     return {
         "encoder": encoder.get("path") or encoder["name"],

@@ -29,12 +29,7 @@ def reopen(
     ``encoder`` is its folder or id, where it is not where it was then.
     """
     if encoding.imported:
-        raise ConfigError(
-            "states that others made have no encoder here",
-            expected="a cache that gaam extract made",
-            found=f"imported states of {encoding.label}",
-            hint=INSTEAD,
-        )
+        raise ConfigError("states that others made have no encoder here", hint=INSTEAD)
     name = encoder or _place_of(encoding)
     folder, another = Path(name).expanduser(), f"'{name}' is another encoder"
     # of a commit on the hub; what lies on this disk is what its hashes say
@@ -67,11 +62,7 @@ def reopen(
 
 
 def _place_of(encoding: Encoding) -> str:
-    """Where the encoder is now, as ``--encoder`` would name it.
-
-    What was on a disk is looked for there, and never on the hub under the same name. Of what came
-    from the hub the revision is recorded.
-    """
+    """Where it is now; what was on a disk is never looked for on the hub under the same name."""
     name, path = encoding.encoder["name"], encoding.encoder["path"]
     for place in (path, name):
         if place is not None and Path(place).expanduser().exists():
@@ -80,8 +71,6 @@ def _place_of(encoding: Encoding) -> str:
         return str(name)
     raise NotFoundError(
         f"the encoder '{encoding.label}' is not where it was",
-        expected="its folder, as it was",
-        found="nothing there",
         where=path or name,
         hint=f"name its folder with --encoder; or {INSTEAD}",
     )
@@ -105,9 +94,7 @@ def _fitted_on(encoding: Encoding, config: ExtractConfig) -> Mapping[str, Rows]:
             f"{encoding.label} was fitted on rows that are not there any more",
             expected=f"the split '{split}' of '{name}' as it was",
             found=error.reason,
-            where=path or name,
-            hint=f"bring the data back to where they were; or {INSTEAD}; "
-            "tfidf:hashed=true is fitted on nothing",
+            hint=f"bring the data back to where they were; or {INSTEAD}",
         ) from error
 
 

@@ -100,23 +100,18 @@ class StateMaker:
     def encode(self, piece: Piece, tick: Callable[[int], None]) -> Encoded:
         """Pooled states in the storage type, batch by batch; those of some rows also alone.
 
-        On a GPU this returns while the last batches are still being computed and copied: the device
-        never waits for the disk, nor for Python to look at a number. Where its memory is too small
-        for a batch, the piece is begun again with half of the tokens a batch, and so are those that
-        follow: all rows of a piece are in batches of one budget.
+        On a GPU this returns while the last batches are still being computed and copied. Where its
+        memory is too small for a batch, the piece is begun again with half of the tokens a batch,
+        and so are those that follow: all rows of a piece are in batches of one budget.
         """
         asked, tally = self._batch_tokens, self.tally
         while (encoded := self._encode_within(piece, tick)) is None:
             pass
         if self._batch_tokens < asked:
             tally.smaller_batches = now = self._batch_tokens
-            warnings.warn(
-                f"out of memory with batches of {asked:,} tokens: goes on with {now:,}. States are "
-                "those of other batches up to rounding; a run that has the memory writes other "
-                f"last digits (--set batch-tokens={now} is the same everywhere)",
-                GaamWarning,
-                stacklevel=2,
-            )
+            said = f"out of memory with batches of {asked:,} tokens: goes on with {now:,}; other "
+            said += f"last digits than with the memory (the same: --set batch-tokens={now})"
+            warnings.warn(said, GaamWarning, stacklevel=2)
         tally.truncated += sum(piece.inputs.truncated)
         return encoded
 
@@ -157,7 +152,6 @@ class StateMaker:
             return None
         raise ShortOfMemoryError(
             "the memory of the device is too small for one row",
-            expected="memory for its tokens beside the encoder",
             found=str(found),
             where=piece.where(rows[0]),
             hint="a smaller --max-length, another --device, --dtype bfloat16, or device-map auto",
@@ -196,13 +190,10 @@ class StateMaker:
         self.tally.deviation = max(self.tally.deviation, share)
         if not share <= (limit := proof_limit(self._encoder.dtype)):
             hint = "encode every text alone, with --set batch-tokens=1"
-            if self._batching == "alone":
-                hint = "look at the machine: the same text gave two different states"
-            elif not self._further:
+            if not self._further:
                 hint = f"delete this folder (other rows may be wrong too) and {hint}"
-            what = "nothing was made of it" if self._further else "the shard was not published"
             raise NumericsError(
-                f"a text has another state in its batch than alone; {what}",
+                "a text has another state in its batch than alone; nothing was made of it",
                 expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
                 found=f"{share:.1e} in layer {layer + encoding.first_layer}",
                 where=encoded.piece.where(row),
@@ -220,23 +211,18 @@ class StateMaker:
             states[batch.rows] = bits(batch.states[pooling])
         if (bad := first_not_finite(states, dtype)) is not None:
             row, layer, feature = bad[0], bad[1] + encoding.first_layer, bad[2]
-            what, found = f"the encoder's layer {layer} yields numbers that are not finite", "them"
+            what = f"the encoder's layer {layer} yields numbers that are not finite"
             hint = "look at the row, or compute in --dtype float32 with a new --out"
             # the others reach as far as the encoder's arithmetic; rounding makes no NaN
             if dtype == "float16" and np.isinf(states[bad]):
-                what, found = (
-                    f"a state of layer {layer} cannot be stored as {dtype}",
-                    "a larger one",
-                )
+                what = f"a state of layer {layer} cannot be stored as {dtype}"
                 hint = "--storage-dtype float32 and a new --out"
-            if self._further:
-                hint = "leave the row out; the cache could not hold it either"
             raise NumericsError(
                 what,
                 expected=f"finite values up to {LARGEST[dtype]:g}",
-                found=f"{found} in feature {feature}",
+                found=f"another in feature {feature}",
                 where=piece.where(row),
-                hint=hint,
+                hint="leave the row out" if self._further else hint,
             )
         counts = [batch.digits[pooling] for batch in batches if pooling in batch.digits]
         if counts and not self._further:  # else the decoders learned from such states

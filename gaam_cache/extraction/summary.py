@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from gaam_cache.extraction.job import Job
 from gaam_cache.messages import visible
-from gaam_cache.sources._row_checks import truncation
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import Batching, Plan
 
@@ -67,15 +65,14 @@ class ExtractSummary(Tally):
     shards: int
     max_length: int
     usual_length: int | None  # where sentence-transformers cuts, as the encoder's folder says
-    leak: float | None  # how far states move in padded batches, where there are none for that
+    leak: float | None  # how far padding moves states, where batches have none for that
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
     workers: int = 1
     missing: int = 0  # shards that others still make
     made_by: str | None = None  # who they are
     skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of every split from which rows were left out (skip-empty): how many, and where the first
-    stood."""
+    """Split -> how many rows were left out (skip-empty), and where the first stood."""
 
     @classmethod
     def of(cls, job: Job, plan: Plan, tally: Tally, *, missing: int, by: str | None) -> Self:
@@ -101,10 +98,6 @@ class ExtractSummary(Tally):
         """JSON values."""
         return asdict(self) | {"padding_share": self.padding_share}
 
-    def warnings(self) -> Iterable[str]:
-        """A line if more than one row in a hundred was cut."""
-        return truncation(self.rows_made, self.truncated, self.max_length, self.unit)
-
     def in_words(self) -> str:
         """Lines for people."""
         units, where = self.unit, f"the cache in '{visible(str(self.path))}'"
@@ -112,13 +105,14 @@ class ExtractSummary(Tally):
         if self.missing:
             done = f"{where} lacks {self.missing:,} of {self.shards:,} shards: others are at work "
             done += f"on {self.made_by}; the last to finish says that it is complete"
-        size = f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}"
+        encoder = f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
+        encoder += f"computed in {self.dtype}"
         if units == "tokens":
-            size += f", cuts at {self.max_length:,} tokens"
+            encoder += f", cuts at {self.max_length:,} tokens"
         if self.usual_length not in (None, self.max_length):
-            size += f" (sentence-transformers at {self.usual_length:,})"
+            encoder += f" (sentence-transformers at {self.usual_length:,})"
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
-        lines = {"encoder": f"{visible(self.encoder)}, {size}", "rows": rows}
+        lines = {"encoder": encoder, "rows": rows}
         if self.skipped:
             lines["left out"] = "; ".join(
                 f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}"
@@ -126,7 +120,10 @@ class ExtractSummary(Tally):
                 for split, about in self.skipped.items()
             )
         lines["fingerprint"] = short_digest(self.fingerprint)
-        if self.shards_made:
+        if not self.shards_made:
+            why = "others do the rest" if self.missing else "every shard was there"
+            lines["this run"] = f"nothing to do, {why}"
+        else:
             lines["this run"] = (
                 f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
                 f"{self.tokens:,} {units} in {self.seconds:.1f} s "
@@ -135,28 +132,16 @@ class ExtractSummary(Tally):
                 f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
                 + (f", by {self.workers} workers" if self.workers > 1 else "")
             )
-            lines["batches"] = self._batches()
+            lines["batches"] = {
+                "padded": f"padded; a {self.noun}'s states are the same alone and in a batch",
+                "equal lengths": "of equal length only: padding moves this encoder's states",
+                "alone": f"of one {self.noun}: neighbours move this encoder's states",
+            }[self.batching or "padded"]
             if self.smaller_batches is not None:
                 most = f"{self.smaller_batches:,} {units}"
                 lines["memory"] = f"too little for batches of more than {most} (batch-tokens)"
-            lines["proof"] = (
-                f"{self.proven:,} rows encoded again alone, off by at most "
-                f"{self.deviation:.1e} of a layer's norm"
-            )
+            lines["proof"] = f"{self.proven:,} rows encoded again alone, off by at most "
+            lines["proof"] += f"{self.deviation:.1e} of a layer's norm"
             if self.truncated:
                 lines["truncated"] = f"{self.truncated:,} rows at {self.max_length} {units}"
-        else:
-            why = "others do the rest" if self.missing else "every shard was there"
-            lines["this run"] = f"nothing to do, {why}"
         return "\n".join([done, *(f"  {name:<12} {text}" for name, text in lines.items())])
-
-    def _batches(self) -> str:
-        """Which rows share batches, and why."""
-        if self.batching == "padded":
-            return f"padded; a {self.noun}'s states are the same alone and in a batch (measured)"
-        what, why = f"of one {self.noun}", "neighbours move this encoder's states"
-        if self.batching == "equal lengths":
-            what, why = "of equal length only", "padding moves this encoder's states"
-            if self.leak is not None and self.leak <= 1e6:
-                why += f" by {100 * self.leak:.2g}% of their norm"
-        return f"{what}: {why}"

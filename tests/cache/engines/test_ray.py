@@ -34,8 +34,8 @@ def test_what_ray_cannot_do_is_refused_before_anything_is_read(
 ) -> None:
     pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
     bad = {
-        "names GPUs of this machine": {"devices": "0,1"},
-        "is one device of this machine": {"device": "cuda:0"},
+        "--devices 0,1": {"devices": "0,1"},
+        "--device cuda:0": {"device": "cuda:0"},
         "no Ray cluster at '127.0.0.1:1'": {"address": "127.0.0.1:1"},
         "no Ray cluster at 'ray://no host:99999999'": {"address": "ray://no host:99999999"},
     }
