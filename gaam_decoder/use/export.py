@@ -21,15 +21,8 @@ from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.unit import percent
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.use.exported import (
-    CARD_FILE,
-    OWN_FILES,
-    DecoderConfig,
-    read_config,
-    write_decoder,
-)
-from gaam_decoder.use.load import open_run
-from gaam_decoder.use.predictor import Predictions
+from gaam_decoder.use.load import CARD_FILE, OWN_FILES, open_run, read_config, write_decoder
+from gaam_decoder.use.predictor import DecoderConfig, Predictions
 
 SLOTS = {
     "license": "of this decoder, such as apache-2.0",

@@ -1,18 +1,30 @@
-"""A finished run, or what was exported of one, ready to predict."""
+"""A finished run, or what was exported of one, ready to predict.
+
+An exported decoder is a folder of three files: config.json, model.safetensors, README.md.
+config.json carries its own digest and that of the weights; the card is for people, who may change
+it.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
 import gaam_cache
 from gaam_cache import devices, plugins
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
+from gaam_cache.messages import visible
+from gaam_cache.store.digest import digest_of, sealed_text, unsealed
 from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.files import read_json, write_file
 from gaam_cache.store.plan import read_plan
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import recommended
@@ -21,9 +33,12 @@ from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, parse_spec
-from gaam_decoder.use.ensemble import Ensemble
-from gaam_decoder.use.exported import CONFIG_FILE, DecoderConfig, read_decoder
-from gaam_decoder.use.predictor import Predictor
+from gaam_decoder.use.predictor import DecoderConfig, Ensemble, Predictor
+
+CONFIG_FILE, MODEL_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)
+"""All that lies in an exported decoder."""
+FORMAT = {"format": "gaam-decoder", "format_version": 1}
 
 
 def load(
@@ -67,9 +82,8 @@ def load(
     temperatures: tuple[float, ...] = ()
     if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         if temperature:
-            raise _no_rows(folder, "an exported decoder")
+            raise _no_rows(folder)
         config, ensemble = read_decoder(folder, seed=seed)
-        _check_code(config, folder)
         about = {"encoding": config.encoding, "fingerprint": config.fingerprint}
         encoding = _encoding_of(about, folder, cache)
     else:
@@ -107,8 +121,7 @@ def open_run(
         message = f"seed {seed} of the run failed" if lost else f"no seed {seed} in the run"
         raise ConfigError(message, expected=expected, found=lost, where=where)
     if run.chose:
-        _warn(f"'{run.path.name}' was trained to choose a rate, by a part of the rows: what was "
-              "chosen is another run of the folder")  # fmt: skip
+        _warn(f"'{run.path.name}' was trained to choose a rate: what was chosen is another run")
     encoding = _encoding_of(about, run.path, cache)
     float32 = recipe.get("eval_dtype") == "float32"
     config = DecoderConfig(
@@ -134,12 +147,10 @@ def open_run(
             "labels_shuffled": run.shuffled,
         },
     )
-    _check_code(config, folder)
     places = [run.seeds.index(one) for one in config.seeds]
     with run.tensors(WEIGHTS_FILE) as file:
         weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
-        ensemble = Ensemble(config.spec, weights, dtype=config.dtype)
-    return run, config, ensemble, encoding
+    return run, config, _ensemble(config, weights, folder), encoding
 
 
 def _recommended(folder: Path) -> Path:
@@ -160,8 +171,8 @@ def _recommended(folder: Path) -> Path:
     return found[0].runs[0].path
 
 
-def _check_code(config: DecoderConfig, folder: Path) -> None:
-    """Mechanisms and heads of other packages compute as they did."""
+def _ensemble(config: DecoderConfig, weights: Mapping[str, Tensor], folder: Path) -> Ensemble:
+    """The decoders; mechanisms and heads of other packages must compute as they did."""
     for kind, text in (("mechanism", config.attention), ("head", config.head)):
         name = parse_spec(text, kind).name
         now, then = plugins.code(KINDS[kind][0], name, kind=kind), config.plugins
@@ -172,6 +183,7 @@ def _check_code(config: DecoderConfig, folder: Path) -> None:
                 found=now,
                 where=str(folder.absolute()),
             )
+    return Ensemble(config.spec, weights, dtype=config.dtype)
 
 
 def _encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None) -> Encoding:
@@ -184,29 +196,85 @@ def _encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None)
 
 def _temperatures(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
     """One for every seed, above 0, fitted on the rows that chose its epoch."""
-    if (held := run.validation) is None:
-        kind = "on shuffled labels" if run.shuffled else f"of --select {run.select}"
-        raise _no_rows(run.path, f"a run {kind}")
-    values, lacking = list[float](), list[int]()
-    for seed in seeds:
-        found = held.temperature(run.seeds.index(seed))
-        if found is None:
-            raise _no_rows(run.path, f"seed {seed}, whose answers to these rows are not finite")
-        values.append(found[0])
-        lacking += [] if found[1] else [seed]
-    if lacking:
+    held = run.validation
+    found = [held.temperature(run.seeds.index(seed)) if held else None for seed in seeds]
+    fitted = [one for one in found if one is not None]
+    if len(fitted) < len(seeds):
+        raise _no_rows(run.path)
+    if lacking := [seed for seed, (_, best) in zip(seeds, fitted, strict=True) if not best]:
         _warn(
             f"no temperature has the smallest loss of seeds {spell_numbers(lacking)} of "
             f"'{run.path.name}': the rows that chose are all right, or no better than chance"
         )
-    return tuple(values)
+    return tuple(value for value, _ in fitted)
 
 
-def _no_rows(where: Path, found: str) -> ConfigError:
+def _no_rows(where: Path) -> ConfigError:
     return ConfigError(
         "there is nothing that a temperature is fitted on",
-        expected="answers to the rows that chose the epoch, which runs of --select val keep",
-        found=found,
+        expected="finite answers to the rows that chose the epoch, which runs of --select val keep",
         where=str(where.absolute()),
         hint="leave out --temperature, or train again with --select val",
+    )
+
+
+def read_config(folder: Path) -> tuple[DecoderConfig, str]:
+    """The configuration of an exported decoder, and the SHA-256 of its weights."""
+    path = folder / CONFIG_FILE
+    try:
+        content = read_json(path.resolve())  # where the hub's client keeps them, files are links
+        if {key: content.get(key) for key in FORMAT} != FORMAT:
+            raise ValueError(f"not what gaam exports: {FORMAT}")
+        content = {key: value for key, value in unsealed(content).items() if key not in FORMAT}
+        digest: str = content.pop("files")[MODEL_FILE]["sha256"]
+        return DecoderConfig.from_dict(content), digest
+    except FileNotFoundError as error:
+        expected = f"a folder with {', '.join(OWN_FILES)}"
+        raise NotFoundError(f"no exported decoder at '{folder}'", expected=expected) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unusable(path, error) from error
+
+
+def read_decoder(folder: Path, *, seed: int | None = None) -> tuple[DecoderConfig, Ensemble]:
+    """An exported decoder: all seeds, or one. Every byte of the weights is hashed."""
+    config, digest = read_config(folder)
+    if seed is not None and seed not in config.seeds:
+        expected = f"one of: {', '.join(map(str, config.seeds))}"
+        raise ConfigError(f"no seed {seed} in the exported decoder", expected=expected)
+    path = folder / MODEL_FILE
+    try:
+        content = path.read_bytes()
+        if digest_of(content) != digest:
+            raise ValueError("the weights are not those that were exported")
+        weights = safetensors.torch.load(content)
+        if any(len(one) != len(config.seeds) for one in weights.values()):
+            raise ValueError("weights of other seeds")
+        if seed is not None:
+            place = config.seeds.index(seed)
+            weights = {name: one[place : place + 1] for name, one in weights.items()}
+            config = replace(config, seeds=(seed,))
+        return config, _ensemble(config, weights, folder)
+    except GaamError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise _unusable(path, error) from error
+
+
+def write_decoder(folder: Path, config: DecoderConfig, weights: Mapping[str, Tensor]) -> None:
+    """Write configuration and weights, by the names that a decoder gives them, each (S, ...)."""
+    whole = {name: one.cpu().contiguous() for name, one in weights.items()}
+    content = safetensors.torch.save(whole, {"format": "pt"})
+    about = {MODEL_FILE: {"bytes": len(content), "sha256": digest_of(content)}}
+    text = {**FORMAT, **asdict(config), "files": about}
+    write_file(folder / MODEL_FILE, content, option="DIR")
+    write_file(folder / CONFIG_FILE, sealed_text(text).encode(), option="DIR")
+
+
+def _unusable(path: Path, error: Exception) -> CacheError:
+    return CacheError(
+        visible(f"'{path.parent.name}' holds no decoder that can be used"),
+        expected=f"the files that 'gaam export' wrote: {', '.join(OWN_FILES)}",
+        found=visible(f"no key {error}" if isinstance(error, KeyError) else str(error)),
+        where=visible(str(path.absolute())),
+        hint="export it again, or download it again",
     )

@@ -9,13 +9,14 @@ import tempfile
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow
+import pyarrow.csv
 import pyarrow.parquet
 
 from gaam_cache.cache import open_cache
@@ -23,7 +24,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import check_device
 from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief, option_of, shortened
+from gaam_cache.messages import brief, shortened
 from gaam_cache.settings import check_at_least, settle_paths
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
 from gaam_cache.sources._table import choose, open_table
@@ -39,7 +40,8 @@ from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, resul
 Records = list[dict[str, Any]]
 STDIN = "-"
 """The text that means those that come by stdin."""
-SUFFIXES = (".csv", ".jsonl", ".parquet")
+TABLES = {".csv": pyarrow.csv.CSVWriter, ".parquet": pyarrow.parquet.ParquetWriter}
+SUFFIXES = (*TABLES, ".jsonl")
 """Of files of results."""
 
 
@@ -93,19 +95,11 @@ class PredictConfig:
         if self.of_cache and self.cache is None:
             expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
             raise ConfigError("nothing to predict", expected=expected)
-        if STDIN in self.texts and len(self.texts) > 1:
-            found = ", ".join(map(shortened, self.texts[:8]))
-            raise ConfigError("'-' means that texts come by stdin", found=found)
-        if self.out is not None and self.out.suffix not in SUFFIXES:
-            expected = f"a name ending in {', '.join(SUFFIXES)}"
-            raise ConfigError("--out has no format", expected=expected, found=str(self.out))
-        idle = {"text_columns", "encoder", "batch_tokens"} if self.of_cache else {"split"}
-        idle |= {"text_columns"} if self.texts else set()
-        idle |= {"out"} if self.of_texts else set()
-        for field in fields(self):
-            if field.name in idle and getattr(self, field.name) != field.default:
-                option = option_of(field.name.replace("columns", "column"))
-                raise ConfigError(f"{option} plays no part here", hint=f"leave out {option}")
+        if self.out is not None and (self.of_texts or self.out.suffix not in SUFFIXES):
+            expected = f"rows of a file, stdin or cache, and a name ending in {', '.join(SUFFIXES)}"
+            raise ConfigError("--out cannot be written", expected=expected, found=str(self.out))
+        if self.split is not None and not self.of_cache:
+            raise ConfigError("--split is of a cache", expected="--cache CACHE without other rows")
 
     @property
     def of_cache(self) -> bool:
@@ -164,7 +158,6 @@ class _Rows(NamedTuple):
     names: Sequence[str]
     chunks: Callable[[], Iterator[tuple[Records, Any]]]
     predictions: Callable[[Iterable[Any]], Iterator[Predictions]]
-    suffix: str = ".csv"
     schema: Any = ()
     """Of Parquet."""
 
@@ -188,8 +181,7 @@ def predict(
     Args:
         config: what is to be predicted, and how.
         stdin: what ``-`` means.
-        write: takes the results of a file, piece by piece, where the configuration names no
-            ``out``.
+        write: takes the results of a file where the configuration names no ``out``.
         as_list: they are a list of JSON, whatever is read.
         progress: called with (rows done, rows in all, what is going on).
 
@@ -211,17 +203,16 @@ def predict(
         said = predictor.predictions(config.texts, origin="the command line").rows(top)
         records = [{"text": text, **row} for text, row in zip(config.texts, said, strict=True)]
         return Predicted(records=records, rows=len(records), **about)
-    where = str(config.cache if config.of_cache else config.file or "stdin")
     with tempfile.TemporaryDirectory() as folder:
         if config.of_cache:
             rows = _of_cache(config, predictor)
-        elif config.file is not None:
-            rows = _of_file(config, predictor, config.file)
-        else:  # what comes by stdin is read twice, too
-            path = Path(folder, "stdin.txt")
-            with path.open("wb") as spooled:
-                shutil.copyfileobj(stdin or io.BytesIO(), spooled)
+        else:
+            path = config.file or Path(folder, "stdin.txt")
+            if config.file is None:  # it is read twice, too
+                with path.open("wb") as spooled:
+                    shutil.copyfileobj(stdin or io.BytesIO(), spooled)
             rows = _of_file(config, predictor, path)
+        where = str(config.file or config.cache or "stdin")
         if taken := set(rows.names) & set(result_names(top)):
             message = f"there is a column '{min(taken)}' already"
             raise ConfigError(message, where=where, hint="rename the column")
@@ -247,11 +238,14 @@ def predict(
                 done += len(found)
                 progress(done, total, "predicting")
 
-        if out is not None:
-            _write_table(out, results(), rows.schema)
-        else:
-            for piece in _pieces(results(), ".json" if as_list else rows.suffix):
-                write(piece)
+        lines = config.file is not None and config.file.suffix == ".jsonl"
+        kind = ".json" if as_list else ".jsonl" if lines else ".csv"
+        written = out or Path(folder, f"results{kind}")
+        _write_file(written, results(), rows.schema)
+        if out is None:
+            with written.open("rb") as file:
+                while piece := file.read(2**20):
+                    write(piece)
     return Predicted(rows=total, **about)
 
 
@@ -266,7 +260,7 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
     origin = str(config.file or "stdin")
     folder = path.absolute().parent if config.file else Path.cwd()
-    known, lines, of_json = encoding.rows, path.suffix == ".txt", path.suffix == ".jsonl"
+    known, lines, objects = encoding.rows, path.suffix == ".txt", path.suffix == ".jsonl"
     settings: dict[str, Any] = {"delimiter": known.get("delimiter")}
     if encoding.kind == "text":
         texts = ("text",) if lines else tuple(known.get("text_columns") or ("text",))
@@ -278,43 +272,41 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
     def chunks() -> Iterator[tuple[Records, Placed]]:
         table = open_table(path, reading)
         columns = choose(table, reading, None, origin)
-        wanted = columns if of_json else columns._replace(kept=tuple(table.names))
+        wanted = columns if objects else columns._replace(kept=tuple(table.names))
         records, bad, count = iter(table.records(wanted)), BadRows(origin), 0
 
         def encoded(record: Any) -> str:
             """What is encoded of a row: its text, or where its sound or picture is."""
-            if columns.of_files:
-                cell = record[columns.inputs[0]]
-                found = str(folder / cell) if isinstance(cell, str) and not is_blank(cell) else None
-            else:
-                found = text_of(record, columns.inputs)
+            cell = record[columns.inputs[0]] if columns.of_files else None
+            found = None if columns.of_files else text_of(record, columns.inputs)
+            if isinstance(cell, str) and not is_blank(cell):
+                found = str(folder / cell)
             if found is None:
                 expected = f"something in {' + '.join(columns.inputs)}"
                 raise DataError("a row is empty", expected=expected, hint="remove such rows")
             return found
 
-        while piece := list(islice(records, CHUNK_ROWS)):
+        while several := list(islice(records, CHUNK_ROWS)):
             inputs = []
-            for place, record in piece:
+            for place, record in several:
                 try:
                     inputs.append(encoded(record))
                 except DataError as error:
                     bad.add(place, error)
-            count += len(piece)
+            count += len(several)
             bad.refuse(count)
             # objects of JSON come whole, and may differ
-            kept = [{k: row[k] for k in (row if of_json else table.names)} for _, row in piece]
-            yield kept, Placed(inputs, [place for place, _ in piece])
+            kept = [{k: r[k] for k in (r if objects else table.names)} for _, r in several]
+            yield kept, Placed(inputs, [place for place, _ in several])
 
     names = open_table(path, reading).names
     schema = pyarrow.parquet.read_schema(path) if path.suffix == ".parquet" else ()
-    return _Rows(names, chunks, partial(predictor.stream, origin=origin), path.suffix, schema)
+    return _Rows(names, chunks, partial(predictor.stream, origin=origin), schema)
 
 
 def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     assert config.cache is not None
-    cache = open_cache(config.cache)
-    run = config.run.expanduser()
+    cache, run = open_cache(config.cache), config.run.expanduser()
     if not (is_run(run) and cache.fingerprint == read_run(run).cache["fingerprint"]):
         _check_alike(predictor, cache.plan, config.cache)
     split = cache[config.split or "test"]
@@ -350,9 +342,8 @@ def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
         text = "states of run and cache were imported: nobody here knows whether they are alike"
         warnings.warn(text, GaamWarning, stacklevel=2)
         return
-    if ours is None or theirs.imported:
-        found = [f"states of {'the run' if ours is None else 'the cache'} were imported"]
-    else:
+    found = [f"states of {'the run' if ours is None else 'the cache'} were imported"]
+    if ours is not None and not theirs.imported:
         pairs = differences(numbers(ours), numbers(theirs))
         found = [f"{name}: {mine} in the run, {other} there" for name, mine, other in pairs]
     if found:
@@ -365,73 +356,45 @@ def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
         )
 
 
-def _write_table(out: Path, chunks: Iterable[Records], schema: Any) -> None:
-    """A file that appears when it is complete; columns of Parquet keep the types in ``schema``."""
+def _write_file(out: Path, results: Iterable[Records], schema: Any) -> None:
+    """CSV, Parquet, JSON lines or a list of JSON, which appears when it is complete.
+
+    Columns of CSV and Parquet have the types in ``schema``, others those of their first rows.
+    """
     with storage_errors(out):
         make_folder(out.parent)
-        part, writer = temporary_path(out.parent, out.name), None
+        part = temporary_path(out.parent, out.name)
         try:
-            if out.suffix != ".parquet":
-                with part.open("wb") as file:
-                    file.writelines(_pieces(chunks, out.suffix))
-            else:
-                for records in _alike(chunks):
-                    if writer is None:  # columns that are new are as their first rows
-                        new = list(pyarrow.Table.from_pylist(records).schema)[len(schema) :]
-                        known = pyarrow.schema([*schema, *new])
-                        writer = pyarrow.parquet.ParquetWriter(part, known)
-                    writer.write_table(pyarrow.Table.from_pylist(records, schema=writer.schema))
-                if writer is not None:
-                    writer.close()
+            with part.open("wb") as file:
+                if out.suffix in TABLES:
+                    _write_table(file, results, out.suffix, schema)
+                else:
+                    as_list = out.suffix == ".json"
+                    before, between, after = (
+                        ("[\n", ",\n", "\n]\n") if as_list else ("", "\n", "\n")
+                    )
+                    for records in results:
+                        lines = (json.dumps(r, ensure_ascii=False, default=str) for r in records)
+                        file.write((before + between.join(lines)).encode())
+                        before = between
+                    file.write(after.encode())
             part.replace(out)
         except pyarrow.ArrowException as error:
-            said, message = " ".join(str(error).split()), "rows do not fit into columns of Parquet"
+            said, message = " ".join(str(error).split()), f"rows do not fit into a {out.suffix}"
             raise DataError(message, found=said, hint="--out FILE.jsonl") from error
         finally:
             part.unlink(missing_ok=True)
 
 
-def _pieces(chunks: Iterable[Records], suffix: str) -> Iterator[bytes]:
-    """The bytes of CSV, JSON lines or one list of JSON, a piece for each chunk."""
-    if suffix == ".json":
-        before = b"[\n"
-        for records in chunks:
-            yield before + ",\n".join(map(_json, records)).encode()
-            before = b",\n"
-        yield b"\n]\n"
-    elif suffix == ".jsonl":
-        for records in chunks:
-            yield "".join(f"{_json(record)}\n" for record in records).encode()
-    else:
-        for number, records in enumerate(_alike(chunks)):
-            rows = [*([] if number else [list(records[0])]), *(one.values() for one in records)]
-            yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
-
-
-def _alike(chunks: Iterable[Records]) -> Iterator[Records]:
-    """The same, whose rows have the fields of the first, as those of a table have."""
-    names: dict[str, None] = {}
-    for records in chunks:
-        names = names or dict.fromkeys(records[0])
-        for record in records:
-            if record.keys() - names.keys():
-                expected, found = ", ".join(names), ", ".join(record)
-                message, hint = "rows have other fields than the first", "--out FILE.jsonl"
-                raise DataError(message, expected=expected, found=found, hint=hint)
-        yield [dict.fromkeys(names) | record for record in records]
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
-    except ValueError as error:
-        text, hint = "a number that JSON cannot write", "remove it, or write null"
-        raise DataError(text, expected="finite numbers", found=str(error), hint=hint) from error
-
-
-def _field(value: Any) -> str:
-    """A field of CSV. The module csv of Python 3.11 quotes no carriage return."""
-    if isinstance(value, dict | list | bool):
-        value = _json(value)
-    text = "" if value is None else str(value)
-    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
+def _write_table(file: BinaryIO, results: Iterable[Records], kind: str, schema: Any) -> None:
+    writer: Any = None
+    for records in results:
+        if writer is None:
+            new = list(pyarrow.Table.from_pylist(records).schema)[len(schema) :]
+            schema = pyarrow.schema([*schema, *new])
+            writer = TABLES[kind](file, schema)
+        if other := {name for record in records for name in record} - {*schema.names}:
+            message, hint = "rows have other fields than the first", "--out FILE.jsonl"
+            raise DataError(message, found=", ".join(sorted(other)), hint=hint)
+        writer.write(pyarrow.Table.from_pylist(records, schema=schema))
+    writer.close()

@@ -1,25 +1,29 @@
-"""Predict classes of new rows with the decoders of a finished run.
+"""Predict classes of new rows with the decoders of a finished run, several seeds as one model.
 
-S seeds, N rows, L layers, D hidden size, C classes.
+S seeds, N rows or B of a batch, L layers, D hidden size, C classes.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
 from gaam_cache import devices
-from gaam_cache.errors import ConfigError, DataError, NumericsError
+from gaam_cache.encode import OPENING
+from gaam_cache.errors import CacheError, ConfigError, DataError, NumericsError
 from gaam_cache.store.encoding import Encoding
+from gaam_decoder.decoder import DecoderSpec, build_decoder
+from gaam_decoder.specs import parse_attention, parse_head
+from gaam_decoder.training.arithmetic.engine import LOWER
 from gaam_decoder.training.evaluation import EVAL_BATCH_SIZE, rows_at_once
-from gaam_decoder.use.ensemble import Ensemble
-from gaam_decoder.use.exported import DecoderConfig
 
 if TYPE_CHECKING:
     from gaam_cache.encode import Placed, RowEncoder
@@ -29,6 +33,129 @@ CHUNK_ROWS = 2048
 CPU_BATCH_SIZE = 16
 """Rows of a batch of the decoders on a CPU. Measured on one core with states of 6 x 384: with the
 head conv a row takes half as long as in batches of 32 and more, and as long with linear."""
+_TURN = threading.Lock()
+"""Held while a decoder runs: the weights of a seed are put into a module that threads share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig:
+    """Everything that an exported decoder is, but for its weights. JSON values."""
+
+    attention: str
+    """Mechanism, such as ``laplace:heads=4``."""
+    head: str
+    layers: tuple[int, ...]
+    """Places of the layers that it reads, of those that a row has, from 0."""
+    num_layers: int
+    """Layers that a row has."""
+    hidden_size: int
+    pooling: str
+    class_names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    """Those whose decoders are here."""
+    dtype: str
+    """Arithmetic of the matrix products, as the run was evaluated."""
+    plugins: dict[str, str]
+    """Parts of other packages, and their code."""
+    fingerprint: str
+    """Of the cache that it learned from."""
+    key: str
+    """Of the run: mechanism, recipe and cache."""
+    encoding: dict[str, Any]
+    """How rows are encoded; names no path."""
+    signature: dict[str, Any]
+    """What repeats it: version of gaam, recipe, seeds."""
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """What ``asdict`` gives; TypeError or ValueError where it is something else."""
+        tuples = {name: tuple(value[name]) for name in ("layers", "class_names", "seeds")}
+        Encoding.from_dict(value["encoding"])
+        return cls(**value | tuples)
+
+    @property
+    def spec(self) -> DecoderSpec:
+        """What it takes to build one decoder."""
+        return DecoderSpec(
+            attention=parse_attention(self.attention),
+            head=parse_head(self.head),
+            num_layers=len(self.layers),
+            hidden_size=self.hidden_size,
+            num_classes=len(self.class_names),
+        )
+
+
+class Ensemble(nn.Module):
+    """``logits_s = head_s(attention_s(x))`` for every seed s, evaluated and never trained.
+
+    Names of the parameters are those of one decoder behind ``decoder.``, each with the seeds as
+    its first axis.
+
+    Shape:
+        x (B, L, D) of the layers that the decoders learned from -> logits (S, B, C), float32.
+
+    Args:
+        spec: of the decoders.
+        weights: of them, each (S, ...).
+        dtype: of matrix products: float32, bfloat16 or float16.
+
+    Raises:
+        CacheError: weights of another decoder.
+        ConfigError: decoders that have no answer for one row: they predict it by those beside it.
+    """
+
+    def __init__(
+        self, spec: DecoderSpec, weights: Mapping[str, Tensor], *, dtype: str = "float32"
+    ) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.num_seeds = len(next(iter(weights.values()), ()))
+        with OPENING:
+            self.decoder = build_decoder(spec, seed=0)
+        own = self.decoder.state_dict()  # without buffers that are no part of it
+        expected = {(name, self.num_seeds, *one.shape) for name, one in own.items()}
+        if other := expected ^ {(name, *one.shape) for name, one in weights.items()}:
+            raise CacheError(
+                "the weights are of another decoder",
+                expected=f"those of {spec.attention} + {spec.head}, as this gaam has them",
+                found=f"others of {', '.join(sorted({name for name, *_ in other})[:4])}",
+                hint="an earlier gaam may have meant another one by that name: train it again",
+            )
+        if self.decoder.attention.depends_on_batch:
+            raise ConfigError(
+                f"'{spec.attention}' predicts a row by the rows beside it",
+                expected="a mechanism that looks at one row at a time",
+                hint="its test accuracy is that of batches as they were: gaam report",
+            )
+        for name, one in own.items():
+            path, _, last = name.rpartition(".")
+            owner, stacked = self.decoder.get_submodule(path), weights[name].to(one.dtype)
+            if isinstance(getattr(owner, last), nn.Parameter):
+                stacked = nn.Parameter(stacked, requires_grad=False)
+            setattr(owner, last, stacked)
+        self.eval()
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (S, B, C)."""
+        with _TURN:
+            x_BLD, stacked = x_BLD.float(), self.decoder.state_dict()
+            # one after the other where nothing waits for launches: convolutions of stacked seeds
+            # take four times as long on a CPU, and nothing there is faster for it; products of
+            # fewer bits would be rounded elsewhere than in the training, which stacks them
+            apart = x_BLD.device.type == "cpu" and self.dtype == "float32"
+            stackable = self.decoder.attention.stackable and self.decoder.head.stackable
+            if self.num_seeds > 1 and stackable and not apart:
+                return vmap(lambda one: self._logits(one, x_BLD))(stacked)
+            seeds = range(self.num_seeds)
+            each = [{name: value[place] for name, value in stacked.items()} for place in seeds]
+            return torch.stack([self._logits(one, x_BLD) for one in each])
+
+    def _logits(self, one: dict[str, Tensor], x_BLD: Tensor) -> Tensor:
+        """Of one seed, as its training evaluates it."""
+        lower = LOWER.get(self.dtype)
+        with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
+            logits_BC: Tensor = functional_call(self.decoder, one, (x_BLD,))
+        return logits_BC.float()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,10 +197,12 @@ class Predictions:
     @classmethod
     def joined(cls, parts: Iterable[Self], class_names: Sequence[str]) -> Self:
         """Rows of several, one behind the other."""
-        none_NC = np.empty((0, len(class_names)))
-        found = [(none_NC, none_NC[:, 0]), *((p.probabilities_NC, p.agreement_N) for p in parts)]
-        p_NC, agreement_N = (np.concatenate(one) for one in zip(*found, strict=True))
-        return cls(probabilities_NC=p_NC, agreement_N=agreement_N, class_names=tuple(class_names))
+        found = [cls.of(np.empty((1, 0, len(class_names)), np.float32), class_names), *parts]
+        return cls(
+            probabilities_NC=np.concatenate([part.probabilities_NC for part in found]),
+            agreement_N=np.concatenate([part.agreement_N for part in found]),
+            class_names=tuple(class_names),
+        )
 
     def __len__(self) -> int:
         """N."""

@@ -17,7 +17,7 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import export_run
-from gaam_decoder.use.exported import CONFIG_FILE, OWN_FILES, WEIGHTS_FILE
+from gaam_decoder.use.load import CONFIG_FILE, MODEL_FILE, OWN_FILES
 from tests.decoder.use.exports import train
 
 MECHANISMS = plugins.names("gaam_decoder.attention")
@@ -74,12 +74,12 @@ def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_pa
     run, out = runs["mha + linear"].path, tmp_path / "out"
     out.mkdir()
     export_run(run, out)  # an empty one is free
-    before = (out / WEIGHTS_FILE).read_bytes()
+    before = (out / MODEL_FILE).read_bytes()
     with pytest.raises(ConfigError, match="is there already"):
         export_run(run, out, seed=1)
-    assert (out / WEIGHTS_FILE).read_bytes() == before
+    assert (out / MODEL_FILE).read_bytes() == before
     export_run(run, out, seed=1, overwrite=True)
-    assert (out / WEIGHTS_FILE).read_bytes() != before
+    assert (out / MODEL_FILE).read_bytes() != before
     mine = Path(shutil.copytree(out, tmp_path / "mine"))
     (mine / "thesis.tex").write_text("!")
     for place in (mine, mine / "thesis.tex", run):
@@ -99,14 +99,14 @@ def reseal(**changes: Any) -> Callable[[Path], object]:
 
 
 def flip(folder: Path) -> None:
-    content = bytearray((folder / WEIGHTS_FILE).read_bytes())
+    content = bytearray((folder / MODEL_FILE).read_bytes())
     content[-1] ^= 1
-    (folder / WEIGHTS_FILE).write_bytes(content)
+    (folder / MODEL_FILE).write_bytes(content)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "no configuration": lambda folder: (folder / CONFIG_FILE).unlink(),
-    "no weights but a pickle": lambda folder: (folder / WEIGHTS_FILE).rename(
+    "no weights but a pickle": lambda folder: (folder / MODEL_FILE).rename(
         folder / "pytorch_model.bin"
     ),
     "of another library": lambda folder: (folder / CONFIG_FILE).write_bytes(b'{"model_type": 1}'),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,33 +131,6 @@ def test_a_run_alone_knows_how_its_rows_were_encoded(
         predictor = gaam_decoder.load(run.path, device="cpu")
     assert predictor.encoding == whole.encoding
     assert predictor.predict(["goal bank", "robot"])
-
-
-def test_a_decoder_is_loaded_right_while_an_encoder_is_opened(
-    config: TrainConfig, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """transformers sets the default type of every thread while it opens one in bfloat16."""
-    given, out = {"encoder": str(cache.parent / "encoder"), "device": "cpu"}, tmp_path / "cache"
-    data = str(cache.parent / "data")
-    gaam_cache.extract(ExtractConfig(dataset=data, out=out, dtype="bfloat16", **given))
-    [other] = gaam_decoder.train(replace(config, cache=out, runs=tmp_path / "other"))
-    [run] = gaam_decoder.train(config)
-    began, loaded = threading.Event(), threading.Event()
-    set_default = torch.set_default_dtype
-
-    def slowly(dtype: torch.dtype) -> None:
-        set_default(dtype)
-        if dtype == torch.bfloat16:
-            began.set()
-            loaded.wait(0.5)
-
-    monkeypatch.setattr(torch, "set_default_dtype", slowly)
-    with ThreadPoolExecutor(1) as pool:
-        opening = pool.submit(gaam_decoder.load(other.path).predict_proba, ["goal"])
-        assert began.wait(60)
-        check(run, cache)
-        loaded.set()
-        assert opening.result().shape == (1, 3)
 
 
 def test_another_encoder_is_refused_when_it_is_needed(
