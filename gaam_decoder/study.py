@@ -32,11 +32,9 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import OF_STUDY, sheet
-from gaam_decoder.reports.drawing import svg_files
-from gaam_decoder.reports.formats.csv import paths, value_at
-from gaam_decoder.reports.formats.markdown import pipe
-from gaam_decoder.reports.pictures import overviews
-from gaam_decoder.reports.rendering import rendered
+from gaam_decoder.reports.drawing import overviews, svg_files
+from gaam_decoder.reports.formats.csv import flat
+from gaam_decoder.reports.formats.markdown import pipe, rendered
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.loading import one_form
 from gaam_decoder.runs.result import RunResult
@@ -68,15 +66,16 @@ TOLERATED = {
     "difference": "difference",
 }
 """Intervals of differences are not among them: p values near 0.05 decide how wide they are."""
-OF_JSON = f"""
-dataset encoder attention head {" ".join(f"{name}=recipe.{name}" for name in (*SETTINGS, "lr"))}
-accuracy=accuracy.mean sd=accuracy.std macro_f1=macro_f1.mean seeds failed undertrained
-low=accuracy_ci95_seeds_and_rows.0 high=accuracy_ci95_seeds_and_rows.1
-parameters=parameters.total baseline=comparison.baseline
-difference=comparison.difference p_holm=comparison.p_holm verdict=comparison.verdict
-difference_low=comparison.ci95_corrected.0 difference_high=comparison.ci95_corrected.1
-"""
-"""Columns of ``rows.csv`` behind the first, and where they stand in the JSON of a row."""
+COLUMNS = {
+    pair.partition("=")[0]: pair.rpartition("=")[2]
+    for pair in f"""
+dataset encoder attention head {" ".join(f"{name}=recipe_{name}" for name in (*SETTINGS, "lr"))}
+accuracy=accuracy_mean sd=accuracy_std macro_f1=macro_f1_mean seeds failed undertrained
+low=accuracy_ci95_seeds_and_rows_low high=accuracy_ci95_seeds_and_rows_high
+parameters=parameters_total baseline difference p_holm verdict
+difference_low=ci95_corrected_low difference_high=ci95_corrected_high""".split()
+}
+"""Columns of ``rows.csv`` behind the first, and what ``gaam report --format csv`` calls them."""
 OF_SEED = ["fingerprint", "attention", "head", "select", "pool", "layers", "lr", "train_rows"]
 OF_SEED += ["shots", "fold", "seed", "failed", "epoch", "accuracy", "macro_f1"]
 
@@ -356,10 +355,9 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
             of = {"report": asked["name"], "cache": table.cache["fingerprint"][:12]}
             of |= {"tested_on": table.where}
             for label, row in zip(table.labels(), table.to_dict()["rows"], strict=True):
-                row |= {name: table.cache[name] for name in ("dataset", "encoder")}
-                row |= {"seeds": spell_numbers(row["seeds"]), "failed": len(row["failed_seeds"])}
-                told = {name: value_at(row, path) for name, path in paths(OF_JSON)}
-                rows.append(of | {"label": label} | told)
+                told = flat(row) | {name: table.cache[name] for name in ("dataset", "encoder")}
+                told |= {"seeds": spell_numbers(row["seeds"]), "failed": told["failed_seeds"]}
+                rows.append(of | {"label": label} | {k: told.get(v) for k, v in COLUMNS.items()})
     seeds = runs.to_frame()
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
     seeds = seeds.loc[~seeds["tuning_seed"], OF_SEED]

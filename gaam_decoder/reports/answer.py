@@ -34,15 +34,16 @@ def conclusion(table: Table) -> str:
         )
     parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if of[v]]
     if not parts and (of["equivalent"] or of["undecided"]):
-        parts.append(f"no mechanism is shown to differ from '{baseline}'{_spread(made, table)}")
+        spread = _spread([c for _, c in made], table)
+        parts.append(f"no mechanism is shown to differ from '{baseline}': {spread}")
     if of["equivalent"]:
-        margin = table.unit.margin(table.margin)
+        margin = table.unit.size(table.margin)
         parts.append(f"{_named(of['equivalent'])} equivalent to '{baseline}' within {margin}")
     if of["undecided"] and len(of["undecided"]) < len(made):
         parts.append(f"{_named(of['undecided'])} undecided")
     if of["no claim"]:
         why = next(c.claim.no_claim for _, c in made if c.claim.verdict == "no claim")
-        parts.append(f"of {_named(of['no claim'], '')} no claim is made: {why}")
+        parts.append(f"of {', '.join(of['no claim'])} no claim is made: {why}")
     if use := recommended(table):
         parts.append(use[1])
     by = "" if table.score == DEFAULT else f"by {table.unit.score.title}, "
@@ -51,17 +52,15 @@ def conclusion(table: Table) -> str:
     return text[0].upper() + text[1:] if text.startswith(("no mechanism", "by ", "of ")) else text
 
 
-def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
+def _spread(made: Sequence[Comparison], table: Table) -> str:
     """How large the differences are, how wide the widest interval is, and what would tell."""
-    unit, claims = table.unit, [c.claim for _, c in made]
-    low, high = (f([c.difference for c in claims]) for f in (min, max))
-    text = f": differences of {unit.difference(low)} to {unit.difference(high)}"
-    if len(claims) == 1:
-        text = f": a difference of {unit.difference(low)}"
-    text += " points" if unit.score.percent else ""
-    found = [c.interval_corrected for c in claims]
-    if widths := [interval[1] - interval[0] for interval in found if interval]:
-        text += f", interval{'s up to' * (len(widths) > 1)} {unit.size(max(widths))} wide"
+    unit, claims = table.unit, [c.claim for c in made]
+    low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
+    text = f"differences of {low} to {high}" if len(claims) > 1 else f"a difference of {low}"
+    text += " points" * unit.score.percent
+    if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
+        several = "s up to" * (len(widths) > 1)
+        text += f", interval{several} {unit.size(max(widths), '.2f')} wide"
     largest = max(claims, key=lambda claim: abs(claim.difference))
     if rows := largest.rows_to_decide:
         text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
@@ -74,7 +73,7 @@ def recommended(table: Table) -> tuple[Row, str] | None:
     better = [label for label, c in made if c and c.claim.verdict == "better"]
     rows = [row for row in table.rows if row.scores.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
-    if table.unchosen or len(given) > 1 or any(row.optimistic for row in rows):
+    if not rows or table.unchosen or len(given) > 1 or any(row.optimistic for row in rows):
         return None
     sign = 1 if table.unit.score.larger_is_better else -1
     best = max(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))
@@ -97,12 +96,11 @@ def _alone(table: Table) -> str:
     """Where nothing is compared."""
     if len(table.rows) == 1 and (found := table.rows[0].scores.chosen.two_level):
         unit = table.unit
-        of = "" if table.score == DEFAULT else f"{unit.score.title} "
-        sign = "%" if unit.score.percent else ""
+        of = f"{unit.score.title} " * (table.score != DEFAULT)
         return (
             f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
-            f"{of}{unit.span(found)}{sign} in 95 of 100 cases" + _conditions(table)
-        )
+            f"{of}{unit.span(found)}{'%' * unit.score.percent} in 95 of 100 cases"
+        ) + _conditions(table)
     if table.pairs and table.pairs.groups:
         return "There is no baseline; every pair is compared below"
     return "Nothing is said of differences, for nothing is compared"
@@ -110,13 +108,13 @@ def _alone(table: Table) -> str:
 
 def _conditions(table: Table) -> str:
     """What holds only under them."""
-    stepped: list[Row] = [row for row in table.rows if not row.fitted | row.shuffled]
     made, found = [c for c in table.comparisons if c], []
     if any(row.optimistic and not row.shuffled for row in table.rows):
         found.append("some of it from numbers that are optimistic")
     if made and table.unchosen:
         found.append("of several recipes, between which nothing chose")
     elif made and not any(row.tunings for row in table.rows):
+        stepped = [row for row in table.rows if not row.fitted | row.shuffled]
         one = len({str(row.recipe) for row in stepped}) == 1
         which = "this one recipe, which was" if one else "recipes that were"
         found.append(f"at {which} tuned for none of them")
@@ -125,14 +123,14 @@ def _conditions(table: Table) -> str:
     if unsure := sum(row.unsure for row in table.rows):
         found.append(f"the rate of {unsure} not told from others by validation")
     if late := sum(row.undertrained for row in table.rows):
-        verb = "is" if late == 1 else "are"
-        found.append(f"and {late} of {len(table.rows)} rows {verb} under-trained")
+        found.append(f"and {late} of {len(table.rows)} rows under-trained")
     return f" ({', '.join(found)})" if found else ""
 
 
-def _named(names: Sequence[str], verb: str | None = None) -> str:
-    more = len(names) - NAMED
-    text = f"{', '.join(names[:NAMED])} and {more} more"
-    if more <= 1:
-        text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    return f"{text} {verb if verb is not None else 'is' if len(names) == 1 else 'are'}".strip()
+def _named(names: Sequence[str]) -> str:
+    """The first names and how many there are beyond them, with their verb."""
+    if len(names) == 1:
+        return f"{names[0]} is"
+    if len(names) <= NAMED + 1:
+        return f"{', '.join(names[:-1])} and {names[-1]} are"
+    return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more are"

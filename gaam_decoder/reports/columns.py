@@ -1,7 +1,7 @@
-"""The columns of a report's tables, and how each is made.
+"""The columns of a report's table, and how each is made.
 
-A column is one object in a list here: terminal, HTML, Markdown and LaTeX show it, CSV has it where
-it has a ``field``, and ``gaam report --explain`` and GUIDE.md say its note.
+A column is one object in a list here: terminal, HTML, Markdown and LaTeX show it, and
+``gaam report --explain`` and GUIDE.md say its note.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ class Cell(NamedTuple):
         return self.table.unit
 
     @property
+    def chosen(self) -> Any:
+        """That score of its seeds."""
+        return self.row.scores.chosen
+
+    @property
     def claim(self) -> Any:
         """What may be said of the difference; only where it is compared."""
         return self.compared.claim
@@ -59,12 +64,6 @@ class Column:
     """Whether it is of a comparison, and empty in rows that are not compared."""
     narrow: Callable[[Cell], str] | None = None
     """The same for a terminal, where it is to be shorter there."""
-    field: tuple[str, Callable[[Cell], Any]] | None = None
-    """Its name and value in CSV, beside those that CSV has of the JSON."""
-
-    def header(self, table: Table) -> str:
-        """Its name in a table of one score."""
-        return self.name.format(score=table.unit.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +94,15 @@ def _select(cell: Cell) -> str:
     return brief(cell.row.select, 40) * (len({r.select for r in cell.table.rows}) > 1)
 
 
-def _some_seeds(cell: Cell) -> str:
-    done, every = len(cell.row.scores.seeds), len(cell.row.seeds)
-    return f"{done}/{every}" if cell.row.failed else str(every)
-
-
 def _verdict(cell: Cell) -> str:
     small = " (within margin)" if cell.claim.significant and cell.claim.negligible else ""
     return f"{cell.claim.verdict}{small}"
 
 
 def _other_training(cell: Cell) -> str:
-    if not any(c and c.other_training for c in cell.table.comparisons):
-        return ""
     other = cell.compared.other_training
-    return p_value(other.p if other else None)
+    shown = any(c and c.other_training for c in cell.table.comparisons)
+    return p_value(other.p if other else None) if shown else ""
 
 
 def _decide(cell: Cell) -> str:
@@ -135,11 +128,11 @@ def _short(count: int) -> str:
 # fmt: off
 DECODER = Column("decoder", "", _label, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better", words=True)
 SETTINGS = Column("settings", "", lambda c: c.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
-SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.row.scores.chosen.mean), "mean over the seeds that finished, on the test rows")
-SD = Column("sd", "sd", lambda c: c.unit.std(c.row.scores.chosen.std), "standard deviation over seeds")
-SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.row.scores.chosen.interval), "Student's t over seeds, the test rows taken as given")
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.row.scores.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
-SEEDS = Column("seeds", "seeds", lambda c: str(len(c.row.seeds)) + (f" ({len(c.row.failed)} failed)" if c.row.failed else ""), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=_some_seeds)
+SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.chosen.mean), "mean over the seeds that finished, on the test rows")
+SD = Column("sd", "sd", lambda c: c.unit.std(c.chosen.std), "standard deviation over seeds")
+SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.chosen.interval), "Student's t over seeds, the test rows taken as given")
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
+SEEDS = Column("seeds", "seeds", lambda c: str(len(c.row.seeds)) + f" ({len(c.row.failed)} failed)" * bool(c.row.failed), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=lambda c: f"{len(c.row.scores.seeds)}/" * bool(c.row.failed) + str(len(c.row.seeds)))
 SELECT = Column("select", "", _select, "what chose the epoch, where not all rows have the same", words=True)
 PARAMETERS = Column("parameters (attn / total)", "params\nattn/all", lambda c: f"{c.row.parameters['attention']:,} / {c.row.parameters['total']:,}", "of the mechanism, and with its head", narrow=lambda c: f"{_short(c.row.parameters['attention'])}/{_short(c.row.parameters['total'])}")
 SECONDS = Column("s/seed", "s per\nseed", _seconds, "seconds of training, mean over seeds")
@@ -192,7 +185,7 @@ def shown(columns: Sequence[Column], cells: Sequence[Cell], *, narrow: bool = Fa
     return [one for one in columns if one is DECODER or any(line[one] for line in lines)], lines
 
 
-def sheet(table: Table, columns: Sequence[Column] | None = None) -> Sheet:
+def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     """All rows that are shown, with these columns; default: ``COLUMNS``."""
     kept, lines = shown(columns or COLUMNS, cells_of(table))
     caption = of_score(table)
@@ -201,7 +194,7 @@ def sheet(table: Table, columns: Sequence[Column] | None = None) -> Sheet:
         caption += f", and differences to {of}"
     return Sheet(
         caption=caption,
-        header=[column.header(table) for column in kept],
+        header=[column.name.format(score=table.unit.column) for column in kept],
         lines=[[line[column] for column in kept] for line in lines],
         words=tuple(column.name for column in kept if column.words),
     )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports.labels import numbered
 from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.unit import numbered
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import claim_by_score
 
@@ -31,6 +31,7 @@ MOST_GROUPS = 8
 """Groups of a table that are compared, those of most rows first."""
 ALL = ("layers", *DRAWN_BY)
 """Settings that mean all of them where a recipe has none."""
+Claims = Sequence[stats.Claim | None]
 Same = tuple[tuple[str, str], ...]
 
 
@@ -70,7 +71,12 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
         "significant": claim.significant,
         "margin": claim.margin,
         "within_margin": claim.negligible,
-        **_tested(claim),
+        "ci95_seeds_and_rows": claim.interval,
+        "ci95_corrected": claim.interval_corrected,
+        "p": claim.p,
+        "p_holm": claim.p_holm,
+        "p_equivalent": claim.p_equivalent,
+        "p_equivalent_holm": claim.p_equivalent_holm,
         "seeds_to_decide": claim.seeds_to_decide,
         "rows_to_decide": claim.rows_to_decide,
         "on_these_test_rows": {
@@ -85,43 +91,39 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
     }
 
 
-def _tested(claim: stats.Claim) -> dict[str, Any]:
-    """Intervals and p of a claim, alone and corrected."""
-    return {
-        "ci95_seeds_and_rows": claim.interval,
-        "ci95_corrected": claim.interval_corrected,
-        "p": claim.p,
-        "p_holm": claim.p_holm,
-        "p_equivalent": claim.p_equivalent,
-        "p_equivalent_holm": claim.p_equivalent_holm,
-    }
+class Minus(NamedTuple):
+    """One row minus another over the seeds that both finished."""
+
+    seeds: tuple[int, ...]
+    mine: list[int]
+    """Their places in the one row, and in the other."""
+    theirs: list[int]
+    claim: stats.Claim
 
 
-def minus(
-    row: Row, other: Row, margin: float
-) -> tuple[tuple[int, ...], list[int], list[int], stats.Claim] | None:
-    """One row minus another: the seeds that both finished, their places in both, and the claim.
+def minus(row: Row, other: Row, margin: float) -> Minus | None:
+    """One row minus another.
 
     A head that is fitted at once has no seeds: its answers are the same beside each. None without
     a seed in common, without the score, and where the probabilities of one alone were scaled.
     """
     one, two = row.scores, other.scores
-    scaled = {one.temperatures is None, two.temperatures is None}
+    score, scaled = one.chosen.score, {one.temperatures is None, two.temperatures is None}
     seeds = tuple(seed for seed in one.seeds if other.fitted or seed in two.seeds)
     lacking = one.chosen.mean is None or two.chosen.mean is None
-    if not seeds or lacking or (row.score.of_sizes and len(scaled) > 1):
+    if not seeds or lacking or (score.of_sizes and len(scaled) > 1):
         return None
     mine = [one.seeds.index(seed) for seed in seeds]
     theirs = [0 if other.fitted else two.seeds.index(seed) for seed in seeds]
-    values = one.chosen.scored.chosen(mine), two.chosen.scored.chosen(theirs)
-    return seeds, mine, theirs, claim_by_score(row.score, *values, margin=margin)
+    values = (
+        replace(row.scores.chosen.scored.chosen(places), choice=row.choice_variance)
+        for row, places in ((row, mine), (other, theirs))
+    )
+    return Minus(seeds, mine, theirs, claim_by_score(score, *values, margin=margin))
 
 
 def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()) -> bool:
-    """Whether two recipes mean the same but for what is ``apart``.
-
-    A setting that one leaves out is left at nothing.
-    """
+    """Whether two recipes mean the same but for what is ``apart``; left out is left at nothing."""
     keys = (first.keys() | second.keys()) - set(apart)
     return all(first.get(key) == second.get(key) for key in keys)
 
@@ -181,100 +183,72 @@ def against_baseline(
         if other is None or made is None:
             found.append(None)
             continue
-        seeds, mine, theirs, claim = made
-        one, two = row.scores, other.scores
-        difference_P = (one.part_value[mine] - two.part_value[theirs]).mean(0)
-        folded = row.folds > 1 and np.isfinite(difference_P).all()
-        found.append(
-            Comparison(
-                baseline=other.attention,
-                seeds=seeds,
-                dropped=tuple(sorted((set(row.seeds) | set(other.seeds)) - set(seeds))),
-                claim=claim,
-                other_training=stats.corrected_resampled_t(
-                    difference_P, _test_per_train(row), most=row.score.highest
-                )
-                if folded
-                else None,
-                other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
-            )
+        mine, theirs = row.scores.part_value[made.mine], other.scores.part_value[made.theirs]
+        difference_P, over_folds = (mine - theirs).mean(0), None
+        if row.folds > 1 and np.isfinite(difference_P).all():
+            # test rows of a fold for every row that was learned from or chose
+            ratio = 1 / (row.folds - 1)
+            if row.drawn is not None:
+                first = row.runs[0]
+                ratio = first.cache["rows"][first.recipe["train_split"]] / row.folds / row.drawn
+            most = row.scores.chosen.score.highest
+            over_folds = stats.corrected_resampled_t(difference_P, ratio, most=most)
+        compared = Comparison(
+            baseline=other.attention,
+            seeds=made.seeds,
+            dropped=tuple(sorted({*row.seeds, *other.seeds} - {*made.seeds})),
+            claim=made.claim,
+            other_training=over_folds,
+            other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
         )
+        found.append(compared)
     return found
-
-
-def _test_per_train(row: Row) -> float:
-    """Test rows of a fold for every row that was learned from or chose."""
-    if row.drawn is None:
-        return 1 / (row.folds - 1)
-    rows: int = row.runs[0].cache["rows"][row.runs[0].recipe["train_split"]]
-    return rows / row.folds / row.drawn
 
 
 def against_probe(rows: Sequence[Row], margin: float) -> list[stats.Claim | None]:
     """Every row of steps minus the linear probe on the same states and splits, if there is one."""
-    made: list[stats.Claim | None] = []
+    found: list[stats.Claim | None] = []
     for row in rows:
         stepped = not (row.fitted or row.shuffled) and len(row.scores.seeds) >= stats.LEAST_SEEDS
-        found = None
-        for probe in rows if stepped else ():
-            # a fit's recipe holds what plays a part: states, splits, what chooses
-            playing = {**dict.fromkeys(DRAWN_BY), **probe.recipe}
-            alike = all(row.recipe.get(name) == value for name, value in playing.items())
-            if found is None and alike and probe.fitted and not probe.shuffled:
-                found = minus(row, probe, margin)
-        made.append(found and found[-1])
-    return made
+        # a fit's recipe holds what plays a part: states, splits, what chooses
+        made = [
+            minus(row, probe, margin)
+            for probe in rows
+            if stepped and probe.fitted and not probe.shuffled
+            and all(row.recipe.get(name) == value
+                    for name, value in {**dict.fromkeys(DRAWN_BY), **probe.recipe}.items())
+        ]  # fmt: skip
+        found.append(next((one.claim for one in made if one), None))
+    return found
 
 
-def corrected(
-    made: Sequence[stats.Claim | None], others: Sequence[stats.Claim | None] = ()
-) -> list[stats.Claim | None]:
+def corrected(made: Claims, others: Claims = ()) -> tuple[stats.Claim | None, ...]:
     """Claims with Holm's p-values, corrected for one another.
 
     The tests of a difference and of equivalence are a family each. Of the ``others``, which filters
-    left out, those that are among the claims too count once.
+    left out, those that are among the claims too (of the same numbers) count once.
     """
-    claims = [claim for claim in made if claim is not None]
-    told = iter(stats.holm_corrected([*claims, *_further(claims, others)]))
-    return [None if claim is None else next(told) for claim in made]
-
-
-def _further(
-    made: Sequence[stats.Claim], others: Sequence[stats.Claim | None]
-) -> list[stats.Claim]:
-    """The other claims that are not among these: of the same numbers they are."""
 
     def numbers(claim: stats.Claim) -> tuple[Any, ...]:
         return claim.difference, claim.p, claim.p_equivalent, claim.interval
 
-    there, found = Counter(map(numbers, made)), []
+    claims, further = [claim for claim in made if claim is not None], []
+    there = Counter(map(numbers, claims))
     for other in filter(None, others):
         there[numbers(other)] -= 1
         if there[numbers(other)] < 0:
-            found.append(other)
-    return found
+            further.append(other)
+    told = iter(stats.holm_corrected([*claims, *further]))
+    return tuple(None if claim is None else next(told) for claim in made)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pair:
-    """One row minus another; ``first`` and ``second`` are places in the group."""
+class Pair(NamedTuple):
+    """One row minus another, by their places in the group."""
 
     first: int
     second: int
     seeds: tuple[int, ...]
     claim: stats.Claim
-
-    def to_dict(self, labels: Sequence[str]) -> dict[str, Any]:
-        """JSON values, fractions."""
-        claim = self.claim
-        return {
-            "first": labels[self.first],
-            "second": labels[self.second],
-            "paired_seeds": list(self.seeds),
-            "difference": claim.difference,
-            **_tested(claim),
-            "verdict": claim.verdict,
-        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -333,7 +307,7 @@ def every_pair(
         for of in [*sets, *(together(rows, along) for rows in beside)]
         for rows in of.values()
         for one, other in combinations(rows, 2)
-        if len(set(one.scores.seeds) & set(other.scores.seeds)) >= stats.LEAST_SEEDS
+        if len({*one.scores.seeds} & {*other.scores.seeds}) >= stats.LEAST_SEEDS
         and one.scores.accuracy.scored.by_row.shape[1] > 1  # type: ignore[union-attr]
     }
     made = [_groups(of, along, margin) for of in sets]
@@ -345,8 +319,8 @@ def every_pair(
             axis=along,
             num_tests=len(tested),
             groups=tuple(
-                replace(group, pairs=tuple(replace(p, claim=next(told)) for p in group.pairs))
-                for group in groups
+                replace(g, pairs=tuple(pair._replace(claim=next(told)) for pair in g.pairs))
+                for g in groups
             ),
             groups_left_out=len(of) - len(groups),
         )
@@ -359,25 +333,23 @@ def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
     some = {key for same in sets for key, _ in same} & set(ALL)
     for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
-        sign = -1 if rows[0].score.larger_is_better else 1
+        sign = -1 if rows[0].scores.chosen.score.larger_is_better else 1
         best = sorted(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))[:MOST_VALUES]
         own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
         told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
         told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
-        pairs = [
-            Pair(first=first, second=second, seeds=made[0], claim=made[-1])
-            for first, second in combinations(range(len(best)), 2)
-            if (made := minus(best[first], best[second], margin))
-        ]
-        found.append(
-            Group(
-                name=", ".join(told),
-                labels=tuple(numbered([brief(_value(row, axis), 60) for row in best])),
-                rows=tuple(best),
-                pairs=tuple(pairs),
-                left_out=len(rows) - len(best),
-            )
+        group = Group(
+            name=", ".join(told),
+            labels=tuple(numbered([brief(_value(row, axis), 60) for row in best])),
+            rows=tuple(best),
+            pairs=tuple(
+                Pair(first, second, made.seeds, made.claim)
+                for first, second in combinations(range(len(best)), 2)
+                if (made := minus(best[first], best[second], margin))
+            ),
+            left_out=len(rows) - len(best),
         )
+        found.append(group)
     return found
 
 
@@ -389,14 +361,9 @@ def _key(row: Row) -> str:
 
 def _value(row: Row, axis: str) -> str:
     """What a row has of the settings; of what its recipe does not name, the default."""
-
-    def one(name: str) -> Any:
-        if name in ("attn", "head"):
-            return row.head if name == "head" else row.attention
-        value = row.recipe.get(name, row.runs[0].setting(name))
-        return "all" if value is None and name in ALL else value
-
-    return ", ".join(str(one(name)) for name in axis.split(","))
+    of = {name: row.recipe.get(name, row.runs[0].setting(name)) for name in axis.split(",")}
+    of |= {name: "all" for name in ALL if of.get(name, "") is None}
+    return ", ".join(str({"attn": row.attention, "head": row.head}.get(n, of[n])) for n in of)
 
 
 def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
@@ -413,7 +380,8 @@ def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
             continue
         apart = {*names, *(TUNED if row.tunings else ())}
         same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
-        same["scaled logits"] = row.score.of_sizes and row.scores.temperatures is not None
+        scaled = row.scores.temperatures is not None
+        same["scaled logits"] = row.scores.chosen.score.of_sizes and scaled
         key = sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
         found.setdefault(tuple(key), []).append(row)
     return {key: of for key, of in found.items() if len({_value(row, axis) for row in of}) > 1}

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gaam_cache.messages import visible
-from gaam_decoder.reports.labels import numbered
+from gaam_cache.messages import brief, visible
+from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.unit import DEFAULT, Interval, numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,6 +191,81 @@ def line_panels(
 def in_fours(what: str, lines: Sequence[Line]) -> list[tuple[str, Sequence[Line]]]:
     """Panels of at most four lines each."""
     return [(what, lines[i : i + MOST_LINES]) for i in range(0, len(lines), MOST_LINES)]
+
+
+def overviews(table: Table) -> Iterator[Picture]:
+    """One row beside the other, those that are shown; none without rows."""
+    if not table.rows:
+        return
+    title = table.unit.score.title
+    yield Picture(
+        "accuracy",
+        f"{title[0].upper()}{title[1:]} of every seed",
+        "One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over "
+        "seeds and test rows (thin). The second is the one to compare with another test set.",
+        lambda: _strip(table),
+    )
+    if any(table.comparisons[place] for place in table.places):
+        side = "Right" if table.unit.score.larger_is_better else "Left"
+        yield Picture(
+            "differences",
+            f"Differences to {brief(str(table.baseline))} with intervals",
+            f"{side} of the line: better than the baseline. An interval over seeds and "
+            "rows that crosses the line leaves open which is better; the band is the margin within "
+            "which a difference does not matter.",
+            lambda: _forest(table),
+        )
+
+
+def _strip(table: Table) -> Figure:
+    """A dot for each seed, the mean, and both intervals."""
+    labels, unit = table.labels(), table.unit
+    figure, axes = name_rows([labels[place] for place in table.places])
+    axes.set_xlabel(f"test {unit.column}")
+    steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
+    for height, chosen in enumerate(table.rows[place].scores.chosen for place in table.places):
+        value_S = unit.factor * chosen.scored.values
+        if len(value_S):
+            # heights that keep dots apart are by rank, not by chance: a picture is repeatable
+            step_S = np.resize(steps, len(value_S))
+            y_S = height - 0.16 + step_S[np.argsort(np.argsort(value_S, kind="stable"))]
+            axes.plot(value_S, y_S, "o", ms=3.4, mew=0, color=PALETTE["c0"], alpha=0.6,
+                      label="one seed")  # fmt: skip
+            axes.plot([value_S.mean()] * 2, [height - 0.36, height + 0.32], color=PALETTE["ink"],
+                      lw=1.4, label="mean")  # fmt: skip
+        _draw_intervals(axes, height + 0.18, unit.factor, chosen.interval, chosen.two_level)
+    return legend_below(figure)
+
+
+def _forest(table: Table) -> Figure:
+    """Differences with both intervals; filled where the corrected test finds one."""
+    labels, unit, ink = table.labels(), table.unit, PALETTE["ink"]
+    shown = [(labels[place], c) for place in table.places if (c := table.comparisons[place])]
+    figure, axes = name_rows([label for label, _ in shown])
+    points = "percentage points" if table.score == DEFAULT else unit.of_differences
+    axes.set_xlabel(f"difference to {brief(str(table.baseline), 26)},\n{points}")
+    margin = unit.factor * table.margin
+    axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0,
+                 label=f"within \u00b1{margin:g}")  # fmt: skip
+    axes.axvline(0, color=ink, lw=1)
+    for height, claim in enumerate(compared.claim for _, compared in shown):
+        seeds, both = claim.on_these_rows.interval, claim.interval_corrected
+        _draw_intervals(axes, height, unit.factor, seeds, both)
+        face, label = (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
+        axes.plot(unit.factor * claim.difference, height, "o", ms=6, mew=1.4, mec=ink, mfc=face,
+                  label=label)  # fmt: skip
+    return legend_below(figure)
+
+
+def _draw_intervals(
+    axes: Axes, height: float, factor: int, seeds: Interval, both: Interval
+) -> None:
+    for interval, label, style in (
+        (both, "95% over seeds and rows", {"color": PALETTE["muted"], "lw": 1.2}),
+        (seeds, "95% over seeds", {"color": PALETTE["accent"], "lw": 3.2, "alpha": 0.75}),
+    ):
+        if interval:
+            axes.plot(factor * np.array(interval), [height] * 2, label=label, **style)  # type: ignore[arg-type]
 
 
 @contextmanager

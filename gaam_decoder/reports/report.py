@@ -15,17 +15,17 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.reports import columns as columns
+from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.notes import selected
-from gaam_decoder.reports.table import (
-    Format,
-    Table,
-    build_tables,
-    laid_out,
-)
+from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.table import Format, Table, build_tables, laid_out
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.loading import Texts, gathered, one_form
 from gaam_decoder.runs.result import RUN_FILE, RunResult
 from gaam_decoder.specs import parse_attention
+
+MOST_SAVED = 6
+"""Pictures of a report that are written, each as PDF and PNG: a dozen files."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -90,10 +90,18 @@ class Report:
             ConfigError: no folder can be there.
             StorageError: the file system refused.
         """
-        from gaam_decoder.reports.pictures import save_pictures
-
         check_folder(Path(folder), option="--figures")
-        return save_pictures(self.tables, Path(folder))
+        paths: dict[str, Path] = {}
+        for number, table in enumerate(self.tables, 1):
+            prefix = f"table{number}-" if len(self.tables) > 1 else ""
+            of_sections = [section.pictures[:1] for section in sections(table)]
+            pictures = [*overviews(table), *(one for of in of_sections for one in of)]
+            for picture in pictures[: max(1, MOST_SAVED // len(self.tables))]:
+                for suffix, content in image_files(picture).items():
+                    name = f"{prefix}{picture.name}.{suffix}"
+                    paths[name] = Path(folder) / name
+                    write_file(paths[name], content, option="--figures")
+        return list(paths.values())
 
     def __str__(self) -> str:
         """As the command prints it."""
@@ -240,7 +248,7 @@ def report(
         every_candidate=every_candidate,
         pairs=pairs,
     )
-    if temperature and not any(row.scores.temperatures for one in tables for row in one.rows):
+    if temperature and not any(row.scores.temperature() for one in tables for row in one.rows):
         raise ConfigError(
             "no run has what a temperature is fitted on",
             expected="runs of --select val, which keep the logits of the rows that chose",

@@ -6,7 +6,7 @@ S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from gaam_cache.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
-from gaam_decoder.reports.unit import DEFAULT, all_scores, score_of
+from gaam_decoder.reports.unit import DEFAULT, Interval, all_scores, score_of
 from gaam_decoder.runs.result import RunResult, Validation
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
@@ -25,7 +25,6 @@ from gaam_decoder.stats.scores._base import Answers, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
 
 Floats = NDArray[np.float64]
-Interval = tuple[float, float] | None
 Part = Sequence[RunResult]
 """Runs on the same test rows that differ in their seeds alone."""
 BY_FOLD = "by fold"
@@ -33,34 +32,6 @@ SURE = 0.95
 """Share of draws of other rows that choose the same."""
 SCALED = ", temperature fitted"
 """Behind the name of a score of probabilities that were scaled."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Temperatures:
-    """One for every finished seed and part, fitted on the rows that chose the epoch."""
-
-    value_SP: Floats  # noqa: N815 a shape suffix
-    """Where none has the smallest loss: 1 if all is right, else so large that classes are alike."""
-    fitted_SP: NDArray[np.bool_]  # noqa: N815 a shape suffix
-    """Whether there is one: see ``fit_temperature``."""
-    rows: int
-    """On which each was fitted, of the part that has the fewest."""
-
-    def __str__(self) -> str:
-        """Mean and range, such as ``1.31 (1.22 to 1.40)``."""
-        value_SP = self.value_SP
-        return f"{value_SP.mean():.3g} ({value_SP.min():.3g} to {value_SP.max():.3g})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values, in the order of the finished seeds."""
-        return {
-            "mean": float(self.value_SP.mean()),
-            "lowest": float(self.value_SP.min()),
-            "highest": float(self.value_SP.max()),
-            "not_fitted": int((~self.fitted_SP).sum()),
-            "rows": self.rows,
-            "per_seed": self.value_SP.tolist(),
-        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,18 +80,24 @@ class Scores:
     """That score of every part, (S, P); NaN where a part has none."""
     every: dict[str, Floats]
     """Every score of every seed, by name; those that these rows and classes have."""
-    one_class: tuple[int, ...]
-    """Seeds that predict the same class for every row of a part, of which more have one."""
     confusion: NDArray[np.int64]
     """True class by predicted class, summed over seeds, (C, C)."""
     vote_accuracy: float | None
     """Of the class that most seeds predict."""
     labels_per_class: NDArray[np.int64]
     """Test rows of every class, (C,)."""
-    temperatures: Temperatures | None
-    """By which logits are divided in scores of probabilities; None: by nothing."""
+    temperatures: Floats | None
+    """By which logits are divided in scores of probabilities, (S, P); None: by nothing."""
     bins: Floats
     """Rows, right ones and summed probabilities by bin of the calibration error, (3, bins)."""
+
+    def temperature(self) -> dict[str, Any] | None:
+        """Temperatures as JSON values, in the order of the seeds."""
+        found = self.temperatures
+        if found is None:
+            return None
+        about = {"mean": found.mean(), "lowest": found.min(), "highest": found.max()}
+        return {k: float(value) for k, value in about.items()} | {"per_seed": found.tolist()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,13 +119,9 @@ class Row:
     repeats: int
     """Cross-validations with other folds each, which stand one after the other."""
     seeds: tuple[int, ...]
-    """All seeds, failed ones included, sorted."""
+    """All that every fold has, failed ones included, sorted."""
     seconds: dict[int, float]
-    partly: tuple[int, ...]
-    """Seeds that some folds lack; they count in nothing."""
     failed: dict[int, str]
-    learned: dict[str, dict[str, Any]]
-    """Where the learned parameters ended up, by name: see ``parameter_range``."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
 
@@ -156,11 +129,6 @@ class Row:
     def mean(self) -> float | None:
         """Mean accuracy; None if no seed finished."""
         return self.scores.accuracy.mean
-
-    @property
-    def score(self) -> Score:
-        """What is compared."""
-        return self.scores.chosen.score
 
     @property
     def fitted(self) -> bool:
@@ -212,15 +180,20 @@ class Row:
         return any(one.share < SURE for one in self.choices)
 
     @property
+    def choice_variance(self) -> float:
+        """What the doubt of these choices adds to the variance of the score that is compared."""
+        parts = self.scores.part_value.shape[1]
+        return sum(one.variance for one in self.choices) / parts**2
+
+    @property
     def undertrained(self) -> bool:
         """Whether a longer training or another rate may do better."""
         return self.too_short or bool(self.at_edge)
 
     @property
-    def seconds_per_seed(self) -> float | None:
-        """Mean over the seeds that finished."""
-        taken = [self.seconds[seed] for seed in self.scores.seeds]
-        return float(np.mean(taken)) if taken else None
+    def learned(self) -> dict[str, dict[str, Any]]:
+        """Where the learned parameters ended up, by name; of one fold alone."""
+        return learned_ranges(self.runs) if self.scores.part_value.shape[1] == 1 else {}
 
     @property
     def importance(self) -> Importance | None:
@@ -229,7 +202,7 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; statistics are over the seeds that finished."""
-        scores, importance = self.scores, self.importance
+        scores, importance, accuracy = self.scores, self.importance, self.scores.accuracy
 
         def of_seeds(value_S: Floats, **more: Any) -> dict[str, Any]:
             by_seed = dict(zip(scores.seeds, value_S.tolist(), strict=True))
@@ -240,7 +213,7 @@ class Row:
                 "per_seed": [by_seed.get(seed) for seed in self.seeds],
             }
 
-        accuracy = scores.accuracy
+        taken = [self.seconds[seed] for seed in scores.seeds]
         return {
             "attention": self.attention,
             "head": self.head,
@@ -257,13 +230,12 @@ class Row:
             "parameters": self.parameters,
             "folds": self.folds,
             "repeats": self.repeats,
-            "seconds_per_seed": self.seconds_per_seed,
+            "seconds_per_seed": float(np.mean(taken)) if taken else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "best_epoch_is_last": list(self.still_learning),
             "undertrained": self.undertrained,
             "tuning": [tuning.to_dict() for tuning in self.tunings],
             "choice": [one._asdict() for one in self.choices],
-            "seeds_not_in_all_folds": list(self.partly),
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "learned": self.learned,
             "importance": importance.to_dict() if importance else None,
@@ -282,30 +254,64 @@ def row_of(
     tunings: Mapping[str, Tuning],
     score: str,
     temperature: bool,
-    made: dict[Any, Row],
+    made: dict[Any, Scores],
 ) -> Row:
     """The row of runs of one mechanism under one recipe, in one part or the folds of several.
 
-    Rows that were made are in ``made``, so that none is made twice.
+    Scores that were computed are in ``made``, so that nothing is computed twice.
 
     Raises:
         CacheError: a run is damaged.
     """
-    chosen, by_part = [tunings.get(part[0].key) for part in parts], []
+    first, meant = parts[0][0], score_of(score)
+    chosen = [tunings.get(part[0].key) for part in parts]
+    by_part: list[dict[int, RunResult]] = []
     for part, tuning in zip(parts, chosen, strict=True):
         runs = first_runs(part)
         by_part.append({seed: runs[seed] for seed in reported(tuple(runs), tuning)})
+    seeds = set.intersection(*map(set, by_part))
+    repeats = len({part[0].recipe.get("split_seed") for part in parts})
+    failed: dict[int, str] = {}
+    for runs in by_part:
+        for seed in seeds & {seed for seed, run in runs.items() if seed in run.failed}:
+            of, why = runs[seed].recipe, runs[seed].failed[seed]
+            where = f"fold {of.get('fold')}"
+            where += f" of split seed {of['split_seed']}" if of.get("split_seed") else ""
+            failed.setdefault(seed, f"{where}: {why}" if len(parts) > 1 else why)
+    recipe = first.recipe
+    if len(parts) > 1:
+        recipes = [part[0].recipe for part in parts]
+        apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
+        recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
+        if repeats > 1:
+            split_seeds = sorted({int(one["split_seed"]) for one in recipes})
+            recipe["split_seed"] = ", ".join(map(str, split_seeds))
+    found = [
+        _choice(part, tuning, meant) for part, tuning in zip(parts, chosen, strict=True) if tuning
+    ]
     key = tuple((tuple(map(id, p)), tuple(of)) for p, of in zip(parts, by_part, strict=True))
     if key not in made:
-        made[key] = _row(parts, by_part, score_of(score), temperature)
-    row, told = made[key], tuple(tuning for tuning in chosen if tuning is not None)
-    pairs = zip(parts, chosen, strict=True)
-    found = [_choice(part, tuning, row.score) for part, tuning in pairs if tuning is not None]
-    choices = tuple(one for one in found if one is not None)
-    variance = sum(one.variance for one in choices) / len(parts) ** 2
-    scored = replace(row.scores.chosen.scored, choice=variance)
-    scores = replace(row.scores, chosen=replace(row.scores.chosen, scored=scored))
-    return replace(row, tunings=told, choices=choices, scores=scores)
+        made[key] = _scores(parts, sorted(seeds), repeats, meant, temperature)
+    return Row(
+        attention=first.attention,
+        head=first.head,
+        select=first.select,
+        recipe=recipe,
+        tunings=tuple(tuning for tuning in chosen if tuning),
+        choices=tuple(one for one in found if one),
+        parameters=first.parameters,
+        folds=len(parts) // repeats,
+        repeats=repeats,
+        seeds=tuple(sorted(seeds)),
+        seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds},
+        failed=failed,
+        runs=tuple(
+            run
+            for part in parts
+            for run in ([one for one in part if set(one.seeds) & seeds] or part)
+        ),
+        scores=made[key],
+    )
 
 
 def _choice(part: Part, tuning: Tuning, score: Score) -> ChoiceOf | None:
@@ -319,47 +325,6 @@ def _choice(part: Part, tuning: Tuning, score: Score) -> ChoiceOf | None:
     return choice_of(np.stack(right), np.array(values, np.float64))
 
 
-def _row(
-    parts: Sequence[Part], by_part: Sequence[Mapping[int, RunResult]], score: Score, fit: bool
-) -> Row:
-    """Of every part the run that counts for each seed that is reported; tuned by nothing."""
-    first, seeds = parts[0][0], set.intersection(*map(set, by_part))
-    repeats = len({part[0].recipe.get("split_seed") for part in parts})
-    failed: dict[int, str] = {}
-    for part, runs in zip(parts, by_part, strict=True):
-        where, split_seed = (part[0].recipe.get(name) for name in ("fold", "split_seed"))
-        of = f"fold {where}{f' of split seed {split_seed}' * bool(split_seed)}: "
-        for seed in seeds & {seed for seed, run in runs.items() if seed in run.failed}:
-            failed.setdefault(seed, of * (len(parts) > 1) + runs[seed].failed[seed])
-    counted = [[run for run in part if set(run.seeds) & seeds] or list(part) for part in parts]
-    recipe = first.recipe
-    if len(parts) > 1:
-        recipes = [part[0].recipe for part in parts]
-        apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
-        recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
-        if repeats > 1:
-            split_seeds = sorted({int(one["split_seed"]) for one in recipes})
-            recipe["split_seed"] = ", ".join(map(str, split_seeds))
-    return Row(
-        attention=first.attention,
-        head=first.head,
-        select=first.select,
-        recipe=recipe,
-        tunings=(),
-        choices=(),
-        parameters=first.parameters,
-        folds=len(parts) // repeats,
-        repeats=repeats,
-        seeds=tuple(sorted(seeds)),
-        seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds},
-        partly=tuple(sorted(set.union(*map(set, by_part)) - seeds)),
-        failed=failed,
-        learned=learned_ranges(counted[0]) if len(parts) == 1 else {},
-        runs=tuple(run for part in counted for run in part),
-        scores=_scores(parts, sorted(seeds), repeats, score, fit),
-    )
-
-
 def _scores(
     parts: Sequence[Part], seeds: Sequence[int], repeats: int, score: Score, fit: bool
 ) -> Scores:
@@ -371,15 +336,14 @@ def _scores(
     ends, classes = np.cumsum(sizes)[:-1], len(parts[0][0].cache["class_names"])
     fitted = _temperatures(parts, finished) if fit else None
     logits_SNC = np.empty((len(finished), len(labels), classes), np.float32)
-    known = all_scores()
-    values: dict[str, list[float]] = {DEFAULT: [], "macro-f1": []}
-    found, part_values, why, bins, one_class = [], [], "", np.zeros((3, BINS)), []
+    known, values = all_scores(), {DEFAULT: list[float](), "macro-f1": list[float]()}
+    found, part_values, why, bins = [], [], "", np.zeros((3, BINS))
     for place, seed in enumerate(finished):
         np.concatenate([by_seed[seed] for by_seed in by_part], out=logits_SNC[place])
         answers = sure = Answers(logits_SNC[place], labels, sizes, repeats)
         if fitted is not None:
             # in float64: in float32 two logits might become equal, and another class the first
-            of_row = np.repeat(fitted.value_SP[place], sizes)[:, None]
+            of_row = np.repeat(fitted[place], sizes)[:, None]
             sure = Answers(logits_SNC[place].astype(np.float64) / of_row, labels, sizes, repeats)
         for name, one in known.items():
             if (value := one.value(sure if one.of_sizes else answers)) is not None:
@@ -390,32 +354,26 @@ def _scores(
         pieces = zip(np.split(asked.logits, ends), np.split(labels, ends), strict=True)
         part_values.append([score.value(Answers(*piece)) for piece in pieces])
         bins += np.stack(reliability(sure))
-        said = zip(np.split(answers.predicted_N, ends), np.split(labels, ends), strict=True)
-        if any(len(set(true)) > 1 and (mine == mine[0]).all() for mine, true in said):
-            one_class.append(seed)
     predicted_SN = logits_SNC.argmax(-1)
     right_SN = predicted_SN == labels
-    by_row = _by_row(right_SN, parts, repeats)
     every = {name: np.array(of_seeds, np.float64) for name, of_seeds in values.items()}
     votes_N = stats.majority_votes(logits_SNC, predicted_SN) == labels if finished else None
-    there = [one for one in found if one is not None]
-    scored = Scored(values=every[DEFAULT], by_row=by_row)
-    accuracy = Measured(score=score_of(DEFAULT), scored=scored, fitted=bool(parts[0][0].fit))
+    right = Scored(values=every[DEFAULT], by_row=_by_row(right_SN, parts, repeats))
+    there, scored = [one for one in found if one is not None], right
     if len(there) < len(found):
         why = f"these rows and classes have no {score.title}"
         scored = Scored(values=np.full(len(found), np.nan), by_row=None, no_claim=why)
     elif found:
         rows = [one.by_row for one in there if one.by_row is not None]
-        of_rows = _by_row(np.stack(rows), parts, repeats) if rows else None
-        scored = Scored.of(there, of_rows, why)
+        scored = Scored.of(there, _by_row(np.stack(rows), parts, repeats) if rows else None, why)
+    at_once = bool(parts[0][0].fit)
     return Scores(
         seeds=tuple(finished),
         right=right_SN,
-        accuracy=accuracy,
-        chosen=replace(accuracy, score=score, scored=scored),
+        accuracy=Measured(score=known[DEFAULT], scored=right, fitted=at_once),
+        chosen=Measured(score=score, scored=scored, fitted=at_once),
         part_value=np.array(part_values, np.float64).reshape(len(finished), len(parts)),
         every=every,
-        one_class=tuple(one_class),
         confusion=stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
         vote_accuracy=None if votes_N is None else float(votes_N.mean()),
         labels_per_class=np.bincount(labels, minlength=classes),
@@ -459,23 +417,18 @@ def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
     return found
 
 
-def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Temperatures | None:
-    """Of the seeds of a row; None where one of them has nothing to fit one on."""
+def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
+    """Of the seeds of a row, (S, P); None where one of them has nothing to fit one on."""
     value_SP = np.ones((len(seeds), len(parts)))
-    fitted_SP = np.zeros((len(seeds), len(parts)), bool)
-    rows: list[int] = []
     for place, part in enumerate(parts):
-        decides, held_by = first_runs(part), dict[str, Validation | None]()
+        decides, held = first_runs(part), dict[int, Validation | None]()
         for index, seed in enumerate(seeds):
             run = decides[seed]
-            if str(run.path) not in held_by:
-                held_by = {str(run.path): run.validation}  # of one run at a time
-            held = held_by[str(run.path)]
-            found = None if held is None else held.temperature(run.seeds.index(seed))
-            if held is None or found is None:
+            if id(run) not in held:
+                held = {id(run): run.validation}  # of one run at a time
+            rows = held[id(run)]
+            found = None if rows is None else rows.temperature(run.seeds.index(seed))
+            if found is None:
                 return None
-            value_SP[index, place], fitted_SP[index, place] = found
-            rows.append(held.labels.shape[-1])
-    if not rows:
-        return None
-    return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP, rows=min(rows))
+            value_SP[index, place] = found[0]
+    return value_SP if seeds else None

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TextIO
 
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import digest_of
 from gaam_decoder import stats
-from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports import compare, finals, labels, literature
+from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
+from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Comparison, Pairs
-from gaam_decoder.reports.finals import FinalModel
-from gaam_decoder.reports.rows import Part, Row, row_of
-from gaam_decoder.reports.unit import DEFAULT, Unit, score_of
+from gaam_decoder.reports.finals import FinalModel, final_models
+from gaam_decoder.reports.rows import Part, Row, Scores, row_of
+from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, score_of
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Choice, choose
@@ -24,6 +26,10 @@ from gaam_decoder.runs.tuning import TUNED, Choice, choose
 SEPARATE = "rows of different caches or test rows are not to be compared"
 NOT_TESTED = "final models, which are not evaluated"
 ON_TRAINING_ROWS = "tested on its own training rows"
+SHUFFLED = "labels shuffled"
+AT_EDGE = " (edge)"
+UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
+"""Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
 
 
@@ -65,7 +71,6 @@ class Table:
     selection: Selection | None = None
     """What was left out of the whole report."""
     finals: tuple[FinalModel, ...] = ()
-    """Final models of the rows, and others of the cache that no row is the recipe of."""
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -76,13 +81,6 @@ class Table:
     def unit(self) -> Unit:
         """How values of the score that is compared are written."""
         return Unit(score_of(self.score))
-
-    @property
-    def published(self) -> tuple[dict[str, Any] | None, ...]:
-        """For each row what was published for its data set and mechanism: accuracies."""
-        if self.score != DEFAULT:
-            return (None,) * len(self.rows)
-        return tuple(literature.published(row, self.cache) for row in self.rows)
 
     def title(self) -> str:
         """One line that says what was encoded with what."""
@@ -95,48 +93,88 @@ class Table:
         )
 
     def settings(self) -> list[str]:
-        """For every row the settings that not all rows share, such as ``lr=0.001``."""
-        return labels.settings(self.rows)
+        """For every row the settings that not all rows share, such as ``lr=0.001``.
+
+        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that
+        labels were shuffled always is, and what was tuned, with a mark at the edge of its grid.
+        """
+
+        def varies(name: str) -> bool:  # in the rows in which the setting plays a part
+            always = name in DRAWN_BY
+            playing = [row for row in self.rows if name in row.recipe or always or not row.fitted]
+            return len({str(row.recipe.get(name)) for row in playing}) > 1
+
+        tuned = {name for row in self.rows for tuning in row.tunings for name in tuning.names}
+        names = sorted({name for row in self.rows for name in row.recipe} - {*UNSPELT})
+        varied, found = [name for name in names if name in tuned or varies(name)], []
+        for row in self.rows:
+            spelt = [
+                brief(f"{name}={row.recipe[name]}") + AT_EDGE * (name in row.at_edge)
+                for name in varied
+                if row.recipe.get(name) is not None
+            ]
+            found.append(", ".join([SHUFFLED] * row.shuffled + spelt))
+        return found
 
     def shows_head(self, row: Row) -> bool:
-        """Whether a row is called by its head too."""
-        return labels.shows_head(row, self.rows)
+        """Whether a row is called by its head too: where those of others differ, or it is a fit."""
+        return row.fitted or len({one.head for one in self.rows if not one.fitted}) > 1
 
     def labels(self) -> list[str]:
         """For every row a name that no other row of the table has, as short as can be."""
-        return labels.labels(self.rows)
+        names = [
+            brief(row.attention)
+            + f" + {brief(row.head, 60)}" * self.shows_head(row)
+            + f" {SHUFFLED}" * row.shuffled
+            for row in self.rows
+        ]
+        selects: dict[str, set[str]] = {}
+        for name, row in zip(names, self.rows, strict=True):
+            selects.setdefault(name, set()).add(row.select)
+        names = [
+            name + f" select={row.select}" * (row.select == "test" or len(selects[name]) > 1)
+            for name, row in zip(names, self.rows, strict=True)
+        ]
+        times, told = Counter(names), []
+        for name, row, spelt in zip(names, self.rows, self.settings(), strict=True):
+            spelt = spelt.replace(AT_EDGE, "").removeprefix(f"{SHUFFLED}, ")
+            split = brief(row.recipe.get("train_split", "train"), 40)
+            name += f" {spelt}" if times[name] > 1 and spelt else ""
+            told.append(name + f" test={split}" * row.on_training_rows)
+        return numbered(told)
 
     def all_runs(self) -> list[RunResult]:
         """Those of its rows, and of its final models."""
-        runs = [run for row in self.rows for run in row.runs]
-        return runs + [run for final in self.finals for run in final.runs]
+        every: tuple[Row | FinalModel, ...] = (*self.rows, *self.finals)
+        return [run for one in every for run in one.runs]
 
-    def left_out(self) -> str:
-        """What is said of the rows that are not shown; '' where all are."""
+    def beside(self) -> list[str]:
+        """What is not in the table: rows that are not shown, and final models."""
         rest = len(self.rows) - len(self.places)
-        rows = "row is" if rest == 1 else "rows are"
-        said = (
-            f"{rest} of {len(self.rows)} {rows} not shown, but counted in all that is said; what "
-        )
-        return (said + "is shown because its test score is good is better by luck too") * bool(rest)
+        said = f"{rest} of {len(self.rows)} rows are not shown, but counted in all that is said; "
+        said += "what is shown because its test score is good is better by luck too"
+        return [said] * bool(rest) + [final.in_words() for final in self.finals]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
         rows = []
-        columns = (self.rows, self.comparisons, self.published, self.against_probe)
-        for row, comparison, found, claim in zip(*columns, strict=True):
+        for place in self.places:
+            row, compared, probe = (
+                self.rows[place],
+                self.comparisons[place],
+                self.against_probe[place],
+            )
             content = row.to_dict()
-            content["comparison"] = comparison.to_dict() if comparison else None
-            content["published"] = found
+            content["comparison"] = compared.to_dict() if compared else None
+            content["against_probe"] = compare.claim_values(probe) if probe else None
             if self.temperature:
-                by = row.scores.temperatures
-                content["temperature"] = by.to_dict() if by else None
-            content["against_probe"] = compare.claim_values(claim) if claim else None
+                content["temperature"] = row.scores.temperature()
             rows.append(content)
+        hidden = len(self.rows) - len(rows)
         return {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
-            "rows": [rows[place] for place in self.places],
-            **({"rows_not_shown": len(rows) - len(self.places)} if self.shown is not None else {}),
+            "rows": rows,
+            **({"rows_not_shown": hidden} if self.shown is not None else {}),
             "majority_accuracy": self.majority_accuracy,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
@@ -182,76 +220,78 @@ def build_tables(
     counts for Holm, lest a look at the results make p smaller.
     """
     margin = score_of(score).margin if margin is None else margin
-    how: dict[str, Any] = {"margin": margin, "score": score, "temperature": temperature}
-    made: dict[Any, Row] = {}
+    made: dict[Any, Scores] = {}
 
-    def rows_of(runs: Sequence[RunResult]) -> tuple[list[_Tested], list[list[Row]], Choice]:
+    def grouped(runs: Sequence[RunResult]) -> tuple[Choice, list[_Tested], list[list[Row]]]:
         choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
-        of = _by_test_rows([run for run in choice.runs if run.evaluated], choice.tunings)
+        tested = _by_test_rows([run for run in choice.runs if run.evaluated], choice.tunings)
         rows = [
             [row_of(parts, choice.tunings, score, temperature, made) for parts in one.groups]
-            for one in of
+            for one in tested
         ]
-        return of, [sorted(one, key=_place) for one in rows], choice
+        return choice, tested, [sorted(one, key=_place) for one in rows]
 
-    found, row_lists, choice = rows_of(runs)
+    choice, tested, every = grouped(runs)
+    _, all_tested, hidden = grouped([*runs, *beside]) if beside else (None, [], [])
     unevaluated = [run for run in choice.runs if not run.evaluated]
     chosen = compare.choose_baseline(
-        [row for rows in row_lists for row in rows],
-        baseline,
-        {run.attention for run in unevaluated},
+        [row for rows in every for row in rows], baseline, {run.attention for run in unevaluated}
     )
     # what filters left out is compared too, for Holm alone
-    all_found, all_rows, _ = rows_of([*runs, *beside]) if beside else ([], [], None)
-    compared = [compare.against_baseline(rows, chosen, margin) for rows in row_lists]
-    others = [c for rows in all_rows for c in compare.against_baseline(rows, chosen, margin)]
-    claims = compare.corrected(
-        [c.claim if c else None for table in compared for c in table],
-        [c.claim if c else None for c in others],
+    compared, others = (
+        [one for rows in of for one in compare.against_baseline(rows, chosen, margin)]
+        for of in (every, hidden)
     )
-    told = iter(claims)
-    settled: list[list[Any]] = [[(c, next(told)) for c in table] for table in compared]
+    claims = compare.corrected(*([c.claim if c else None for c in of] for of in (compared, others)))
+    both = zip(compared, claims, strict=True)
+    settled = iter([replace(c, claim=claim) if c and claim else None for c, claim in both])
     probed = {
-        (of.where, rows[0].runs[0].cache["fingerprint"]): compare.against_probe(rows, margin)
-        for of, rows in zip(all_found, all_rows, strict=True)
+        (of.where, _fingerprint(rows)): compare.against_probe(rows, margin)
+        for of, rows in zip(all_tested, hidden, strict=True)
     }
-    every_pair = compare.every_pair(row_lists, pairs, margin, all_rows)
+    every_pair = compare.every_pair(every, pairs, margin, hidden)
+    shared: dict[str, Any] = {"margin": margin, "score": score, "selection": selection}
     tables = []
-    for place, (of, rows) in enumerate(zip(found, row_lists, strict=True)):
-        cache = rows[0].runs[0].cache
-        tested_rows = sum(len(part[0].labels) for part in of.groups[0])
-        hidden = probed.get((of.where, cache["fingerprint"]), ())
-        tables.append(
-            Table(
-                cache=cache,
-                majority_accuracy=sum(
-                    (part[0].majority_accuracy or 0) * len(part[0].labels) / tested_rows
-                    for part in of.groups[0]
-                ),
-                where=of.where,
-                num_test_rows=rows[0].scores.accuracy.scored.by_row.shape[1],  # type: ignore[union-attr]
-                rows=tuple(rows),
-                baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
-                incomplete=of.incomplete,
-                comparisons=tuple(c and replace(c, claim=claim) for c, claim in settled[place]),
-                against_probe=tuple(compare.corrected(compare.against_probe(rows, margin), hidden)),
-                num_tests=max((c.num_tests for c in claims if c and c.testable), default=0),
-                pairs=every_pair[place],
-                uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
-                unchosen=tuple(
-                    i for i, row in enumerate(rows) if row.runs[0].key in choice.unchosen
-                ),
-                selection=selection,
-                **how,
-            )
+    for of, rows, of_pairs in zip(tested, every, every_pair, strict=True):
+        parts = [part[0] for part in of.groups[0]]
+        size = sum(len(part.labels) for part in parts)
+        found = compare.against_probe(rows, margin)
+        table = Table(
+            cache=rows[0].runs[0].cache,
+            majority_accuracy=sum(
+                (part.majority_accuracy or 0) * len(part.labels) / size for part in parts
+            ),
+            where=of.where,
+            num_test_rows=rows[0].scores.accuracy.scored.by_row.shape[1],  # type: ignore[union-attr]
+            rows=tuple(rows),
+            baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
+            incomplete=of.incomplete,
+            comparisons=tuple(islice(settled, len(rows))),
+            against_probe=compare.corrected(found, probed.get((of.where, _fingerprint(rows)), ())),
+            num_tests=max((c.num_tests for c in claims if c and c.testable), default=0),
+            pairs=of_pairs,
+            temperature=temperature,
+            uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
+            unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in choice.unchosen),
+            **shared,
         )
-    tested = [(table.cache["fingerprint"], table.where, table.rows) for table in tables]
-    beside_rows, alone = finals.placed(unevaluated, tested, choice.tunings)
-    tables = [replace(table, finals=of) for table, of in zip(tables, beside_rows, strict=True)]
-    about: dict[str, Any] = how | {"where": NOT_TESTED, "temperature": False}
-    return tables + [
-        Table(cache=of[0].runs[0].cache, finals=of, selection=selection, **about) for of in alone
-    ]
+        tables.append(table)
+    for fingerprint, cache in {run.cache["fingerprint"]: run.cache for run in unevaluated}.items():
+        near = [place for place, t in enumerate(tables) if t.cache["fingerprint"] == fingerprint]
+        finals = final_models(
+            [run for run in unevaluated if run.cache["fingerprint"] == fingerprint],
+            [(tables[place].where, row) for place in near for row in tables[place].rows],
+            choice.tunings,
+        )
+        if near:
+            tables[near[0]] = replace(tables[near[0]], finals=finals)
+        else:
+            tables.append(Table(cache=cache, where=NOT_TESTED, finals=finals, **shared))
+    return tables
+
+
+def _fingerprint(rows: Sequence[Row]) -> str:
+    return str(rows[0].runs[0].cache["fingerprint"])
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -281,43 +321,44 @@ def _by_test_rows(runs: Sequence[RunResult], apart: Container[str]) -> list[_Tes
     # by what folds must share, by what a row is, by split seed and fold
     folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
     for run in runs:
-        if run.recipe.get("fold") is not None:
-            place = (
-                int(run.recipe.get("split_seed") or 0),
-                int(run.recipe["fold"].partition("/")[0]),
-            )
+        if fold := run.recipe.get("fold"):
             of = folds.setdefault(_partition(run), {}).setdefault(_name(run, apart), {})
-            of.setdefault(place, []).append(run)
+            of.setdefault((_split_seed(run), int(fold.partition("/")[0])), []).append(run)
     tables, whole = [], set()
     for partition, by_name in folds.items():
-        count = int(partition[1])
-        seeds = sorted({seed for of in by_name.values() for seed, _ in of})
-        complete = [
+        numbers = range(1, int(partition[1]) + 1)
+        complete = sorted(
             seed
-            for seed in seeds
-            if any(all((seed, n) in of for n in range(1, count + 1)) for of in by_name.values())
-        ]
+            for seed in {seed for of in by_name.values() for seed, _ in of}
+            if any(all((seed, n) in of for n in numbers) for of in by_name.values())
+        )
         whole |= {(partition, seed) for seed in complete}
         for some in [complete, *([seed] for seed in complete)] if complete else ():
-            needed = [(seed, n) for seed in some for n in range(1, count + 1)]
+            needed = [(seed, n) for seed in some for n in numbers]
+            there = {name: sum(place in of for place in needed) for name, of in by_name.items()}
             groups = [
                 tuple(of[place] for place in needed)
-                for of in by_name.values()
-                if all(place in of for place in needed)
+                for name, of in by_name.items()
+                if there[name] == len(needed)
             ]
             if not groups:
                 continue
-            of_split = _split(groups[0][0][0], split_seed=len(some) == 1)
-            where = f"all {count} folds{of_split}"
+            where = f"all {len(numbers)} folds{_split(groups[0][0][0], split_seed=len(some) == 1)}"
             if len(some) > 1:
-                where = f"{len(some)} times {count} folds{of_split}, split seeds "
-                where += spell_numbers(some)
-            tables.append(_Tested(where, groups, _incomplete(by_name, needed)))
+                where = where.replace("all", f"{len(some)} times", 1)
+                where += f", split seeds {spell_numbers(some)}"
+            lacking = [
+                f"{brief(run.attention)} + {brief(run.head)} ({there[name]} of {len(needed)})"
+                for name, of in by_name.items()
+                for run in next(iter(of.values()))[:1]
+                if 0 < there[name] < len(needed)
+            ]
+            tables.append(_Tested(where, groups, tuple(sorted(lacking))))
             if len(some) > 1 or len(complete) == 1:
                 break
     alone: dict[Any, dict[str, list[RunResult]]] = {}
     for run in runs:
-        fold, seed = run.recipe.get("fold"), int(run.recipe.get("split_seed") or 0)
+        fold, seed = run.recipe.get("fold"), _split_seed(run)
         if fold is None or (_partition(run), seed) not in whole:  # else a part of what is there
             shared = run.recipe.get("test_split"), fold, _partition(run), seed * bool(fold)
             # labels alone may agree by accident
@@ -332,17 +373,8 @@ def _by_test_rows(runs: Sequence[RunResult], apart: Container[str]) -> list[_Tes
     return tables
 
 
-def _incomplete(
-    by_name: Mapping[str, Mapping[tuple[int, int], Part]], needed: Sequence[tuple[int, int]]
-) -> tuple[str, ...]:
-    """The names of what has some of the folds that are needed, and not all."""
-    found = []
-    for of in by_name.values():
-        there, run = sum(place in of for place in needed), next(iter(of.values()))[0]
-        if 0 < there < len(needed):
-            name = f"{brief(run.attention)} + {brief(run.head)}"
-            found.append(f"{name} ({there} of {len(needed)})")
-    return tuple(sorted(found))
+def _split_seed(run: RunResult) -> int:
+    return int(run.recipe.get("split_seed") or 0)
 
 
 def _partition(run: RunResult) -> tuple[str, ...]:
@@ -389,8 +421,8 @@ def laid_out(table: Table, top: int | None) -> Table:
         )
     if top is None:
         return table
-    compared = [row for row, c in zip(table.rows[:top], table.comparisons, strict=False) if c]
-    theirs = [compare.counterpart(row, table.rows, str(table.baseline)) for row in compared]
+    compared = zip(table.rows[:top], table.comparisons, strict=False)
+    theirs = [compare.counterpart(row, table.rows, str(table.baseline)) for row, c in compared if c]
     every = enumerate(table.rows)
     kept = [place for place, row in every if place < top or any(row is one for one in theirs)]
     return replace(table, shown=tuple(kept))

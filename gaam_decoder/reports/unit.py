@@ -33,22 +33,6 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-def points(value: float, digits: int = 2) -> str:
-    """A difference in percentage points, with its sign."""
-    return f"{round(100 * value, digits) + 0.0:+.{digits}f}"  # + 0.0: never '-0.00'
-
-
-def span(interval: Interval, *, signed: bool = False) -> str:
-    """An interval in percent, or in points with signs, to two digits of its half width."""
-    if interval is None:
-        return "-"
-    half = 50 * (interval[1] - interval[0])
-    digits = 0 if half >= 10 else 1 if half >= 1 else 2
-    if signed:
-        return " to ".join(points(bound, digits) for bound in interval)
-    return " to ".join(f"{100 * bound:.{min(digits, 1)}f}" for bound in interval)
-
-
 def p_value(p: float | None) -> str:
     """A p-value."""
     if p is None:
@@ -70,12 +54,12 @@ class Unit:
     @property
     def column(self) -> str:
         """Header of its values."""
-        return self.score.title + (" %" if self.score.percent else "")
+        return self.score.title + " %" * self.score.percent
 
     @property
     def of_differences(self) -> str:
         """What differences are counted in."""
-        return f"{self.score.title} points" if self.score.percent else self.score.title
+        return self.score.title + " points" * self.score.percent
 
     def value(self, value: float | None) -> str:
         """A mean."""
@@ -91,21 +75,24 @@ class Unit:
 
     def difference(self, value: float) -> str:
         """A difference, with its sign."""
-        return points(value) if self.score.percent else f"{value + 0.0:+.4f}"
+        digits = 2 if self.score.percent else 4
+        return f"{round(self.factor * value, digits) + 0.0:+.{digits}f}"  # + 0.0: never '-0.00'
 
-    def size(self, value: float, digits: str = ".2f") -> str:
+    def size(self, value: float, digits: str = ".4g") -> str:
         """How large a difference is, in words."""
         return f"{100 * value:{digits}} points" if self.score.percent else f"{value:.4g}"
 
-    def margin(self, margin: float) -> str:
-        """The largest difference that does not matter, in words."""
-        return self.size(margin, ".4g")
-
     def span(self, interval: Interval, *, signed: bool = False) -> str:
-        """An interval."""
-        if self.score.percent or interval is None:
-            return span(interval, signed=signed)
-        return " to ".join(f"{bound:{'+' if signed else ''}.4f}" for bound in interval)
+        """An interval; in percent or points to two digits of its half width."""
+        if interval is None:
+            return "-"
+        digits = 4
+        if self.score.percent:
+            half = 50 * (interval[1] - interval[0])
+            digits = 0 if half >= 10 else 1 if half >= 1 or not signed else 2
+        sign = "+" if signed else ""
+        rounded = (round(self.factor * bound, digits) + 0.0 for bound in interval)
+        return " to ".join(f"{bound:{sign}.{digits}f}" for bound in rounded)
 
 
 def margin_of(margin: float | None, score: Score) -> float:
@@ -119,9 +106,21 @@ def margin_of(margin: float | None, score: Score) -> float:
     factor, most = Unit(score).factor, score.highest
     if isinstance(margin, (int, float)) and 0 < margin / factor < most:
         return margin / factor
-    points = f"{score.title} points" if score.percent else f"a difference in {score.title}"
     raise ConfigError(
         "--margin is out of range",
-        expected=f"{points} above 0" + (f" and below {factor * most:g}" if most < 1e9 else ""),
+        expected=f"{Unit(score).of_differences} above 0"
+        + (f" and below {factor * most:g}" if most < 1e9 else ""),
         found=str(margin),
     )
+
+
+def numbered(names: list[str]) -> list[str]:
+    """The names, those that are there several times with their place behind them."""
+    taken, found = {name for name in names if names.count(name) == 1}, []
+    for place, name in enumerate(names, 1):
+        new = name if name in taken else f"{name} #{place}"
+        while names.count(name) > 1 and new in taken:
+            new += "'"
+        taken.add(new)
+        found.append(new)
+    return found

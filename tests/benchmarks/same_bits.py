@@ -30,7 +30,7 @@ from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import TrainConfig, load_runs
-from gaam_decoder.reports.pictures import save_pictures
+from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import build_tables
 from tests.conftest import build_encoder, random_rows, write_csv
 
@@ -116,7 +116,9 @@ def digests(folder: Path) -> dict[str, str]:
             text = stream.getvalue().replace(str(folder), "FOLDER")
             text = text.replace(f"gaam {gaam_cache.__version__}", "gaam 0.1.0")
             found[f"{name}/report.{format}"] = text.encode()
-        for picture in sorted(Path(p) for p in save_pictures(tables, folder / f"{name}-figures")):
+        for picture in sorted(
+            Path(p) for p in Report(tuple(tables)).save_figures(folder / f"{name}-figures")
+        ):
             if picture.suffix == ".png":
                 found[f"{name}/{picture.name}"] = picture.read_bytes()
     return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}

@@ -9,10 +9,9 @@ from itertools import count
 from typing import Any, TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.drawing import DARK, LIGHT, Picture, inline_svg
+from gaam_decoder.reports.drawing import DARK, LIGHT, Picture, inline_svg, overviews
+from gaam_decoder.reports.formats.markdown import rendered
 from gaam_decoder.reports.notes import warnings
-from gaam_decoder.reports.pictures import overviews
-from gaam_decoder.reports.rendering import rendered
 from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("htm", "web")

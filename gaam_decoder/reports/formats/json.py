@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.notes import notes
-from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.sections._base import sections, signature
 from gaam_decoder.reports.table import Format, Table
 
 
@@ -38,12 +38,11 @@ def _finite(value: Any) -> Any:
 
 
 def _words(table: Table) -> dict[str, Any]:
-    words = {"conclusion": conclusion(table), "notes": notes(table)}
-    further = {
-        found.name.replace("-", "_"): {"lead": found.lead, "lines": found.lines}
-        | ({"verbatim": found.verbatim} if found.verbatim else {})
-        | ({} if found.values is None else {"values": found.values})
-        for found in sections(table)
-        if found.lead
+    said = {"conclusion": conclusion(table), "notes": notes(table), "signature": signature(table)}
+    return said | {
+        "sections": {
+            one.name: {"lead": one.lead, "lines": one.lines, "values": one.values}
+            for one in sections(table)
+            if one.lead
+        }
     }
-    return words | ({"sections": further} if further else {})

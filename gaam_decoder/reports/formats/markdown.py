@@ -1,16 +1,24 @@
-"""A table for an issue, a README or a notebook."""
+"""A table for an issue, a README or a notebook; and the templates of all that people read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+import gaam_cache
 from gaam_cache.markdown import pipes, plain
-from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.rendering import rendered
-from gaam_decoder.reports.table import Format, Table
+from gaam_decoder.reports.answer import conclusion
+from gaam_decoder.reports.columns import Sheet, sheet
+from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.sections._base import sections, signature
+from gaam_decoder.reports.table import SEPARATE, Format, Table
 
 ALIASES = ("md",)
+TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 class Markdown(Format):
@@ -24,3 +32,52 @@ class Markdown(Format):
 def pipe(sheet: Sheet) -> str:
     """A table as GitHub reads it."""
     return "\n".join(pipes(sheet.header, sheet.lines, sheet.words))
+
+
+def rendered(
+    name: str,
+    tables: Sequence[Table],
+    harmless: Callable[[str], str],
+    more: Callable[[Table], dict[str, Any]] = lambda table: {},
+    words: Mapping[str, Any] | None = None,
+    **filters: Callable[..., str],
+) -> str:
+    """What a template makes of tables.
+
+    Args:
+        name: of the template.
+        tables: what it is given as ``tables``, each as values by name.
+        harmless: what becomes of every text that the template writes, but for what a filter made.
+        more: what the template is given of a table beyond what all are.
+        words: what it is given beside tables.
+        filters: of the template, whose result is written as it is.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        finalize=lambda text: harmless(text) if type(text) is str else text,
+    )
+    environment.filters |= {name: _marked(make) for name, make in filters.items()}
+    environment.filters |= {"raw": Markup, "harmless": harmless}
+    about = [
+        {
+            "title": table.title(),
+            "answer": conclusion(table),
+            "sheet": sheet(table) if table.rows else None,
+            "beside": table.beside(),
+            "notes": notes(table),
+            "sections": sections(table),
+            "signature": signature(table),
+            **more(table),
+        }
+        for table in tables
+    ]
+    told = {"separate": SEPARATE, "version": gaam_cache.__version__, **(words or {})}
+    return environment.get_template(f"{name}.jinja").render(tables=about, **told)
+
+
+def _marked(make: Callable[..., str]) -> Callable[..., Markup]:
+    return lambda *values: Markup(make(*values))

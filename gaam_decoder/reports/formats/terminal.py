@@ -25,11 +25,10 @@ from gaam_decoder.reports.columns import (
     shown,
 )
 from gaam_decoder.reports.drawing import names_of
-from gaam_decoder.reports.labels import AT_EDGE
 from gaam_decoder.reports.notes import caused
 from gaam_decoder.reports.rows import SCALED
-from gaam_decoder.reports.sections._base import Section, sections
-from gaam_decoder.reports.table import ON_TRAINING_ROWS, SEPARATE, Format, Table
+from gaam_decoder.reports.sections._base import Section, sections, signature
+from gaam_decoder.reports.table import AT_EDGE, ON_TRAINING_ROWS, SEPARATE, Format, Table
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
@@ -59,32 +58,32 @@ class Terminal(Format):
             ConfigError: no table has that section.
         """
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-        width = None if known else PLAIN_WIDTH
         # in a notebook rich would show what it draws, leave the text empty, and colour it
         console = Console(
             file=stream,
-            width=width,
+            width=None if known else PLAIN_WIDTH,
             highlight=False,
             force_jupyter=False,
             force_terminal=stream.isatty(),
         )
         console.width = max(console.width, LEAST_WIDTH)
-        found = [[s for s in sections(t) if self._section in (None, s.name)] for t in tables]
-        if self._section and not any(found):
-            names = list(dict.fromkeys(s.name for table in tables for s in sections(table)))
+        every = [sections(table) for table in tables]
+        names = list(dict.fromkeys(section.name for of in every for section in of))
+        if self._section and self._section not in names:
             raise ConfigError(
                 f"these runs have no section '{self._section}'",
                 expected=f"one of: {', '.join(names)}",
                 hint=did_you_mean(self._section, names),
             )
-        for number, (table, of_table) in enumerate(zip(tables, found, strict=True)):
+        for number, (table, of_table) in enumerate(zip(tables, every, strict=True)):
             if number:
                 console.print()
             _say(console, table.title(), style="bold")
             if not self._section:
                 _write(table, of_table, console)
-            for section in of_table if self._section else ():
-                _write_section(section, console)
+            for section in of_table:
+                if section.name == self._section:
+                    _write_section(section, console)
         if len(tables) > 1:
             _say(console, f"{len(tables)} separate tables: {SEPARATE}")
 
@@ -93,18 +92,14 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     _say(console, conclusion(table) + ".")
     if table.rows:
         console.print(_main(table, console), "")
-    heads = {row.head for row in table.rows if not table.shows_head(row)}
-    head = f", head {brief(heads.pop())}" if heads else ""
-    how = of_score(table) + head + f"; {HOW}" if table.rows else ""
-    how += SCALED if table.temperature and SCALED not in how else ""
-    how += f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
-    for line in filter(
-        None, [how, table.left_out(), *(final.in_words() for final in table.finals)]
-    ):
-        _say(console, line)
+        heads = {f", head {brief(row.head)}" for row in table.rows if not table.shows_head(row)}
+        how = f"{of_score(table)}{''.join(heads)}; {HOW}"
+        how += SCALED if table.temperature and SCALED not in how else ""
+        how += f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
+        _say(console, how)
     notes = caused(table)
-    for note in notes[:MOST_NOTES]:
-        _say(console, f"- {note}")
+    for line in (*table.beside(), *(f"- {note}" for note in notes[:MOST_NOTES])):
+        _say(console, line)
     for one in further:
         asked = one.name == "pairs" and table.pairs and table.pairs.axis != "attn"
         if asked or one.said:
@@ -113,18 +108,16 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
             _draw_sheet(sheet, console)
     if len(notes) > MOST_NOTES:
         _say(console, f"{len(notes) - MOST_NOTES} more notes in --format html, markdown and json")
-    if names := ", ".join(one.name for one in further if not one.verbatim):
-        _say(console, f"more by --section NAME: {names}")
-    for one in further:
-        if one.verbatim:
-            _say(console, f"{one.heading.lower()}: {one.verbatim}")
+    if further:
+        _say(console, f"more by --section NAME: {', '.join(one.name for one in further)}")
+    _say(console, f"signature: {signature(table)}")
 
 
 def _write_section(section: Section, console: Console) -> None:
     _say(console, section.heading + (f": {section.lead}" if section.lead else ""))
     for sheet in section.sheets:
         _draw_sheet(sheet, console)
-    for line in (*section.lines, *filter(None, [section.verbatim])):
+    for line in section.lines:
         _say(console, f"- {line}")
     if section.pictures:
         _say(console, f"pictures in --format html and --figures: {len(section.pictures)}")
@@ -134,14 +127,13 @@ def _draw_sheet(sheet: Sheet, console: Console) -> None:
     """A table in as many parts as its columns need, each with the first."""
     _say(console, sheet.caption, style="bold")
     width = [max(map(_width, texts)) + 2 for texts in zip(sheet.header, *sheet.lines, strict=True)]
-    words = [name in sheet.words for name in sheet.header]
     rest = list(range(1, len(width)))
     while rest:
         room, some = console.width - width[0], [0]
         while rest and (len(some) == 1 or width[rest[0]] <= room):
             some.append(rest.pop(0))
             room -= width[some[-1]]
-        header = [(sheet.header[place], words[place]) for place in some]
+        header = [(name, name in sheet.words) for name in (sheet.header[place] for place in some)]
         console.print(_drawn(header, [[line[place] for place in some] for line in sheet.lines]), "")
 
 
@@ -150,10 +142,9 @@ def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
     drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
     drawn.add_column(_text(header[0][0]), overflow="fold")
     for name, words in header[1:]:
-        justify = "left" if words else "right"
-        drawn.add_column(_text(name, keep="\n"), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        drawn.add_column(_text(name), justify="left" if words else "right", no_wrap=True)
     for line in lines:
-        drawn.add_row(*(_text(cell, keep="\n") for cell in line))
+        drawn.add_row(*map(_text, line))
     return drawn
 
 
@@ -172,11 +163,8 @@ def _main(table: Table, console: Console) -> RichTable:
         if max(map(_width, names)) + 2 + sum(width.values()) <= console.width:
             break
         width.pop(column, None)
-    both = zip(names, lines, strict=True)
-    return _drawn(
-        [("decoder", True), *((header[one], one.words) for one in width)],
-        [[name, *(line[one] for one in width)] for name, line in both],
-    )
+    rows = [[name, *(of[one] for one in width)] for name, of in zip(names, lines, strict=True)]
+    return _drawn([("decoder", True), *((header[one], one.words) for one in width)], rows)
 
 
 def _label(cell: Cell) -> str:
@@ -198,10 +186,10 @@ def _width(text: str) -> int:
 
 
 def _say(console: Console, text: str, *, style: str | None = None) -> None:
-    """A line that wraps at words, at the width of a table where the screen is wider."""
-    console.print(_text(text), style=style, soft_wrap=not console.is_terminal)
+    """A line that wraps at words where the screen ends."""
+    console.print(Text(visible(text)), style=style, soft_wrap=not console.is_terminal)
 
 
-def _text(text: str, *, keep: str = "") -> Text:
-    """Text as it is: nothing in it is markup, an emoji code, or anything else but text."""
-    return Text(visible(text, keep=keep))
+def _text(text: str) -> Text:
+    """A cell as it is: nothing in it is markup, an emoji code, or anything else but text."""
+    return Text(visible(text, keep="\n"))

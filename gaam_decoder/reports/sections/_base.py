@@ -20,8 +20,6 @@ from gaam_decoder.reports.drawing import Picture
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
-
-
 Parts = tuple[Sequence[Sheet], Sequence[Picture]]
 
 
@@ -36,13 +34,11 @@ class Section:
     """One sentence, without its full stop. What has none is in no JSON, which has it elsewhere."""
     said: bool = False
     """Whether a terminal says the lead: what a sweep was for."""
-    verbatim: str | None = None
-    """A line to be copied as it is."""
-    lines: tuple[str, ...] = ()
+    lines: Sequence[str] = ()
     """What has to be read with it."""
     values: Any = None
     """The same for programs, as JSON values; fractions, not percent."""
-    parts: Callable[[], Parts] = lambda: ((), ())
+    parts: Callable[[], Parts]
     """Its tables and pictures, made where they are shown: they read what runs hold of each seed."""
 
     @cached_property
@@ -72,24 +68,21 @@ class Writer(ABC):
 
 
 def sections(table: Table) -> list[Section]:
-    """All sections of a table, in their order, the signature last; none without rows."""
+    """All sections of a table, in their order; none without rows."""
     if not table.rows:
         return []
     writers: list[Writer] = [
         plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)
     ]
-    last = Section(
-        name="signature",
-        heading="Signature",
-        lead="who trains the same runs, by the config.toml of each, gets the same line",
-        verbatim=signature(table),
-    )
     writers.sort(key=lambda writer: writer.place)
-    return [*(section for writer in writers for section in writer.of(table)), last]
+    return [section for writer in writers for section in writer.of(table)]
 
 
 def signature(table: Table) -> str:
-    """Version, and a digest of recipes, cache and seeds, in however many runs they lie."""
+    """Version, and a digest of recipes, cache and seeds, in however many runs they lie.
+
+    Who trains the same runs, by the config.toml of each, gets the same line.
+    """
     seeds = sorted({(run.key, seed) for run in table.all_runs() for seed in run.seeds})
     digest = short_digest(digest_of(json.dumps(seeds).encode()))
     recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache

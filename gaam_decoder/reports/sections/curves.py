@@ -34,22 +34,26 @@ class Curves(Writer):
 
 
 def _curves(table: Table) -> Parts:
-    labels, panels = table.labels(), list[tuple[str, list[Line]]]()
+    labels, panels = table.labels(), dict[str, list[Line]]()
     held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
     for key, factor, what in (
         ("loss", 1, "training loss"),
         ("train_accuracy", 100, "training accuracy, %"),
         ("accuracy", 100, held_out),
     ):
-        logs = [(label, logged(row, key)) for label, row in zip(labels, table.rows, strict=True)]
-        if lines := [_line(label, factor * log) for label, log in logs if log is not None]:
-            panels.append((what, lines))
-    ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for _, lines in panels]
+        for label, row in zip(labels, table.rows, strict=True):
+            if (value_SE := logged(row, key)) is not None:
+                seen_E = np.flatnonzero(np.isfinite(value_SE).any(0))
+                mean_E, sd_E = (
+                    factor * of(value_SE[:, seen_E], 0) for of in (np.nanmean, np.nanstd)
+                )
+                line = Line(label, seen_E + 1, mean_E, (mean_E - sd_E, mean_E + sd_E))
+                panels.setdefault(what, []).append(line)
+    ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for lines in panels.values()]
     cells = [[label, *(of.get(label, "-") for of in ends)] for label in labels]
-    header = ["decoder", *(what for what, _ in panels)]
-    sheet = Sheet("first to last epoch, mean over seeds", header, cells, ("decoder",))
+    sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells, ("decoder",))
     best = {labels[place] for place in most_accurate(table, MOST_LINES)}
-    drawn = [(what, [one for one in of if one.label in best] or of[:1]) for what, of in panels]
+    drawn = [(what, [o for o in of if o.label in best] or of[:1]) for what, of in panels.items()]
     picture = Picture(
         "curves",
         "Learning curves",
@@ -59,25 +63,19 @@ def _curves(table: Table) -> Parts:
     return (sheet,), (picture,) if drawn else ()
 
 
-def _line(label: str, value_SE: NDArray[np.float64]) -> Line:
-    seen_E = np.flatnonzero(np.isfinite(value_SE).any(0))
-    mean_E, sd_E = (of(value_SE[:, seen_E], 0) for of in (np.nanmean, np.nanstd))
-    return Line(label, seen_E + 1, mean_E, (mean_E - sd_E, mean_E + sd_E))
-
-
 def logged(row: Row, key: str) -> NDArray[np.float64] | None:
     """A quantity of the log, (S, E), NaN where a seed has none; None where no entry has it."""
     decides = first_runs(row.runs)
-    entries = [
-        entry
+    found = {
+        (entry["seed"], entry["epoch"]): entry[key]
         for run in row.runs
         for entry in run.log
         if entry.get(key) is not None and decides.get(entry["seed"]) is run
-    ]
-    if row.fitted or not entries:
+    }
+    if row.fitted or not found:
         return None
-    seeds = sorted({entry["seed"] for entry in entries})
-    value_SE = np.full((len(seeds), max(entry["epoch"] for entry in entries)), np.nan)
-    for entry in entries:
-        value_SE[seeds.index(entry["seed"]), entry["epoch"] - 1] = entry[key]
+    seeds = sorted({seed for seed, _ in found})
+    value_SE = np.full((len(seeds), max(epoch for _, epoch in found)), np.nan)
+    for (seed, epoch), value in found.items():
+        value_SE[seeds.index(seed), epoch - 1] = value
     return value_SE

@@ -1,4 +1,4 @@
-"""Accuracy by the settings in which rows differ: a table and a picture of the means of a sweep."""
+"""Accuracy by the setting in which most rows differ: a table and a picture of the means."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ from gaam_cache.messages import brief
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
-from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import percent
 
-NO_AXES = (
-    *("split_seed", "fold", "repeats", "val_fraction", "val_folds"),
-    *("shard_rows", "test_split", "plugins"),
-)
+NO_AXES = {"split_seed", "fold", "repeats", "val_fraction", "val_folds", "shard_rows"}
+NO_AXES |= {"test_split", "plugins"}
 """Settings that are no quantity, or decide which rows are which."""
 MOST_DRAWN = 8
 """Lines of the picture."""
-DECADE = 10
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
 ALL = "all"
 Cells = dict[str, dict[Any, float]]
 """A line for all else that differs, and in it the mean accuracy at every value."""
@@ -36,35 +31,29 @@ class Grid(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no rows differ in a number alone."""
         axis, cells = _cells(table)
-        if not cells:
-            return
-        values = [
-            {"decoder": name, "value": value, "accuracy": mean}
-            for name, of in cells.items()
-            for value, mean in of.items()
-        ]
-        yield Section(
-            name="grid",
-            heading="Accuracy by setting",
-            lead=f"rows differ in {axis}; what is best here is best on the test rows, which must "
-            "not choose",
-            said=True,
-            parts=lambda: _parts(axis, cells),
-            values={"axis": axis, "cells": values},
-        )
-
-
-def _settings(row: Row) -> dict[str, Any]:
-    """What of a row may differ: its recipe, but for what was tuned."""
-    tuned = {name for tuning in row.tunings for name in tuning.names}
-    found = {k: v for k, v in row.recipe.items() if k not in (*NO_AXES, *tuned) and v is not None}
-    return {"layers": ALL, "train_rows": ALL} | found
+        if cells:
+            yield Section(
+                name="grid",
+                heading="Accuracy by setting",
+                lead=f"rows differ in {axis}; what is best here is best on the test rows, which "
+                "must not choose",
+                said=True,
+                parts=lambda: _parts(axis, cells),
+                values={"axis": axis, "cells": [
+                    {"decoder": name, "value": value, "accuracy": mean}
+                    for name, of in cells.items()
+                    for value, mean in of.items()
+                ]},
+            )  # fmt: skip
 
 
 def _cells(table: Table) -> tuple[str, Cells]:
     """The setting with most values, and by all else that differs the accuracy of each."""
-    rows = [row for row in table.rows if row.scores.seeds and not row.shuffled]
-    of_rows = [_settings(row) for row in rows]
+    rows, of_rows = [row for row in table.rows if row.scores.seeds and not row.shuffled], []
+    for row in rows:
+        left_out = NO_AXES | {name for tuning in row.tunings for name in tuning.names}
+        mine = {k: v for k, v in row.recipe.items() if k not in left_out and v is not None}
+        of_rows.append({"layers": ALL, "train_rows": ALL} | mine)
     values = {name: {of.get(name) for of in of_rows} - {None} for of in of_rows for name in of}
     varied = sorted(name for name, of in values.items() if len(of) > 1)
     axes = [name for name in varied if all(type(v) in (int, float) for v in values[name])]
@@ -81,37 +70,37 @@ def _cells(table: Table) -> tuple[str, Cells]:
     return axis, dict(sorted(cells.items(), key=lambda one: -max(one[1].values())))
 
 
-def _order(value: Any) -> tuple[float, str]:
-    """Where a value stands: numbers by size, single layers before several, all of it last."""
-    if isinstance(value, (int, float)):
-        return float(value), ""
+def _number(value: Any) -> float:
+    """Where a value stands on an axis; several layers, and all, behind every single one."""
+    if not isinstance(value, str):
+        return float(value)
     layers = None if value == ALL else parse_layers(value)
-    return (float(layers[0]) if layers and len(layers) == 1 else float("inf")), str(value)
+    return float(layers[0]) if layers and len(layers) == 1 else float("inf")
 
 
 def _parts(axis: str, cells: Cells) -> Parts:
-    values = sorted({value for line in cells.values() for value in line}, key=_order)
+    values = sorted(
+        {v for line in cells.values() for v in line}, key=lambda v: (_number(v), str(v))
+    )
     sheet = Sheet(
         caption=f"accuracy % by {axis}",
         header=[axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)],
         lines=[[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()],
         words=(axis,),
     )
-    place = {value: _order(value)[0] for value in values if _order(value)[0] < float("inf")}
-    at = sorted(place.values())
-    log = len(at) > 1 and axis != "layers" and at[0] > 0 and at[-1] / at[0] >= DECADE * (1 - 1e-9)
-    lines = []
+    place = {value: _number(value) for value in values if _number(value) < float("inf")}
+    at, lines = sorted(place.values()), []
+    log = len(at) > 1 and axis != "layers" and at[0] > 0 and at[-1] / at[0] > 9.999
     for name, of in cells.items():
         there = [value for value in place if value in of]
         if len(there) > 1:
             lines.append(Line(name, [place[v] for v in there], [100 * of[v] for v in there]))
+    panels = in_fours("test accuracy, %", lines[:MOST_DRAWN])
     picture = Picture(
         "grid",
         f"Accuracy by {axis}",
         "Mean over seeds; all else is the same along a line, but for what was tuned. At most "
         f"{MOST_DRAWN} lines.",
-        lambda: line_panels(
-            in_fours("test accuracy, %", lines[:MOST_DRAWN]), axis, ticks=at, log=log
-        ),
+        lambda: line_panels(panels, axis, ticks=at, log=log),
     )
     return (sheet,), (picture,) if lines else ()

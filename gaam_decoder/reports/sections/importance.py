@@ -6,8 +6,7 @@ S seeds, L layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,20 +32,19 @@ LINES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Beside:
+class _Beside(NamedTuple):
     """Importance that a mechanism gives to layers, beside the accuracy on each alone."""
 
-    row: Row = field(repr=False)
+    row: Row
     """Whose importance it is."""
-    singles: tuple[Row, ...] = field(repr=False)
+    singles: tuple[Row, ...]
     """A row for every layer."""
     layers: tuple[int, ...]
     seeds: tuple[int, ...]
     """That all of these have."""
-    importance: Floats = field(repr=False)
+    importance: Floats
     """Of every seed of the row, (S, L)."""
-    accuracy: Floats = field(repr=False)
+    accuracy: Floats
     """Of every seed of the singles, (S, L)."""
     found: RankCorrelation
 
@@ -73,23 +71,16 @@ def beside_alone(rows: Sequence[Row]) -> Iterator[_Beside]:
         if factor_SL is None or not np.isfinite(factor_SL).all():
             continue
         for of in own.values():
-            alone = [of[layer] for layer in sorted(of)]
-            seeds = sorted(set.intersection(*(set(one.scores.seeds) for one in alone)))
-            if not seeds:
+            there = tuple(sorted(of))
+            alone = tuple(of[layer] for layer in there)
+            if not (seeds := sorted(set.intersection(*(set(one.scores.seeds) for one in alone)))):
                 continue
-            mine_SL = factor_SL[:, [layers.index(layer) for layer in sorted(of)]]
+            mine_SL = factor_SL[:, [layers.index(layer) for layer in there]]
             right_LSN = np.stack(
                 [one.scores.right[[one.scores.seeds.index(s) for s in seeds]] for one in alone]
             )
-            yield _Beside(
-                row=row,
-                singles=tuple(alone),
-                layers=tuple(sorted(of)),
-                seeds=tuple(seeds),
-                importance=mine_SL,
-                accuracy=right_LSN.mean(2).T,
-                found=rank_correlation(mine_SL, right_LSN),
-            )
+            found = rank_correlation(mine_SL, right_LSN)
+            yield _Beside(row, alone, there, tuple(seeds), mine_SL, right_LSN.mean(2).T, found)
 
 
 class OfLayers(Writer):
@@ -101,73 +92,35 @@ class OfLayers(Writer):
         """Nothing without attention maps."""
         found = list(beside_alone(table.rows))
         if not found:
-            if any(_is_of_layers(row) for row in table.rows):
+            if any(map(_shares_of, table.rows)):
                 heading = "What mechanisms read of every layer"
                 yield Section(name="importance", heading=heading, parts=lambda: _shares(table))
             return
         labels = dict(zip(map(id, table.rows), table.labels(), strict=True))
-        named = [(labels[id(one.row)], brief(one.singles[0].attention), one) for one in found]
-        name, alone, first = named[0]
-        more = f"; {len(named) - 1} more below" if len(named) > 1 else ""
-        optimistic = any(row.optimistic for one in found for row in (one.row, *one.singles))
-        cells = [[n, a, spell_numbers(one.layers), *_cells(one)] for n, a, one in named]
+        cells, values = [], []
+        for one in found:
+            name, alone = labels[id(one.row)], brief(one.singles[0].attention)
+            rho, interval = one.found
+            between = "-" if interval is None else "{:+.2f} to {:+.2f}".format(*interval)
+            told = "-" if rho is None else f"{rho:+.2f}"
+            cells.append([name, alone, spell_numbers(one.layers), told, between])
+            values.append(_values(name, alone, one))
+        name, alone, _, rho_of, between = cells[0]
         header = ["importance", "alone", "layers", "rho", "95% interval"]
         of_each = Sheet("importance of layers and accuracy of each alone", header, cells,
                         ("importance", "alone", "layers"))  # fmt: skip
-        rho, interval = _cells(first)
-        said = f"rank correlation {rho}, 95% interval {interval}"
-        if first.found.rho is None:
-            said = "no rank correlation, for one of both is the same of all layers"
+        optimistic = any(row.optimistic for one in found for row in (one.row, *one.singles))
+        more = f"; {len(found) - 1} more below" * (len(found) > 1)
         yield Section(
             name="importance",
             heading="Does importance predict accuracy",
-            lead=f"importance by {name} and accuracy of {alone} on one of {len(first.layers)} "
-            f"layers alone: {said}{more}",
+            lead=f"importance by {name} and accuracy of {alone} on one of {len(found[0].layers)} "
+            f"layers alone: rank correlation {rho_of}, 95% interval {between}{more}",
             said=True,
             lines=(*LINES, *["some of these numbers are optimistic"] * optimistic),
             parts=lambda: ((of_each, *_shares(table)[0]), _shares(table)[1]),
-            values={"mechanisms": [_values(*one) for one in named]},
+            values={"mechanisms": values},
         )
-
-
-def _is_of_layers(row: Row) -> bool:
-    return bool((of := row.importance) and len(of.layers) > 1)
-
-
-def _shares(table: Table) -> Parts:
-    """The share of every layer in the summed attention, as a table and a picture."""
-    ranked = sorted(
-        zip(table.labels(), table.rows, strict=True), key=lambda one: -(one[1].mean or 0.0)
-    )
-    found = [(label, of) for label, row in ranked if _is_of_layers(row) and (of := row.importance)]
-    lines, curves = [], []
-    for label, of in found:
-        by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
-        told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
-        lines.append([label, ", ".join(told[:3]), told[-1]])
-        mean_L = np.array(of.contribution)
-        sd_L = np.array(of.contribution_sd or 0 * mean_L)
-        curves.append(Line(label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
-    header = ["decoder", "layers read most (share)", "least"]
-    sheet = Sheet("share of layers in the summed attention", header, lines, tuple(header))
-    drawn = curves[:MOST_LINES]
-    layers = sorted({layer for one in drawn for layer in one.x})
-    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
-    rest = f" The {len(drawn)} most accurate of {len(found)}." if len(found) > len(drawn) else ""
-    picture = Picture(
-        "importance",
-        "Share of layers in the summed attention",
-        f"Mean over seeds; the band is one standard deviation.{rest}",
-        lambda: line_panels([("share of the layer, %", drawn)], "encoder layer", ticks=layers,
-                            beside=equal, bottom=0),
-    )  # fmt: skip
-    return (sheet,), (picture,)
-
-
-def _cells(one: _Beside) -> tuple[str, str]:
-    rho, interval = one.found
-    between = "-" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f}"
-    return "-" if rho is None else f"{rho:+.2f}", between
 
 
 def _values(name: str, alone: str, one: _Beside) -> dict[str, Any]:
@@ -184,3 +137,35 @@ def _values(name: str, alone: str, one: _Beside) -> dict[str, Any]:
             for layer, importance, accuracy in columns
         ],
     }
+
+
+def _shares_of(row: Row) -> Any:
+    """Importance of a row that reads several layers, else None."""
+    return of if (of := row.importance) and len(of.layers) > 1 else None
+
+
+def _shares(table: Table) -> Parts:
+    """The share of every layer in the summed attention, as a table and a picture."""
+    both = zip(table.labels(), table.rows, strict=True)
+    lines, curves = [], []
+    for label, row in sorted(both, key=lambda one: -(one[1].mean or 0.0)):
+        if of := _shares_of(row):
+            by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
+            told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
+            lines.append([label, ", ".join(told[:3]), told[-1]])
+            mean_L = np.array(of.contribution)
+            sd_L = np.array(of.contribution_sd or 0 * mean_L)
+            curves.append(Line(label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
+    header = ["decoder", "layers read most (share)", "least"]
+    sheet = Sheet("share of layers in the summed attention", header, lines, tuple(header))
+    drawn = curves[:MOST_LINES]
+    layers = sorted({layer for one in drawn for layer in one.x})
+    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
+    panels = [("share of the layer, %", drawn)]
+    picture = Picture(
+        "importance",
+        "Share of layers in the summed attention",
+        "Mean over seeds, of the most accurate; the band is one standard deviation.",
+        lambda: line_panels(panels, "encoder layer", ticks=layers, beside=equal, bottom=0),
+    )
+    return (sheet,), (picture,)

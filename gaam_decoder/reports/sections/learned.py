@@ -5,15 +5,14 @@ S seeds, P points.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from gaam_cache.messages import brief
 from gaam_decoder.analysis.gates import (
     RESIDUALS,
-    Floats,
     distance,
     learned_cells,
     learned_curves,
@@ -28,9 +27,6 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import percent
 from gaam_decoder.runs.tuning import by_seed
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 MOST = 8
 """Gates that are drawn."""
 MOST_PARAMETERS = 6
@@ -44,47 +40,45 @@ class Learned(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no row learned any."""
-        if any(table.rows[place].learned for place in table.places):
+        ranges = {place: table.rows[place].learned for place in table.places}
+        if any(ranges.values()):
             yield Section(
                 name="learned",
                 heading="Learned parameters",
-                lines=tuple(line for row in table.rows for line in _exponents(row)),
-                parts=lambda: ((_ranges(table),), tuple(_histograms(table))),
+                lines=[
+                    _exponents(table.labels()[place], beta["distribution"])
+                    for place, of in ranges.items()
+                    for beta in of.values()
+                    if "distribution" in beta
+                ],
+                parts=lambda: ((_ranges(table, ranges),), tuple(_histograms(table))),
             )
         yield from _gates(table)
 
 
-def _ranges(table: Table) -> Sheet:
+def _ranges(table: Table, ranges: dict[int, dict[str, dict[str, Any]]]) -> Sheet:
     """A line for every learned parameter."""
     labels, lines = table.labels(), []
-    for place in table.places:
-        for name, found in table.rows[place].learned.items():
-            names = ("min", "median", "max", "seed_medians_sd")
-            cells = ["-" if found[key] is None else f"{found[key]:.3g}" for key in names]
-            lines.append([labels[place], brief(name, 40), _start(found), *cells])
+    for place, of in ranges.items():
+        for name, found in of.items():
+            start = " to ".join(dict.fromkeys(f"{value:.3g}" for value in found["start"] or ()))
+            keys = ("min", "median", "max", "seed_medians_sd")
+            cells = ["-" if found[key] is None else f"{found[key]:.3g}" for key in keys]
+            lines.append([labels[place], brief(name, 40), start or "-", *cells])
     header = ["decoder", "parameter", "start", "min", "median", "max", "sd of seed medians"]
     title = "learned parameters after training, over heads, features and seeds"
     return Sheet(title, header, lines, ("decoder", "parameter"))
 
 
-def _start(found: dict[str, Any]) -> str:
-    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in found["start"] or ())) or "-"
-
-
-def _exponents(row: Row) -> Iterator[str]:
+def _exponents(label: str, found: dict[str, Any]) -> str:
     """What the exponents of generalised Gaussians say."""
-    for beta in row.learned.values():
-        if found := beta.get("distribution"):
-            quantiles = ", ".join(f"{q}%: {value:.3g}" for q, value in found["quantiles"].items())
-            heads = ", ".join(f"{value:.3g}" for value in found["head_medians"])
-            names = ("nearer_to_laplace", "below_laplace", "above_gaussian")
-            nearer, below, above = (f"{100 * found[name]:.1f}%" for name in names)
-            yield (
-                f"{brief(row.attention)}: {nearer} of beta are nearer to 1 (Laplace) than to 2 "
-                f"(Gaussian), {below} below 1, {above} above 2; quantiles {quantiles}; median of "
-                f"each head {heads}; it starts at {_start(beta)}, near which it may only not have "
-                "moved"
-            )
+    quantiles = ", ".join(f"{q}%: {value:.3g}" for q, value in found["quantiles"].items())
+    return (
+        f"{label}: {percent(found['nearer_to_laplace'])}% of beta are nearer to 1 (Laplace) than "
+        f"to 2 (Gaussian), {percent(found['below_laplace'])}% below 1, "
+        f"{percent(found['above_gaussian'])}% above 2; quantiles {quantiles}; near where it "
+        "starts it may only not have moved"
+    )
 
 
 def _histograms(table: Table) -> Iterator[Picture]:
@@ -92,7 +86,7 @@ def _histograms(table: Table) -> Iterator[Picture]:
     labels, panels = table.labels(), dict[str, list[Line]]()
     for place in most_accurate(table, MOST_LINES):
         row = table.rows[place]
-        for name in row.learned if row.folds == 1 else ():
+        for name in row.learned:
             found = by_seed(row.runs, lambda run, name=name: run.learned.get(name))  # type: ignore[misc]
             value = np.concatenate([np.empty(0), *(one.ravel() for one in found.values())])
             value = value[np.isfinite(value)]
@@ -110,14 +104,14 @@ def _histograms(table: Table) -> Iterator[Picture]:
             "learned",
             "Learned parameters",
             f"How often each value is among all heads, features and seeds, of the {MOST_LINES} "
-            "most accurate decoders that learn any.",
+            "most accurate decoders.",
             lambda: line_panels(some, "value after training", alike=False, bottom=0),
         )
 
 
 def _gates(table: Table) -> Iterator[Section]:
     """The curve of every density after training; see ``analysis.gates``."""
-    shown: list[tuple[str, Row, Mapping[str, Floats]]] = []
+    shown: list[tuple[str, Row, Any]] = []
     for label, row in zip(table.labels(), table.rows, strict=True):
         cells = learned_cells(row.runs) if row.folds == 1 and row.scores.seeds else None
         if cells is not None:
@@ -125,59 +119,54 @@ def _gates(table: Table) -> Iterator[Section]:
     if not shown:
         return
     shown.sort(key=lambda one: -(one[1].mean or 0.0))
-    planted, about = planted_gate(table.cache), table.cache.get("planted") or {}
+    gate, about = planted_gate(table.cache), table.cache.get("planted") or {}
 
     def parts() -> Parts:
         curves = {label: learned_curves(row.attention, cells) for label, row, cells in shown}
         known = {label: curve_SP for label, curve_SP in curves.items() if curve_SP is not None}
-
-        def draw() -> Figure:
-            lines = [
-                Line(label, RESIDUALS, curve_SP.mean(0), (curve_SP.min(0), curve_SP.max(0)))
-                for label, curve_SP in list(known.items())[:MOST]
-            ]
-            beside = None if planted is None else Line("planted", RESIDUALS, planted_curve(planted))
-            panels = in_fours("weight", lines) or [("weight", [])]
-            what = "standardised feature value, from the gate's centre"
-            ticks = [-4, -2, 0, 2, 4]
-            return line_panels(panels, what, ticks=ticks, beside=beside, bottom=0)
-
-        dashed = "" if planted is None else f"; dashed: the planted gate, {planted}"
-        caption = "Mean over seeds, heads and features; the band goes from the lowest seed to the "
-        picture = Picture("gates", "Learned gates", f"{caption}highest{dashed}.", draw)
-        if planted is None:
-            return (), (picture,)
-        planted_P = planted_curve(planted)
+        planted_P = None if gate is None else planted_curve(gate)
         lines = [
+            Line(label, RESIDUALS, curve_SP.mean(0), (curve_SP.min(0), curve_SP.max(0)))
+            for label, curve_SP in list(known.items())[:MOST]
+        ]
+        picture = Picture(
+            "gates",
+            "Learned gates",
+            f"Mean over seeds, heads and features of the {MOST} most accurate; the band goes from "
+            "the lowest seed to the highest" + f"; dashed: the planted gate, {gate}." * bool(gate),
+            lambda: line_panels(
+                in_fours("weight", lines) or [("weight", [])],
+                "standardised feature value, from the gate's centre",
+                ticks=[-4, -2, 0, 2, 4],
+                beside=None if planted_P is None else Line("planted", RESIDUALS, planted_P),
+                bottom=0,
+            ),
+        )
+        if planted_P is None:
+            return (), (picture,)
+        far = [
             [label, percent(row.mean), f"{distance(known[label].mean(0), planted_P):.3f}"]
             for label, row, _ in shown
             if label in known
         ]
-        expect = [
-            f"{name} {brief(str(about[key]), 12)}"
-            for name, key in (("teacher", "teacher_accuracy"), ("best linear", "linear_accuracy"))
-            if key in about
-        ]
-        caption = (
-            f"planted gate {planted}: accuracy (to expect: {', '.join(expect) or 'unknown'}), "
+        teacher, linear = (
+            brief(str(about.get(f"{name}_accuracy", "unknown")), 12)
+            for name in ("teacher", "linear")
         )
-        caption += "and distance of the learned gate (0: the same)"
-        sheet = Sheet(caption, ["decoder", "accuracy %", "distance"], lines, ("decoder",))
-        return (sheet,), (picture,)
+        caption = f"planted gate {gate}: accuracy (to expect: teacher {teacher}, best linear "
+        caption += f"{linear}), and distance of the learned gate (0: the same)"
+        return (Sheet(caption, ["decoder", "accuracy %", "distance"], far, ("decoder",)),), (
+            picture,
+        )
 
-    lead = f"the gates that {len(shown)} {'row' if len(shown) == 1 else 'rows'} learned"
     yield Section(
         name="gates",
         heading="Learned gates",
-        lead=lead + (f", beside the planted one ({planted})" if planted is not None else ""),
+        lead=f"the gates of {len(shown)} rows" + f", beside the planted one ({gate})" * bool(gate),
         lines=(
             "gate: the weight of a feature by how many standard deviations it lies from the gate's "
             "centre, mean over heads and features; peak 1, since the head undoes any factor",
-            *[f"the {MOST} most accurate of {len(shown)} rows are drawn"] * (len(shown) > MOST),
         ),
         parts=parts,
-        values={
-            "planted": about if planted is not None else None,
-            "rows": [label for label, *_ in shown],
-        },
+        values={"planted": about if gate else None, "rows": [label for label, *_ in shown]},
     )

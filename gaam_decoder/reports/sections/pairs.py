@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group, Pair, Pairs
+from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group, claim_values
 from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit
-from gaam_decoder.stats.seeds_alone import NO_CLAIM
 
-MARKS = {"better": "*", "worse": "*", "equivalent": "=", "undecided": "", NO_CLAIM: ""}
+MARKS = {"better": "*", "worse": "*", "equivalent": "="}
 """Of a verdict, beside a difference."""
 
 
@@ -24,73 +22,57 @@ class EveryPair(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without pairs, or where the only one is the comparison with the baseline."""
-        found = table.pairs
+        found, unit = table.pairs, table.unit
         made = [pair for group in found.groups for pair in group.pairs] if found else []
         alone = len(made) == 1 and table.baseline is not None
         if found is None or not made or (alone and found.axis == "attn"):
             return
+        axis, rows = found.axis.replace("_", "-"), [r for g in found.groups for r in g.rows]
+        of_what = "mechanisms"
+        if axis != "attn":
+            of_what = f"rows that differ in {axis.replace(',', ' or ')} alone"
+        count = Counter(pair.claim.verdict for pair in made)
+        why = next((f" ({p.claim.no_claim})" for p in made if p.claim.no_claim), "")
+        no_claim = f", of {count['no claim']} no claim is made{why}" * bool(count["no claim"])
+        optimistic = any(row.optimistic for row in rows)
         yield Section(
             name="pairs",
             heading="Every pair",
-            lead=_lead(found, made, table),
-            lines=tuple(_lines(found, made, table.unit)),
-            parts=lambda: ([_sheet(group, found.axis, table.unit) for group in found.groups], ()),
+            lead=f"of {len(made)} pairs of {of_what}, {count['better'] + count['worse']} differ, "
+            f"{count['equivalent']} are equivalent within {unit.size(table.margin)}, "
+            f"{count['undecided']} are undecided{no_claim}"
+            + "; some numbers are optimistic"
+            * optimistic,
+            lines=(
+                f"row minus column in {unit.of_differences}, the best first; * they differ, = they "
+                "are equivalent, no mark: undecided, or no claim; each is tested over seeds and "
+                "test rows as a comparison with a baseline is, corrected by Holm for all "
+                f"{found.num_tests} pairs of this report, a family of their own",
+                f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared; Holm "
+                "corrects for the pairs of all, so that this choice makes no p smaller",
+            ),
+            parts=lambda: ([_sheet(group, axis, unit) for group in found.groups], ()),
             values={
-                "axis": found.axis.replace("_", "-"),
+                "axis": axis,
                 "corrected_for": found.num_tests,
                 "groups": [
                     {
                         "shared": group.name,
                         "labels": list(group.labels),
                         "rows_not_compared": group.left_out,
-                        "pairs": [pair.to_dict(group.labels) for pair in group.pairs],
+                        "pairs": [
+                            {
+                                "first": group.labels[pair.first],
+                                "second": group.labels[pair.second],
+                                "paired_seeds": list(pair.seeds),
+                                **claim_values(pair.claim),
+                            }
+                            for pair in group.pairs
+                        ],
                     }
                     for group in found.groups
                 ],
             },
-        )
-
-
-def _lead(found: Pairs, made: list[Pair], table: Table) -> str:
-    named = found.axis.replace("_", "-").replace(",", " or ")
-    name = "mechanisms" if found.axis == "attn" else f"rows that differ in {named} alone"
-    most = max(len(pair.seeds) for pair in made)
-    why = next((p.claim.no_claim for p in made if p.claim.no_claim), "")
-    pairs = f"{len(made)} pair{'s' * (len(made) != 1)} of {name}"
-    if all(pair.claim.no_claim for pair in made):
-        return f"{pairs}, and no claim of any, for {why}"
-    if most < stats.LEAST_SEEDS:
-        return f"{pairs}, and no claim of any: a claim needs {stats.LEAST_SEEDS} seeds, not {most}"
-    count = Counter(pair.claim.verdict for pair in made)
-    text = f"of {pairs}, {count['better'] + count['worse']} differ, {count['equivalent']} are "
-    text += (
-        f"equivalent within {table.unit.margin(table.margin)}, {count['undecided']} are undecided"
-    )
-    text += f", of {count[NO_CLAIM]} no claim is made ({why})" if count[NO_CLAIM] else ""
-    optimistic = any(row.optimistic for group in found.groups for row in group.rows)
-    return text + "; some numbers are optimistic" * optimistic
-
-
-def _lines(found: Pairs, made: list[Pair], unit: Unit) -> Iterator[str]:
-    without = {pair.claim.verdict for pair in made if not MARKS[pair.claim.verdict]}
-    yield (
-        f"row minus column in {unit.of_differences}, the best first; * they differ, = they are "
-        f"equivalent, no mark: {' or '.join(sorted(without, reverse=True)) or 'undecided'}; each "
-        "is tested over seeds and test rows as a comparison with a baseline is, corrected by Holm "
-        f"for all {found.num_tests} pairs of this report, a family of their own"
-    )
-    if found.groups_left_out or any(group.left_out for group in found.groups):
-        yield (
-            f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared; Holm "
-            "corrects for the pairs of all, so that this choice makes no p smaller"
-        )
-    rows = [row for group in found.groups for row in group.rows]
-    if any(row.folds > 1 for row in rows):
-        yield "the training sets of the folds are taken as given"
-    if "select" in found.axis.split(",") and any(row.select == "test" for row in rows):
-        yield (
-            "a row of select test chose its epoch by the rows that it is tested on: what it is "
-            "ahead by is optimism, and nothing that other test rows would show"
         )
 
 
@@ -100,15 +82,12 @@ def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:
     for pair in group.pairs:
         for one, other, sign in ((pair.first, pair.second, 1), (pair.second, pair.first, -1)):
             difference = unit.difference(sign * pair.claim.difference)
-            cells[one][other] = difference + MARKS[pair.claim.verdict]
-    name = axis.replace("_", "-")
-    more = f" ({group.name})" if group.name else ""
+            cells[one][other] = difference + MARKS.get(pair.claim.verdict, "")
+    lines = zip(group.labels, cells, strict=True)
     return Sheet(
-        caption=f"every pair along {name}{more}, {unit.of_differences}",
-        header=[name, *(str(place) for place in range(1, count + 1))],
-        lines=[
-            [f"{place} {label}", *line]
-            for place, (label, line) in enumerate(zip(group.labels, cells, strict=True), 1)
-        ],
-        words=(name,),
+        caption=f"every pair along {axis}{f' ({group.name})' if group.name else ''}, "
+        f"{unit.of_differences}",
+        header=[axis, *(str(place) for place in range(1, count + 1))],
+        lines=[[f"{place} {label}", *line] for place, (label, line) in enumerate(lines, 1)],
+        words=(axis,),
     )

@@ -1,4 +1,4 @@
-"""Every score of every row, recall and confusion of classes, calibration, published figures."""
+"""Every score of every row, recall and confusion of classes, calibration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.notes import TEMPERATURE
-from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.rows import SCALED
 from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit, all_scores, percent, score_of
@@ -31,55 +31,34 @@ FEWEST = 5
 
 
 class Scores(Writer):
-    """Balanced accuracy, AUROC, log loss and the others; calibration; what others published."""
+    """Balanced accuracy, AUROC, log loss and the others, and calibration."""
 
     place = 20
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no seed finished."""
-        found = [
-            (label, row)
-            for label, row in zip(table.labels(), table.rows, strict=True)
-            if row.scores.seeds
-        ]
-        if not found:
+        if not any(row.scores.seeds for row in table.rows):
             return
-        yield _scores(table)
-        yield _calibration(table, found)
-        lines = [  # notes say what differs
-            [label, f"{100 * one['mean']:.1f}", one["encoder"]]
-            for label, one in zip(table.labels(), table.published, strict=True)
-            if one is not None
-        ]
-        if lines:
-            header = ["decoder", "published %", "of the encoder"]
-            caption = "published accuracies, which no test compares"
-            sheet = Sheet(caption, header, lines, ("decoder", "of the encoder"))
-            heading = "Published by others"
-            yield Section(name="published", heading=heading, parts=lambda: ((sheet,), ()))
-
-
-def _scores(table: Table) -> Section:
-    units = {
-        name: Unit(score)
-        for name, score in all_scores().items()
-        if any(len(row.scores.every.get(name, ())) for row in table.rows)
-    }
-    names = [unit.score.title for unit in units.values()]
-    smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
-    return Section(
-        name="scores",
-        heading="Other scores",
-        lead=f"{', '.join(names[:-1])} and {names[-1]}, and recall by class; --score NAME "
-        "compares by one of them",
-        lines=(
-            "mean over seeds, and standard deviation in brackets; the test rows are taken as "
-            f"given. Of {', '.join(smaller)} smaller is better",
-            "which score is compared has to be chosen before it is seen: of many, one differs "
-            "by chance",
-        ),
-        parts=lambda: ((_every(table, units), _recall(table), _errors(table)), ()),
-    )
+        units = {
+            name: Unit(score)
+            for name, score in all_scores().items()
+            if any(len(row.scores.every.get(name, ())) for row in table.rows)
+        }
+        smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
+        yield Section(
+            name="scores",
+            heading="Other scores",
+            lead=f"{', '.join(unit.score.title for unit in units.values())}, and recall by class; "
+            "--score NAME compares by one of them",
+            lines=(
+                "mean over seeds, and standard deviation in brackets; the test rows are taken as "
+                f"given. Of {', '.join(smaller)} smaller is better",
+                "which score is compared has to be chosen before it is seen: of many, one differs "
+                "by chance",
+            ),
+            parts=lambda: ((_every(table, units), _recall(table), _errors(table)), ()),
+        )
+        yield _calibration(table)
 
 
 def _every(table: Table, units: dict[str, Unit]) -> Sheet:
@@ -100,27 +79,21 @@ def _every(table: Table, units: dict[str, Unit]) -> Sheet:
     )
 
 
-def _most_frequent(row: Row) -> Any:
-    """Places of the classes that are tested, of many the most frequent."""
-    count_C = row.scores.labels_per_class
-    there = np.flatnonzero(count_C)
-    return np.sort(there[np.argsort(-count_C[there], kind="stable")][:MOST_CLASSES])
-
-
 def _recall(table: Table) -> Sheet:
     """Share of the rows of every class that are right."""
     names, labels, lines = table.cache["class_names"], table.labels(), []
     count_C = table.rows[0].scores.labels_per_class
+    frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
     for place in most_accurate(table, MOST_DECODERS):
         scores = table.rows[place].scores
-        for one in _most_frequent(table.rows[0]) if scores.seeds else ():
+        for one in np.sort(frequent[count_C[frequent] > 0]) if scores.seeds else ():
             share = scores.confusion[one, one] / (len(scores.seeds) * count_C[one])
             cells = [brief(str(names[one]), 40), f"{count_C[one]:,}", percent(float(share))]
             lines.append([labels[place], *cells])
     header = ["decoder", "class", "rows", "recall %"]
     caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
     caption += f"of the {MOST_DECODERS} most accurate decoders"
-    return Sheet(caption=caption, header=header, lines=lines, words=("decoder", "class"))
+    return Sheet(caption, header, lines, ("decoder", "class"))
 
 
 def _errors(table: Table) -> Sheet:
@@ -140,32 +113,38 @@ def _errors(table: Table) -> Sheet:
     return Sheet(caption, header, lines, ("true class", "predicted"))
 
 
-def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
-    unit = Unit(score_of("ece"))
-    lines, values = [], list[dict[str, Any]]()
-    for label, row in found:
-        value_S, by = row.scores.every["ece"], row.scores.temperatures
-        count, right, sure = row.scores.bins.sum(1)
-        cells = [label, unit.value(float(value_S.mean()))]
-        cells += [unit.std(stats.standard_deviation(value_S))]
-        cells += [unit.value(sure / count), unit.value(right / count)]
-        values.append({"decoder": label, "ece": float(value_S.mean())})
-        if table.temperature:
-            cells.append(str(by) if by else "-")
-            values[-1]["temperature"] = by.to_dict() if by else None
-        bins = zip(("rows", "right", "sum"), row.scores.bins.tolist(), strict=True)
-        values[-1] |= dict(bins)
-        lines.append(cells)
-    means = [float(row.scores.every["ece"].mean()) for _, row in found]
-    scaled = SCALED if table.temperature else ""
+def _calibration(table: Table) -> Section:
+    unit, scaled = Unit(score_of("ece")), SCALED * table.temperature
+    lines, values, means = [], list[dict[str, Any]](), []
+    for label, row in zip(table.labels(), table.rows, strict=True):
+        if row.scores.seeds:
+            value_S, by = row.scores.every["ece"], row.scores.temperature()
+            count, right, sure = row.scores.bins.sum(1)
+            means.append(float(value_S.mean()))
+            cells = [label, unit.value(means[-1]), unit.std(stats.standard_deviation(value_S))]
+            cells += [unit.value(sure / count), unit.value(right / count)]
+            cells += [f"{by['mean']:.3g}" if by else "-"] * table.temperature
+            bins = zip(("rows", "right", "sum"), row.scores.bins.tolist(), strict=True)
+            of_row = {"decoder": label, "ece": means[-1], **dict(bins)}
+            values.append(of_row | ({"temperature": by} if table.temperature else {}))
+            lines.append(cells)
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
-    header += ["temperature"] * bool(scaled)
+    header += ["temperature"] * table.temperature
     sheet = Sheet(f"calibration{scaled}", header, lines, ("decoder",))
+    picture = Picture(
+        "reliability",
+        "Reliability diagram",
+        f"Test rows of all seeds of the {MOST_LINES} most accurate in {BINS} bins by the "
+        "probability of what is predicted; below the dashed line probabilities are too large."
+        + " Logits were divided by a temperature where one was fitted."
+        * table.temperature,
+        lambda: _reliability(table),
+    )
     return Section(
         name="calibration",
         heading="Calibration",
-        lead=f"expected calibration error {unit.value(min(means))} to "
-        f"{unit.value(max(means))}% (top label, {BINS} bins{scaled})",
+        lead=f"expected calibration error {unit.value(min(means))} to {unit.value(max(means))}% "
+        f"(top label, {BINS} bins{scaled})",
         lines=(
             f"ECE: distance between accuracy and mean probability of what is predicted, in "
             f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each seed; "
@@ -173,29 +152,17 @@ def _calibration(table: Table, found: list[tuple[str, Row]]) -> Section:
             "claimed of differences",
             *[TEMPERATURE] * table.temperature,
         ),
-        parts=lambda: ((sheet,), (_reliability(table, found),)),
+        parts=lambda: ((sheet,), (picture,)),
         values=values,
-    )  # fmt: skip
-
-
-def _reliability(table: Table, found: list[tuple[str, Row]]) -> Picture:
-    ranked = np.argsort([-(row.mean or 0.0) for _, row in found], kind="stable")
-    drawn = [found[place] for place in sorted(ranked[:MOST_LINES])]
-    rest = f" The {MOST_LINES} most accurate of {len(found)}." if len(found) > MOST_LINES else ""
-    scaled = " Logits were divided by a temperature where one was fitted." * table.temperature
-
-    def draw() -> Figure:
-        lines = []
-        for label, row in drawn:
-            count_B, right_B, sure_B = row.scores.bins[:, row.scores.bins[0] >= FEWEST]
-            lines.append(Line(label, 100 * sure_B / count_B, 100 * right_B / count_B))
-        beside, what = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
-        return line_panels([("accuracy, %", lines)], what, beside=beside)
-
-    return Picture(
-        "reliability",
-        "Reliability diagram",
-        f"Test rows of all seeds in {BINS} bins by the probability of what is predicted; below the "
-        f"dashed line probabilities are too large.{rest}{scaled}",
-        draw,
     )
+
+
+def _reliability(table: Table) -> Figure:
+    labels, lines = table.labels(), []
+    for place in most_accurate(table, MOST_LINES):
+        bins = table.rows[place].scores.bins
+        count_B, right_B, sure_B = bins[:, bins[0] >= FEWEST]
+        if table.rows[place].scores.seeds:
+            lines.append(Line(labels[place], 100 * sure_B / count_B, 100 * right_B / count_B))
+    beside = Line("as they say", [0, 100], [0, 100])
+    return line_panels([("accuracy, %", lines)], "mean probability, %", beside=beside)

@@ -14,9 +14,8 @@ import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import sheet
-from gaam_decoder.reports.drawing import inline_svg
+from gaam_decoder.reports.drawing import inline_svg, overviews
 from gaam_decoder.reports.notes import caused, notes, warnings
-from gaam_decoder.reports.pictures import overviews
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table, build_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen, written
@@ -88,7 +87,7 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
     "tuned": (lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.005, "No mechanism is shown"),
     "tuned at the edge": (
         lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.005,
-        "(and 1 of 2 rows is under-trained)",
+        "(and 1 of 2 rows under-trained)",
     ),
 }  # fmt: skip
 
@@ -144,11 +143,6 @@ def failing(name: str, num_seeds: int, num_rows: int = 40, **changes: Any) -> Ru
     return build_run(name, right(num_seeds, num_rows, 1), failed=failed, **changes)
 
 
-def one_class(run: RunResult) -> RunResult:
-    vars(run)["labels"] = np.zeros_like(run.labels)
-    return run
-
-
 def always_a() -> RunResult:
     labels = build_run("none", right(1, 40, 1), classes=("a", "b")).labels
     return build_run("none", [labels == 0] * 2, classes=("a", "b"))
@@ -160,30 +154,14 @@ WEAK: dict[str, tuple[Make, str]] = {
     "no seed finished": (
         lambda: [failing("gaam", 3), failing("none", 3)], f"gaam all 3 seeds failed: {WHY}",
     ),
-    "the one seed failed": (lambda: [failing("gaam", 1)], f"gaam all 1 seeds failed: {WHY}"),
     "two seeds of many failed": (
         lambda: [build_run("gaam", answers(7, 0.8, 1), failed={1: WHY, 2: WHY}), base()],
         f"gaam seed 1-2 failed: {WHY}",
-    ),
-    "the baseline failed": (
-        lambda: [one(0.8), failing("none", 6, 400)],
-        "no control among these rows",
     ),
     "no control": (lambda: [one(0.8), one(0.8, 2, "mha")], "without 'gaam train --attn none"),
     "few rows": (
         lambda: [build_run("gaam", right(7, 25, 1)), build_run("none", right(7, 25, 0))],
         "only 25 test rows: each is 4.0 points",
-    ),
-    "one test row": (
-        lambda: [build_run("gaam", right(7, 1, 1)), build_run("none", right(7, 1, 0))], "",
-    ),
-    "a class that never occurs": (
-        lambda: [one_class(build_run(name, right(3, 40, 0.5), classes=("a", "b")))
-                 for name in ("gaam", "none")], "only one class is among the test rows",
-    ),
-    "one class in all": (
-        lambda: [build_run("gaam", right(3, 40, 1), classes=("a",))],
-        "only one class is among the test rows",
     ),
     "fewer than six seeds": (
         lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))],
@@ -209,7 +187,7 @@ WEAK: dict[str, tuple[Make, str]] = {
         "4 of the 9 rows of 'train' have a text that another of them",
     ),
     "one class predicted": (
-        lambda: [always_a()], "predicts one class for every test row",
+        lambda: [always_a()], "every seed predicts one and the same class",
     ),
     "too short": (
         lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)],
@@ -220,14 +198,6 @@ WEAK: dict[str, tuple[Make, str]] = {
     ),
     "another recipe": (
         lambda: [one(0.8, epochs=9), base()], "not compared, because no run of 'none'",
-    ),
-    "always right": (lambda: [build_run(name, right(7, 40, 1)) for name in ("gaam", "none")], ""),
-    "all or nothing": (
-        lambda: [build_run(name, np.concatenate([right(1, 40, n), right(1, 40, 1 - n)]))
-                 for n, name in enumerate(("gaam", "none"))], "",
-    ),
-    "a thousand classes": (
-        lambda: [build_run("gaam", answers(2, 0.5, 1), classes=tuple(map(str, range(1000))))], "",
     ),
     "no seed in common": (
         lambda: [build_run("gaam", answers(2, 0.8, 1)),
@@ -273,7 +243,7 @@ def test_nothing_is_said_of_what_is_in_order() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_no_warning_is_lost_among_many_rows() -> None:
     grave = ("training rows", "chosen on test", "two seeds of many failed", "a leak")
-    for what in (*grave, "the baseline failed", "no control", "few rows", "fewer than six seeds"):
+    for what in (*grave, "no control", "few rows", "fewer than six seeds"):
         runs = WEAK[what][0]()
         rows = runs[-1].logits.shape[1]
         many = [

@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from gaam_decoder.reports.drawing import MOST_LINES, PALETTE, Picture, inline_svg, names_of
-from gaam_decoder.reports.pictures import overviews, save_pictures
+from gaam_decoder.reports.drawing import (
+    MOST_LINES,
+    PALETTE,
+    Picture,
+    inline_svg,
+    names_of,
+    overviews,
+)
+from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run
@@ -73,7 +80,7 @@ def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
 @pytest.mark.filterwarnings("error")
 def test_a_dozen_files_at_most_are_written_each_with_its_title(tmp_path: Path) -> None:
     for number, tables in enumerate((rich_tables(), rich_tables()[:1])):
-        paths = save_pictures(tables, tmp_path / str(number))
+        paths = Report(tuple(tables)).save_figures(tmp_path / str(number))
         assert 4 <= len(paths) == len(set(paths)) <= 12
         for path in paths:
             start = b"%PDF" if path.suffix == ".pdf" else b"\x89PNG"

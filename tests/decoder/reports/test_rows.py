@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.store.digest import sealed_text, unsealed
-from gaam_decoder import RunResult, TrainConfig, load_runs, report
+from gaam_cache.errors import CacheError
+from gaam_decoder import RunResult, TrainConfig, report
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.unit import all_scores
-from gaam_decoder.runs.result import VALIDATION_FILE
 from tests.decoder.reports.conftest import FORMATS, answers, build_run
 
 SCORES = all_scores()
@@ -178,14 +175,6 @@ def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def as_before(run: RunResult) -> None:
-    """A run as an earlier version wrote it."""
-    (run.path / VALIDATION_FILE).unlink()
-    about = unsealed(json.loads((run.path / "run.json").read_text()))
-    del about["files"][VALIDATION_FILE]
-    (run.path / "run.json").write_text(sealed_text(about))
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_scores_of_probabilities_are_of_scaled_logits_and_no_other_changes(runs: Path) -> None:
     """Which temperatures, and what the scores are, the contract holds against SciPy."""
@@ -206,33 +195,3 @@ def test_scores_of_probabilities_are_of_scaled_logits_and_no_other_changes(runs:
     for format in FORMATS:
         assert "temperature" in divided.text(format), format
     assert "temperature" not in json.loads(plain.text("json"))
-
-
-def test_rows_that_cannot_be_scaled_are_named_and_not_compared_with_others(
-    runs: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(runs, tmp_path / "runs")
-    there = [run for run in load_runs(tmp_path / "runs") if not run.recipe.get("fold")]
-    as_before(next(run for run in there if run.attention.startswith("gaam")))
-    mixed = load_runs([run.path for run in there])
-    for score, compared in (("accuracy", 1), ("auroc", 1), ("log-loss", 0), ("brier", 0)):
-        found = report(mixed, score=score, temperature=True)
-        assert sum(c is not None for t in found.tables for c in t.comparisons) == compared, score
-        assert sum(len(g.pairs) for g in found.tables[0].pairs.groups) == compared  # type: ignore[union-attr]
-        assert "no temperature was fitted, so that" in found.text("terminal")
-        both = report(mixed, score=score)
-        assert sum(c is not None for t in both.tables for c in t.comparisons) == 1
-    as_before(next(run for run in there if run.attention == "none"))
-    with pytest.raises(ConfigError, match="no run has what a temperature is fitted on"):
-        report([run.path for run in there], temperature=True)
-
-
-def test_validation_logits_that_were_changed_are_refused(runs: Path, tmp_path: Path) -> None:
-    shutil.copytree(runs, tmp_path / "runs")
-    for path in (tmp_path / "runs").glob(f"gaam*/{VALIDATION_FILE}"):
-        content = bytearray(path.read_bytes())
-        content[-1] ^= 1
-        path.write_bytes(content)
-    report(tmp_path / "runs")
-    with pytest.raises(CacheError, match="damaged"):
-        report(tmp_path / "runs", temperature=True)

@@ -1,0 +1,74 @@
+"""Published accuracies of the data set and mechanisms of a report, in a section of their own.
+
+The figures are in ``published.json`` with their source. They are never beside ours, and no test
+compares them: encoder, rows, head and protocol differ, and the section says in what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.messages import brief
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.sections._base import Section, Writer
+from gaam_decoder.reports.table import Table
+
+FILE = Path(__file__).with_name("published.json")
+
+
+class Published(Writer):
+    """What a paper has of these mechanisms on the data set of the cache."""
+
+    place = 24
+
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing where nothing was published, or rows are of some layers or training rows only."""
+        content = json.loads(FILE.read_text("utf-8"))
+        dataset = dataset_of(table.cache, content)
+        known: dict[str, Any] = dataset["mechanisms"] if dataset else {}
+        whole = [row for row in table.rows if not (row.recipe.get("layers") or row.drawn)]
+        names = [a if a in known else a.partition(":")[0] for a in (r.attention for r in whole)]
+        found = {name: known[name] for name in names if name in known}
+        if not dataset or not found:
+            return
+        about = [f"{dataset[s]:,} {s} rows" for s in ("train", "test") if dataset[s]]
+        there = f"{dataset['encoder']}, {', '.join(about) or 'rows that it does not count'}"
+        lines = [
+            f"theirs: {there}, convolutional head; here: {brief(table.cache['encoder'])}, and the "
+            "rows and heads of this report; mha attends across the rows of a batch there, and over "
+            "layers here (published=true: as theirs)",
+            *(f"{name}: {of['code']}" for name, of in found.items() if "code" in of),
+        ]
+        ranges = (f"{k} {low} to {high}" for k, (low, high) in dataset["learned_ranges"].items())
+        lines += [f"gaam learned {' and '.join(ranges)} there"] * ("gaam" in found)
+        header = ["mechanism", "published %", dataset["unit"]]
+        cells = [
+            [n, f"{o['mean']:.1f}", ", ".join(map(str, o["values"]))] for n, o in found.items()
+        ]
+        sheet = Sheet("published accuracies, which no test compares", header, cells, ("mechanism",))
+        yield Section(
+            name="published",
+            heading="Published by others",
+            lead=f"{content['source']}; {content['selection']} (optimistic)",
+            lines=tuple(lines),
+            values={"encoder": dataset["encoder"], "percent": found},
+            parts=lambda: ((sheet,), ()),
+        )
+
+
+def dataset_of(cache: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The published data set that a cache was made from, by its name and its classes."""
+    classes = {_plain(name) for name in cache["class_names"]}
+    for dataset in content["datasets"].values():
+        alike = dataset["classes"] is None or {_plain(n) for n in dataset["classes"]} == classes
+        alike &= len(cache["class_names"]) == dataset.get("num_classes", len(cache["class_names"]))
+        if alike and _plain(Path(cache["dataset"]).stem) in dataset["names"]:
+            return dict(dataset)
+    return None
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text.lower() if character.isalnum())
