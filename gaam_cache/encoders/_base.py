@@ -61,11 +61,9 @@ class Inputs:
     truncated: Sequence[bool]
     """Whether the row was longer than the maximum and was cut."""
     extents: Sequence[int] | NDArray[np.int64] | None = None
-    """What must be equal where only rows of equal length may share a batch, if that is finer than
-    tokens and grows with them: of a sound its samples."""
+    """What decides which rows are of equal length, where that is finer: of a sound its samples."""
     width: int | None = None
-    """What every row takes of a batch, in the encoder's unit, where that is not its length: all are
-    filled to one length and there is no way around it."""
+    """What every row takes of a batch, where all are filled to one length."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -91,11 +89,7 @@ class Inputs:
 
 
 class Encoder(ABC):
-    """A frozen encoder: rows in, pooled states of every layer out.
-
-    ``open`` reads configuration and tokenizer only; ``load`` brings the weights, so that a
-    complete cache or a wrong argument never costs a model load.
-    """
+    """A frozen encoder: rows in, pooled states of every layer out; ``load`` brings the weights."""
 
     called: ClassVar[str | None] = None
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
@@ -169,10 +163,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Load the weights onto the device and measure how the model must be run.
-
-        Sets ``num_layers``, ``hidden_size``, ``batching`` and ``leak``.
-        """
+        """Load the weights, and set ``num_layers``, ``hidden_size``, ``batching`` and ``leak``."""
 
     @abstractmethod
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
@@ -198,20 +189,15 @@ def open_encoder(
     if cls is None or cls.called is None:
         cls = plugins.load(package, kind, kind="kind of encoder")
     elif cls.called != kind:
-        raise ConfigError(
-            f"the encoder '{named}' does not read such rows",
-            expected=f"rows of {cls.called}",
-            found=f"rows of {kind}: --dataset {config.dataset}",
-        )
+        found = f"rows of {kind}: --dataset {config.dataset}"
+        message = f"the encoder '{named}' does not read such rows"
+        raise ConfigError(message, expected=f"rows of {cls.called}", found=found)
     defaults = {one.name: one.default for one in fields(ExtractConfig)}
     for name, which in OF_SOME.items():
         if getattr(config, name) != defaults[name] and name not in cls.takes:
-            raise ConfigError(
-                f"{option_of(name)} means nothing to this encoder",
-                expected=f"an encoder {which}",
-                found=shortened(config.encoder),
-                hint=f"leave {option_of(name)} out",
-            )
+            message = f"{option_of(name)} means nothing to this encoder"
+            found = shortened(config.encoder)
+            raise ConfigError(message, expected=f"an encoder {which}", found=found)
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened

@@ -62,24 +62,19 @@ class Batch(NamedTuple):
 class Forward(ABC):
     """Runs a model and pools its layers.
 
-    Either forward hooks on a stack of layers pool each layer as it is produced, and no layer's
-    states outlive the layer; or the model is asked for its hidden states and those are pooled.
-    Which of the two, and when there is a mask, is set from outside: see ``probe``.
-
-    A model may change while it reads: BigBird leaves its sparse attention for good at its first
-    short text. Batches are run by a copy of the loaded model, and by a new one each where it
-    changes; copies share the parameters.
+    Either hooks on a stack of layers pool each layer as it is produced, or the model is asked for
+    its hidden states and those are pooled; ``probe`` sets which, and when there is a mask. A model
+    may change while it reads: BigBird leaves its sparse attention for good at its first short text.
+    Then every batch is read by a new copy, which shares the parameters.
     """
 
     mask: Mask = "always"
     stack: str | None = None
     """Name of the layers that are hooked; None asks the model for its hidden states."""
     last_from_output = False
-    """Whether the last layer's states are the model's output rather than that of the last layer:
-    Llama and GPT-2 normalise in between."""
+    """Whether the model's output is the last layer's state: Llama normalises in between."""
     first_layer: Literal[0, 1] = 1
-    """Of the ``hidden_states`` of transformers the first that is kept: 0 is what its first layer
-    reads."""
+    """Of the ``hidden_states`` of transformers: 0 is what its first layer reads."""
     changes = False
     """Whether the model was seen to change while it read a row."""
     renews = True
@@ -186,10 +181,8 @@ class Forward(ABC):
         positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
         expected = (len(batch.length_B), positions)
         if wrong := [shape for shape in shapes if len(shape) != 3 or shape[:2] != expected]:
-            raise Unusable(
-                f"the hidden states are not one for every position: an input of {_shape(batch)} "
-                f"gives a layer of {wrong[0]}"
-            )
+            shape = f"an input of {_shape(batch)} gives a layer of {wrong[0]}"
+            raise Unusable(f"the hidden states are not one for every position: {shape}")
         if len(shapes) > 1:
             sizes = sorted(shape[2] for shape in shapes)
             raise Unusable(f"the layers differ in hidden size: {', '.join(map(str, sizes))}")
@@ -217,10 +210,7 @@ def said(error: Exception) -> str:
 
 
 def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:
-    """Whether two copies hold the same; what cannot be compared does not.
-
-    Hooks are left out: transformers sets its own when it first runs.
-    """
+    """Whether two copies hold the same, but for hooks; what cannot be compared does not."""
     pair = id(now), id(before)
     if now is before or pair in seen:
         return True
@@ -236,17 +226,14 @@ def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:
     if isinstance(now, MethodType):
         now, before = ((one.__func__, one.__self__) for one in (now, before))
     if isinstance(now, list | tuple):
-        return len(now) == len(before) and all(
-            _same(one, other, seen) for one, other in zip(now, before, strict=True)
-        )
+        pairs = zip(now, before, strict=False)
+        return len(now) == len(before) and all(_same(*pair, seen) for pair in pairs)
     if isinstance(now, nn.Module) or (hasattr(now, "__dict__") and not callable(now)):
         now, before = vars(now), vars(before)
     if isinstance(now, Mapping):
         names = {name for name in (*now, *before) if "hooks" not in str(name)}
-        return all(
-            name in now and name in before and _same(now[name], before[name], seen)
-            for name in names
-        )
+        both = names <= now.keys() & before.keys()
+        return both and all(_same(now[name], before[name], seen) for name in names)
     try:
         return repr(now) == repr(before) or bool(now == before)
     except Exception:  # noqa: BLE001 whatever a foreign object says
@@ -261,10 +248,7 @@ def _shape(batch: Batch) -> tuple[int, ...]:
 def hooks(
     stack: nn.ModuleList, keep: Callable[[int, Any], None], *, first_layer: int
 ) -> Iterator[None]:
-    """While open, every layer hands its number, from 1, and its output to ``keep``.
-
-    Where ``first_layer`` is 0, what the first one reads comes before them, as layer 0.
-    """
+    """While open, every layer hands its number and output to ``keep``; 0 is the first's input."""
 
     def hook(layer: int) -> Any:
         def see(module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001

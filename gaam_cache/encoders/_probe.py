@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +25,7 @@ Items = Sequence[Any]
 ``[::-1]`` makes another one of the same length."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Isolation:
+class Isolation(NamedTuple):
     """Which rows may share a batch."""
 
     batching: Batching
@@ -66,17 +64,10 @@ def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest:
             for forward.mask in masks:
                 worst = _worst(forward, rows, alone, batching, dtype, longest)
                 if worst <= ROUNDING[dtype]:
-                    return Isolation(
-                        batching=batching,
-                        leaks=leaks,
-                        num_layers=some.shape[1],
-                        hidden_size=some.shape[2],
-                    )
+                    return Isolation(batching, leaks, *some.shape[1:])
                 leaks[batching] = min(worst, leaks.get(batching, math.inf))
         least = min(least, leaks["alone"])
-    raise Unusable(
-        f"run without a mask or with one, its states are off by {least:.1e} of their norm"
-    )
+    raise Unusable(f"with a mask or without, its states are off by {least:.1e} of their norm")
 
 
 def _alone(forward: Forward, rows: Items, dtype: str) -> list[dict[str, Tensor]]:
@@ -85,10 +76,8 @@ def _alone(forward: Forward, rows: Items, dtype: str) -> list[dict[str, Tensor]]
     for states in (states for pooled in alone for states in pooled.values()):
         if not bool(torch.isfinite(states).all()):
             place = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0])
-            raise Unusable(
-                f"layer {place + forward.first_layer} yields numbers that are not finite in "
-                f"{dtype}: try another --dtype"
-            )
+            layer = place + forward.first_layer
+            raise Unusable(f"layer {layer} yields numbers that are not finite: another --dtype?")
     return alone
 
 
@@ -98,11 +87,8 @@ def _check_again(forward: Forward, rows: Items, alone: list[dict[str, Tensor]], 
         for name, states in forward.reference(rows[number]).items():
             apart = _apart(alone[number][name], states)
             if not apart <= ROUNDING[dtype]:
-                raise Unusable(
-                    f"the same row gives other states the second time, off by {apart:.1e} of "
-                    "their norm: the model keeps something of what it read before, or draws "
-                    "random numbers"
-                )
+                why = "it keeps something of what it read before, or draws random numbers"
+                raise Unusable(f"the same row gives other states twice ({apart:.1e}): {why}")
 
 
 def _apart(states: Tensor, alone: Tensor) -> float:
@@ -138,10 +124,10 @@ def _same(seen: Any, expected_BTD: Tensor) -> bool:
     if not isinstance(seen, Tensor) or seen.ndim != 3 or len(seen) != len(expected_BTD):
         return False
     cut = seen[:, : expected_BTD.shape[1]]
+    if cut.shape != expected_BTD.shape:
+        return False
     # of a model on several devices, its output comes back to the first of them
-    return cut.shape == expected_BTD.shape and torch.equal(
-        cut.to(expected_BTD.device), expected_BTD
-    )
+    return torch.equal(cut.to(expected_BTD.device), expected_BTD)
 
 
 def _worst(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,11 @@ from gaam_cache.encoders._forward import Unusable, said
 from gaam_cache.encoders._weights import quiet
 from gaam_cache.errors import ConfigError, DataError
 
-QUALITY = "VHQ"
-"""Of soxr: the passband is kept to 28 bits, more than any sound file has, at a cost that no encoder
-notices."""
+QUALITY = "VHQ"  # of soxr: 28 bits, more than any sound file has
 MASK = "attention_mask"
-SHORT_SECONDS, LONG_SECONDS = 1.0, 2.5
-"""Noise of which the features are looked at."""
-DEFAULT_SECONDS = 30.0
-"""Longest sound where nobody says; what Whisper takes at most."""
-FEWEST = 8
-"""Outputs that the shortest input may have to yield: some layers need more than one."""
+SHORT_SECONDS, LONG_SECONDS = 1.0, 2.5  # noise of which the features are looked at
+DEFAULT_SECONDS = 30.0  # longest sound where nobody says; what Whisper takes at most
+FEWEST = 8  # outputs that the shortest input may have to yield: some layers need more than one
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +99,24 @@ def measure(count: Callable[[int], int], low: int, high: int, what: str) -> Step
             continue
         edges = [steps.first(y) for y in (at_high, (at_low + at_high) // 2)]
         if all(count(n) == steps(n) for edge in edges for n in (edge, edge - 1)):
-            return Steps(steps.offset, stride, _least(count, steps, what))
+            return replace(steps, least=_least(count, steps, what))
     raise Unusable(f"{what} does not grow evenly: {at_low} of {low:,}, {at_high} of {high:,}")
 
 
 def _least(count: Callable[[int], int], steps: Steps, what: str) -> int:
     fewest = max(1, steps(1))
     for least in range(fewest, fewest + FEWEST):
-        try:
-            found = count(steps.first(least))
-        except Exception:  # noqa: BLE001, S112 of others; too short for them
-            continue
-        if found == least:
-            return least
-        break
+        with suppress(Exception):  # of others; too short for them
+            if count(steps.first(least)) == least:
+                return least
+            break
     raise Unusable(f"{what} of {steps.first(fewest):,} and a few more cannot be told")
 
 
 class Hearing:
     """How an encoder hears: which samples of a sound, which features, how many positions.
 
-    Nothing is read off a name. The feature extractor is run on noise of some lengths, which shows
-    whether it fills every sound to one length, which axis is time, and whether it draws random
-    numbers. How many positions the model makes of so many features is measured on a copy of it
+    Measured by running the feature extractor on noise of some lengths, and a copy of the model
     without weights. ``published``: filled with zeros to 5 s, not normalised, all pooled.
     """
 
@@ -140,18 +131,13 @@ class Hearing:
         self._name = type(self._extractor).__name__
         self._look_at_features(frozenset(inspect.signature(part.forward).parameters))
         if published and not self.is_waveform:
-            raise ConfigError(
-                "published-audio is for encoders of samples",
-                expected="such as WavLM, HuBERT or wav2vec 2.0",
-                found=f"a {self._name}, which makes {self.input_name} of them",
-            )
+            expected = "such as WavLM, HuBERT or wav2vec 2.0"
+            message = "published-audio is for encoders of samples"
+            raise ConfigError(message, expected=expected, found=self._name)
         most = self.real.last(self._total) / self.rate if self._total else math.inf
         if seconds is not None and seconds > most:
-            raise ConfigError(
-                "clip-seconds is more than the encoder takes at once",
-                expected=f"at most {most:g} s",
-                found=f"{seconds:g}",
-            )
+            message = "clip-seconds is more than the encoder takes at once"
+            raise ConfigError(message, expected=f"at most {most:g} s", found=f"{seconds:g}")
         self.seconds = seconds or min(PUBLISHED_SECONDS if published else DEFAULT_SECONDS, most)
         self.max_samples = math.ceil(self.seconds * self.rate)
         self.width: int | None = None
@@ -180,9 +166,7 @@ class Hearing:
         [self.input_name] = given
         first, longer, again = (one[self.input_name] for one in made)
         if not np.array_equal(first, again):
-            raise Unusable(
-                f"its {self._name} draws random numbers: the same sound has others twice"
-            )
+            raise Unusable(f"its {self._name} draws random numbers")
         fixed = first.shape == longer.shape
         mask = made[0][MASK].shape if MASK in made[0] else None
         if not fixed and first.ndim == longer.ndim:
@@ -190,10 +174,8 @@ class Hearing:
         else:
             axes = [i for i in range(first.ndim) if mask == first.shape[i : i + 1]]
         if len(axes) != 1 or mask not in (None, first.shape[axes[0] : axes[0] + 1]):
-            raise Unusable(
-                f"which axis of what its {self._name} makes is time cannot be told: {first.shape} "
-                f"of {SHORT_SECONDS} s, {longer.shape} of {LONG_SECONDS} s, mask {mask}"
-            )
+            shapes = f"{first.shape} and {longer.shape}, mask {mask}"
+            raise Unusable(f"which axis its {self._name} has for time cannot be told: {shapes}")
         [self._axis] = axes
         self._total = first.shape[self._axis] if fixed else None
         """T, where every sound is filled to one length."""
@@ -201,9 +183,8 @@ class Hearing:
         self.is_waveform = first.shape == short.shape and not fixed
         """Whether the features are the samples, normalised at most."""
         high = round((LONG_SECONDS if fixed else 10 * LONG_SECONDS) * self.rate)
-        self.real = measure(
-            lambda n: self._features(_noise(n))[1], len(short), high, f"its {self._name}"
-        )
+        count = lambda n: self._features(_noise(n))[1]  # noqa: E731
+        self.real = measure(count, len(short), high, f"its {self._name}")
         """S -> rows of features that are the sound's."""
 
     def _features(self, samples_S: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
@@ -216,12 +197,8 @@ class Hearing:
     def _call(self, samples_S: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
         """All that the extractor makes of one sound, without the axis for the batch."""
         try:
-            made = self._extractor(
-                samples_S,
-                sampling_rate=self.rate,
-                return_tensors="np",
-                return_attention_mask=True,
-            )
+            how = {"return_tensors": "np", "return_attention_mask": True}
+            made = self._extractor(samples_S, sampling_rate=self.rate, **how)
             return {name: np.asarray(value)[0] for name, value in made.items()}
         except Exception as error:  # of others, who raise what they like
             what = f"its feature extractor fails on {len(samples_S):,} samples"

@@ -37,9 +37,8 @@ class Cut(NamedTuple):
     """Tokens of a text and its prompt that an encoder takes."""
 
     ids: list[int]
-    start: int
-    stop: int
-    """Of the text's own tokens among them; equal where none is left."""
+    start: int  # of the text's own tokens among them
+    stop: int  # equal where none is left
     truncated: bool
 
 
@@ -57,12 +56,9 @@ class Tokens:
         self._model_config, self._text_config = model_config, model_config.get_text_config()
         names = sorted(tokenizer.vocab_files_names.values())
         if names and not any((folder / name).is_file() for name in self.files()):
-            raise ConfigError(
-                f"'{folder}' holds no tokenizer",
-                expected=f"one of: {', '.join(names)}",
-                found="none of them",
-                hint="save it there: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
-            )
+            hint = "save it there: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
+            expected = f"one of: {', '.join(names)}"
+            raise ConfigError(f"'{folder}' holds no tokenizer", expected=expected, hint=hint)
         self.max_length = self._longest(config.max_length)
         self.prompt = _prompt_of(config)
         """The text around every text, ``{text}`` in the place of that; None where there is none."""
@@ -73,7 +69,6 @@ class Tokens:
                 "the tokenizer does not say where in a text its tokens stand",
                 expected="a tokenizer with a tokenizer.json, which --prompt and pool-over need",
                 found=type(tokenizer).__name__,
-                where=str(folder),
             )
         taken = len(self._ids([self.prompt.replace(PLACE, "")])[0]) if self.prompt else 0
         if taken >= self.max_length:
@@ -81,7 +76,6 @@ class Tokens:
                 "the prompt leaves no room for a text",
                 expected=f"a --max-length above the {taken} tokens of the prompt",
                 found=f"a maximum length of {self.max_length}",
-                where=str(folder),
             )
 
     def _longest(self, asked: int | None) -> int:
@@ -109,11 +103,8 @@ class Tokens:
             ]
         limit = int(min(limits, default=asked or DEFAULT_MAX_LENGTH))
         if asked is not None and asked > limit:
-            raise ConfigError(
-                "--max-length is more than the encoder can take",
-                expected=f"at most {limit} tokens",
-                found=str(asked),
-            )
+            message = "--max-length is more than the encoder can take"
+            raise ConfigError(message, expected=f"at most {limit} tokens", found=str(asked))
         return asked or min(DEFAULT_MAX_LENGTH, limit)
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
@@ -121,12 +112,8 @@ class Tokens:
         cut = self._cut_in_prompt if self._whole else self._cut
         cuts = cut(rows)
         if cuts[:TWICE] != cut(rows[:TWICE]):
-            raise ConfigError(
-                "the tokenizer draws tokens at random",
-                expected="the same tokens whenever a text is read",
-                where=str(self._folder),
-                hint="copy the encoder and turn that off in the copy (of BPE: dropout null)",
-            )
+            hint = "copy the encoder and turn that off in the copy (of BPE: dropout null)"
+            raise ConfigError("the tokenizer draws tokens at random", hint=hint)
         flat = array("q")  # refuses None and fractions, as NumPy does not, and is twice as fast
         with foreign("the tokenizer cannot read a text", self._folder):
             for one in cuts:
@@ -223,11 +210,9 @@ def _prompt_of(config: ExtractConfig) -> str | None:
         try:
             prompt = file.expanduser().read_bytes().decode("utf-8")
         except (OSError, ValueError) as error:
-            raise NotFoundError(
-                f"cannot read the prompt '{file}'",
-                expected=f"UTF-8 text with '{PLACE}' where the text stands",
-                found=getattr(error, "strerror", None) or str(error),
-            ) from error
+            expected = f"UTF-8 text with '{PLACE}' where the text stands"
+            message, found = f"cannot read the prompt '{file}'", str(error)
+            raise NotFoundError(message, expected=expected, found=found) from error
         prompt = prompt.removesuffix("\n").removesuffix("\r")
         check_place(prompt, str(file))
     return None if prompt == PLACE else prompt
@@ -236,11 +221,7 @@ def _prompt_of(config: ExtractConfig) -> str | None:
 def _whose(
     offsets: Sequence[tuple[int, int]], real_T: NDArray[np.bool_], first: int, end: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which tokens hold characters of a text, and which of its prompt none: those can be cut.
-
-    A token that holds characters of both, as when white space before a word belongs to it, is the
-    text's. Tokens that the tokenizer puts around every text are nobody's.
-    """
+    """Which tokens hold characters of a text, and which of its prompt none: those can be cut."""
     start_T, stop_T = np.asarray(offsets, np.int64).reshape(-1, 2).T
     # byte-level tokenizers take white space out of what a token is said to hold: one of white space
     # alone begins where it ends, and stands for what is before that place

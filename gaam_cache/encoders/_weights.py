@@ -20,8 +20,7 @@ from gaam_cache.errors import ConfigError, GaamError
 PartOf = Callable[[Any], Any]
 """Of a model the part that is run."""
 IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
-"""Weights that play no part: a pooler sits on top of the last layer, and what stands for masked
-features of a sound is for training, and missing from models that were tuned without."""
+"""Weights that play no part: those on top of the last layer, and those for training alone."""
 
 
 @contextmanager
@@ -144,11 +143,7 @@ def encoder_part(model: Any) -> Any:
 def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype: str) -> Any:
     """A model with the architecture's own initialisation: what does pre-training contribute?
 
-    The same seed gives the same bits; the global random state is left as it was.
-
-    Numerics:
-        Weights are drawn on the CPU and in float32, so that every device and every arithmetic
-        gets the same network (rounded). That takes 4 bytes of memory per parameter.
+    The same seed gives the same bits: weights are drawn on the CPU and in float32, then rounded.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs too

@@ -24,21 +24,18 @@ from gaam_cache.errors import DataError
 from gaam_cache.sources._base import Rows
 
 TWINS = (1, 2, 5, 12, 25, 47)
-"""Positions of the sounds that are tried together, two of each; the longest is 0.9 s of most
-encoders."""
+"""Positions of the sounds that are tried together, two of each."""
 LONGEST = 120
-"""Of the longest one: beyond 80, where WavLM begins to round distances, and the 70 that others look
-back. All together cost as much as a minute of sound; every shard proves longer ones."""
+"""Of the longest one: beyond 80, where WavLM begins to round distances."""
 
 
 class AudioEncoder(ModelEncoder):
     """Sounds in, pooled states of every layer out; of an encoder-decoder model its encoder's.
 
     A sound is brought to the encoder's rate by soxr, and made ready by the encoder's own feature
-    extractor, alone and before anything is filled up: that normalises it by its own numbers.
-    Encoders that normalise over time change with what fills a batch and take no mask for it;
-    ``batching`` then allows sounds of exactly equal length only. Where every sound is filled to one
-    length, positions behind it are not pooled: of n samples Whisper has ``ceil(n / 320)``.
+    extractor, alone: that normalises it by its own numbers. Encoders that normalise over time take
+    no mask; ``batching`` then allows sounds of exactly equal length only. Where every sound is
+    filled to one length, positions behind it are not pooled.
     """
 
     noun: ClassVar[str] = "sound"

@@ -23,11 +23,10 @@ from gaam_cache.encoders._probe import ROWS, Items
 from gaam_cache.encoders._tokens import Spanned, Tokens
 
 CAUSAL_SHIFT = 1e-6
-"""Largest relative effect of a later token that counts as none. To be taken for bidirectional by
-mistake costs a causal model some speed; the other mistake would cost the states their truth."""
+"""Largest relative effect of a later token that counts as none: a causal model that is taken for
+another loses some speed, the other mistake would cost the states their truth."""
 SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
-"""Of texts that are tried together: neighbours enough for what only now and then goes wrong, as
-choices among equals do."""
+"""Of texts that are tried together."""
 LONG_TEXTS = 4
 """Lengths just beyond a window or switch of the configuration that are tried, at most."""
 WINDOW = re.compile(
@@ -86,18 +85,11 @@ class TextEncoder(ModelEncoder):
         forward.vocabulary = size
         forward.pad_id = next(iter(self._tokens.pad_ids(size)), 0)
         if "token_type_ids" in forward.takes and self._tokens.have_types():
-            raise Unusable(
-                "its tokenizer gives tokens types other than 0 (token_type_ids), which would have "
-                "to reach the model"
-            )
+            raise Unusable("its tokenizer gives tokens types other than 0 (token_type_ids)")
         return forward
 
     def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
-        """Texts with tokens in them that mean something to the model, and texts without.
-
-        What fills batches a text may hold too, and a model may take for its end; a mark may ask for
-        more than text, such as a picture.
-        """
+        """Texts with the model's marks in them; and texts without, if a mark asks for a picture."""
         size, tokenizer = self._forward.vocabulary, self._tokens.tokenizer
         shortest = max(1, tokenizer.num_special_tokens_to_add())
         lengths = probe_lengths(self._model_config.to_dict(), shortest, self.max_length)
@@ -123,10 +115,8 @@ class _TextForward(Forward):
         ids_BT = np.full(real_BT.shape, self.pad_id, np.int64)
         ids_BT[real_BT] = np.concatenate(texts)
         if self.vocabulary is not None and (largest := int(ids_BT.max())) >= self.vocabulary:
-            raise Unusable(
-                f"the tokenizer makes the token {largest}, "
-                f"the model has embeddings for {self.vocabulary}"
-            )
+            has = f"the model has embeddings for {self.vocabulary}"
+            raise Unusable(f"the tokenizer makes the token {largest}, {has}")
         span = None
         if spanned:
             start_B, stop_B = np.array([(one.start, one.stop) for one in items], np.int64).T

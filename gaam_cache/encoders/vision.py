@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,16 +26,10 @@ from gaam_cache.errors import DataError
 
 POOLED = "patches, not class token, distillation token or registers (first: the class token)"
 """What is pooled, as the fingerprint and ``gaam inspect`` have it."""
-PICTURES = 4
-"""That the probe reads, in batches of ``ROWS`` and more."""
-BACKEND = "pil"
-"""Pictures are resized by Pillow on every machine: torchvision, which transformers would take where
-it is installed, gives other numbers."""
-SHAPES = ((48, 64), (97, 31), (700, 500))
-"""Heights and widths of pictures that an image processor is tried on."""
-CORNER = 4
-"""The share of a side, as its divisor, that a changed corner has. No patch is in two corners then,
-unless there is one patch in all."""
+PICTURES = 4  # that the probe reads, in batches of ``ROWS`` and more
+BACKEND = "pil"  # on every machine: torchvision gives other numbers
+SHAPES = ((48, 64), (97, 31), (700, 500))  # heights and widths that a processor is tried on
+CORNER = 4  # a changed corner has a fourth of a side: no patch is in two, unless there is but one
 
 
 class VisionEncoder(ModelEncoder):
@@ -63,8 +57,6 @@ class VisionEncoder(ModelEncoder):
             raise Unusable(f"its configuration has the patch_size {size}: one or two numbers do")
         # pixels that fill no patch are left out
         self._patches = (processor.shape[1] // sides[0]) * (processor.shape[2] // sides[1])
-        if not self._patches:
-            raise Unusable(f"its patches are larger than pictures of {processor.shape}")
         return self._patches
 
     def _settings(self) -> dict[str, Any]:
@@ -79,11 +71,7 @@ class VisionEncoder(ModelEncoder):
         )
 
     def _part_of(self, model: Any) -> Any:
-        """What reads the pictures: the model, or the outermost part of it that takes nothing else.
-
-        Raises:
-            Unusable: there is none, or more than one.
-        """
+        """What reads the pictures: the outermost part that takes nothing else."""
         found: dict[int, list[Any]] = {}
         for name, module in model.named_modules():
             takes = inspect.signature(module.forward).parameters
@@ -99,23 +87,13 @@ class VisionEncoder(ModelEncoder):
         forward.takes_mask = False  # of a picture there is nothing that is not there
         beside = self._processor.beside
         if more := sorted(name for name in beside if name in forward.takes or "mask" in name):
-            raise Unusable(
-                f"its image processor gives {', '.join(more)} beside the picture, which would have "
-                "to reach the model"
-            )
+            raise Unusable(f"its image processor gives more than a picture: {', '.join(more)}")
         forward.layout = find_layout(forward, self._processor.shape, self.dtype)
-        start, stop = forward.layout
-        if stop - start != self._patches:
-            raise Unusable(
-                f"{stop - start} positions depend on the picture, of which its configuration makes "
-                f"{self._patches} patches"
-            )
+        if (count := len(forward.layout)) != self._patches:
+            raise Unusable(f"{count} positions depend on the picture, of {self._patches} patches")
         summaries = [name for name, pool in forward.poolings.items() if pool.summary]
-        if summaries and not start:
-            raise Unusable(
-                f"it has no class token, which --pool {','.join(summaries)} needs: take mean, max "
-                "or last"
-            )
+        if summaries and not forward.layout.start:
+            raise Unusable(f"it has no class token, which --pool {','.join(summaries)} needs")
         return forward
 
     def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:  # noqa: ARG002
@@ -138,16 +116,15 @@ class _ImageProcessor:
             self._processor, found = None, str(error).strip().partition(" but ")[0]
         if getattr(self._processor, "backend", None) != BACKEND:
             raise Unusable(
-                f"its image processor does not run on Pillow: {found}; save one there that does "
-                "the same on Pillow, such as ViTImageProcessorPil"
+                f"its image processor does not run on Pillow, as ViTImageProcessorPil does: {found}"
             )
         self.beside = frozenset[str]()
         """What else it gives beside the picture itself."""
         shapes = {self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES}
         if len(shapes) > 1:
             raise Unusable(
-                f"its image processor brings pictures to other sizes: {sorted(shapes)}; set 'size' "
-                "in a copy of its preprocessor_config.json to a height and a width"
+                f"its image processor brings pictures to other sizes: {sorted(shapes)}; give "
+                "'size' a height and a width in a copy of its preprocessor_config.json"
             )
         [self.shape] = shapes
         """(C, H, W) of what it gives."""
@@ -157,22 +134,20 @@ class _ImageProcessor:
         pixel_HWC: NDArray[np.uint8] = row.pixels()
         try:
             picture = self._process(pixel_HWC)
-            found = f"one of {picture.shape}"
+            if picture.shape != self.shape:
+                raise Unusable(f"it makes {picture.shape} of it")
+            return picture
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 processors of others raise what they like
-            found = said(error)
-        else:
-            if picture.shape == self.shape:
-                return picture
-        height, width = pixel_HWC.shape[:2]
-        raise DataError(
-            "the encoder's image processor cannot read a picture",
-            expected=f"an array of {self.shape} of one of {width} x {height} pixels",
-            found=found,
-            where=row.where,
-            hint="remove the row, or choose another encoder",
-        )
+        except Exception as error:  # processors of others raise what they like
+            height, width = pixel_HWC.shape[:2]
+            raise DataError(
+                "the encoder's image processor cannot read a picture",
+                expected=f"an array of {self.shape} of one of {width} x {height} pixels",
+                found=said(error),
+                where=row.where,
+                hint="remove the row, or choose another encoder",
+            ) from error
 
     def settings(self) -> dict[str, Any]:
         """All that is in force, whoever set it, as JSON values without fractions."""
@@ -208,28 +183,21 @@ def _plain(value: Any) -> Any:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-class _Layout(NamedTuple):
-    """Positions of the patches: ``start`` to ``stop``. The others are class tokens, registers."""
-
-    start: int
-    stop: int
-
-
 class _VisionForward(Forward):
     """Pictures of one shape; patches are pooled, and nothing else."""
 
-    layout = _Layout(0, 0)
-    """Where the patches are; measured."""
+    layout = range(0)
+    """Positions of the patches, measured; the others are class tokens, registers."""
 
     def batch(self, items: Sequence[Any]) -> Batch:
         """Pictures as (B, C, H, W) in the arithmetic of the model."""
         pixel_BCHW = self.to_device(np.stack(list(items)))
-        patches = torch.full((len(pixel_BCHW),), self.layout.stop - self.layout.start)
+        patches = torch.full((len(pixel_BCHW),), len(self.layout))
         inputs = {"pixel_values": pixel_BCHW.to(self.dtype)}
         return Batch(inputs=inputs, length_B=patches.to(self.device))
 
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
-        start, stop = self.layout
+        start, stop = self.layout.start, self.layout.stop
         if x_BTD.shape[1] < stop:
             raise Unusable(f"a layer has {x_BTD.shape[1]} positions, of {stop} or more before it")
         here_B = batch.length_B.to(x_BTD.device)
@@ -243,7 +211,7 @@ class _VisionForward(Forward):
 
 
 @torch.inference_mode()
-def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout:
+def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     """Positions whose state before the first layer depends on the picture, in one run.
 
     A class token or a register is the same for every picture there. Of a picture with another upper
@@ -265,9 +233,7 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout
     for shift_T in (x_BTD[1:] - x_BTD[:1]).norm(dim=-1).cpu().numpy():
         most = float(shift_T.max())
         if not 0 < most < np.inf:
-            raise Unusable(
-                "another picture gives the same states before the first layer, or no finite"
-            )
+            raise Unusable("another picture gives the same states there, or no finite")
         moved.append(np.flatnonzero(shift_T > ROUNDING[dtype] * most))
     everything, by_upper, by_lower = moved
     start, stop = int(everything[0]), int(everything[-1]) + 1
@@ -276,9 +242,8 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout
     if len(everything) > 1 and np.intersect1d(by_upper, by_lower).size:
         raise Unusable(
             "states before the first layer depend on the whole picture, or on random numbers, as "
-            "those of a masked autoencoder do (ViTMAEModel hides patches; the same weights saved "
-            "as ViTModel do not)"
+            "those of a masked autoencoder do (save ViTMAEModel as ViTModel)"
         )
     if by_upper[0] != start or by_lower[-1] != stop - 1 or by_upper[-1] > by_lower[0]:
         raise Unusable("the patches do not stand in the order of the picture")
-    return _Layout(start, stop)
+    return range(start, stop)

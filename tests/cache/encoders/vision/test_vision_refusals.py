@@ -19,7 +19,6 @@ from gaam_cache.encoders.vision import (
     _VisionForward,
     find_layout,
 )
-from gaam_cache.encoders.vision import _Layout as Layout
 from gaam_cache.errors import ConfigError
 from tests.cache.encoders.vision.models import FAMILIES, SMALL, SQUARE, save_model
 
@@ -47,7 +46,7 @@ def test_a_masked_autoencoder_is_refused_and_its_weights_are_not(tmp_path: Path)
     assert "masked autoencoder" in caught.value.details["found"]
     config = transformers.ViTConfig(**SMALL)
     transformers.ViTModel.from_pretrained(tmp_path, config=config).save_pretrained(tmp_path)
-    assert load(VisionEncoder, tmp_path)._forward.layout == Layout(1, 17)
+    assert load(VisionEncoder, tmp_path)._forward.layout == range(1, 17)
 
 
 class Embedding(nn.Module):
@@ -86,15 +85,15 @@ def test_sizes_that_vary_are_refused(tmp_path: Path) -> None:
             _ImageProcessor(tmp_path)
 
 
-def measured(model: nn.Module) -> Layout:
+def measured(model: nn.Module) -> range:
     forward = _VisionForward(model, device=torch.device("cpu"), pooling=["mean"])
     return find_layout(forward, (3, 4, 4), "float32")
 
 
 def test_patches_are_found_wherever_they_stand() -> None:
     for before in range(4):
-        assert measured(Embedding(before=before)) == Layout(before, before + 4)
-    assert measured(Embedding([0], size=4)) == Layout(2, 3)
+        assert measured(Embedding(before=before)) == range(before, before + 4)
+    assert measured(Embedding([0], size=4)) == range(2, 3)
 
 
 @pytest.mark.parametrize(
