@@ -232,9 +232,14 @@ def _cluster(ray: Any, address: str) -> Iterator[None]:
         with suppress(ValueError):  # not in the main thread
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+    # of workers that die Ray tells on stdout, which is for results, and no option says otherwise
+    inside, name = ray._private.worker, "print_to_stdstream"
+    prints = getattr(inside, name, None)
     try:
+        setattr(inside, name, lambda *said, **how: None)
         yield
     finally:
+        setattr(inside, name, prints)
         ray.shutdown()
 
 

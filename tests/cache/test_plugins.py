@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import ModuleType
 
@@ -41,18 +40,3 @@ def test_a_package_shows_what_it_offers_and_offers_it(package: ModuleType) -> No
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = package.nothing
     assert (Path(str(package.__file__)).parent / "py.typed").exists()
-
-
-def test_what_people_hold_says_what_it_is(tiny_cache: Path, tmp_path: Path) -> None:
-    cache = gaam_cache.open_cache(tiny_cache)
-    assert re.fullmatch(
-        r"<EmbeddingCache '.*': .*, 6 layers x 32, train \d+, .* rows>", repr(cache)
-    )
-    assert repr(cache["train"]) == f"<Split 'train': {len(cache['train'])} rows>"
-    states = cache["train"].embeddings
-    assert repr(states) == f"<ShardedArray {states.shape} float16>"
-    config = gaam_decoder.TrainConfig(
-        lr=3e-4, cache=tiny_cache, runs=tmp_path, attn=("none",), seeds=(0, 1), epochs=1
-    )
-    (run,) = gaam_decoder.train(config)
-    assert repr(run) == f"<RunResult '{run.path}': {run.title}, 2 seeds>"

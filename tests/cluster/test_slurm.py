@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -114,22 +111,6 @@ def test_a_shipped_script_makes_the_bytes_of_one_process(
     made = sum(int(count) for count in re.findall(r"this run +([\d,]+) of", said))
     assert made == len(list((out / "shards").glob("*.json")))
     assert not re.search("Traceback|error", said)
-
-
-def test_what_a_task_that_is_killed_had_at_work_the_others_do(cluster_of_slurm: Cluster) -> None:
-    root, environ = cluster_of_slurm.root, cluster_of_slurm.environ
-    out = root / "killed"
-    command = [*map(str, ARRAY), "extract", "--out", str(out), "--quiet"]
-    subprocess.run(command, cwd=root, env=environ, check=True)
-    while not list(out.glob("shards/*.json")):
-        time.sleep(0.05)
-    claims = [claim.read_text() for claim in out.glob("claims/*.claim")]
-    if pids := {int(pid) for text in claims for pid in re.findall(r'"pid": (\d+)', text)}:
-        os.kill(min(pids), signal.SIGKILL)
-    said = "\n".join(cluster_of_slurm.logs().values())
-    left = {name: of for name, of in shard_bytes(out).items() if "/." not in name}
-    assert left == shard_bytes(root / "alone"), said  # a temporary file of the killed may stay
-    assert "is complete" in said
 
 
 def test_the_chain_extracts_trains_and_reports(cluster_of_slurm: Cluster) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -139,28 +138,3 @@ def test_what_cannot_be_used_or_is_no_claim_stops_nobody(
         ours.clear_dead()
         assert ours.alive() == set()
         assert holdings(tmp_path / "file") == []
-
-
-def test_of_many_who_want_the_same_one_gets_it(tmp_path: Path) -> None:
-    """Threads that take and give back in any order: never do two hold it at once."""
-    clock, most, lock = Clock(), [0], threading.Lock()
-
-    def want(number: int) -> None:
-        generator = random.Random(number)
-        with Claims(tmp_path / "claims", us=Holder(f"{number}", 7), clock=clock) as ours:
-            for _ in range(60):
-                claim = ours.take("x")
-                if isinstance(claim, Claim):
-                    alone = lock.acquire(blocking=False)
-                    threading.Event().wait(generator.random() / 1000)
-                    most[0] += not alone
-                    if alone:
-                        lock.release()
-                    claim.done()
-
-    threads = [threading.Thread(target=want, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most[0] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +15,9 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, NumericsError
 from gaam_cache.extraction.job import class_order
-from gaam_cache.extraction.pipeline import ShardMaker, Work
 from gaam_cache.store.plan import rows_per_shard
 from gaam_cache.store.shard import receipt_path
-from tests.conftest import needs_minilm, shard_bytes
+from tests.conftest import shard_bytes
 
 
 def test_two_extractions_give_the_same_bytes_and_progress_counts_all_rows(
@@ -96,45 +94,6 @@ def test_a_maximum_is_within_the_encoder_and_leaves_room_for_a_token(
     assert max(gaam_cache.open_cache(tiny_config.out)["train"].num_tokens) <= 3
 
 
-@needs_minilm
-def test_it_says_where_texts_are_cut_and_where_sentence_transformers_cuts_them(
-    tmp_path: Path,
-) -> None:
-    said = gaam_cache.extract(
-        ExtractConfig(out=tmp_path / "cache", limit=4, splits=("train",))
-    ).in_words()
-    assert "cuts at 512 tokens (sentence-transformers at 256)" in said
-    gaam_cache.export_cache(tmp_path / "cache", tmp_path / "out")
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert r"cut at 512 tokens (sentence-transformers cuts at 256)" in card
-
-
 def test_a_full_shard_is_bounded_in_bytes() -> None:
     assert rows_per_shard(40 * 5120 * 2, 2048) == 1250  # Llama-2-13B in float16: 512 MB
     assert rows_per_shard(10**9, 2048) == 1
-
-
-def test_an_extractor_that_joins_begins_anywhere_and_leaves_others_what_they_make(
-    tiny_config: ExtractConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = replace(tiny_config, out=tmp_path / "theirs")
-    gaam_cache.extract(theirs)
-    shutil.copytree(theirs.out, tiny_config.out)
-    for receipt in (tiny_config.out / "shards").glob("*.json"):
-        receipt.unlink()
-    monkeypatch.setattr("secrets.randbelow", lambda count: count - 2)
-    made: list[str] = []
-    write = ShardMaker.write
-
-    def note(self: ShardMaker, work: Work, encoded: Any) -> None:
-        if not made:
-            for file in sorted((theirs.out / "shards").glob("train-0000[345]*.json")):
-                shutil.copy(file, tiny_config.out / "shards")
-        made.append(work.shard.name)
-        write(self, work, encoded)
-
-    monkeypatch.setattr(ShardMaker, "write", note)
-    summary = gaam_cache.extract(tiny_config)
-    assert made[:3] == ["test-00001", "test-00002", "train-00000"]
-    assert (summary.shards_made, summary.rows_made, len(made)) == (6, 54, 6)
-    assert shard_bytes(tiny_config.out) == shard_bytes(theirs.out)

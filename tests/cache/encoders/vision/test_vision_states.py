@@ -70,7 +70,7 @@ def test_states_equal_transformers_one_picture_at_a_time(name: str, tmp_path: Pa
     pools = (*POOLS, "first") if family.prefix else POOLS
     encoder = opened(folder, pool=pools)
     expected = reference(folder, rows, family.prefix)
-    assert encoder._forward.layout == (family.prefix, family.prefix + PATCHES)
+    assert encoder._forward.layout == range(family.prefix, family.prefix + PATCHES)
     assert (encoder.num_layers, encoder.hidden_size, encoder.batching) == (3, 32, "padded")
     if not family.prefix:
         with pytest.raises(ConfigError, match="has no class token"):
