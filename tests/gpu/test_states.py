@@ -16,7 +16,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import CopyBack, bits
 from gaam_cache.encoders._deviation import ROUNDING, recompute_limit, relative
 from gaam_cache.store.verify import verify
-from tests.cache.encoders import architectures
+from tests.benchmarks import architectures
 from tests.cache.encoders.test_architectures import REPRESENTATIVE
 from tests.cache.encoders.test_states import TEXTS, config_for
 from tests.conftest import ARCHITECTURES

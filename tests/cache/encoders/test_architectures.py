@@ -28,7 +28,7 @@ REPRESENTATIVE = {
 
 def results_of(folder: Path, *names: str) -> dict[str, dict[str, Any]]:
     """Of the walk, in a process of its own: what forks must not have threads."""
-    command = [sys.executable, "-m", "tests.cache.encoders.architectures", folder / "all", *names]
+    command = [sys.executable, "-m", "tests.benchmarks.architectures", folder / "all", *names]
     alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     environment = os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)

@@ -16,7 +16,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
-from tests.cache.encoders import architectures
+from tests.benchmarks import architectures
 
 SIZES = {
     "vocab_size": 24,

@@ -1,6 +1,6 @@
 """Every architecture that transformers maps to a model, tiny and random, through the extraction.
 
-    python -m tests.cache.encoders.architectures FILE.json [NAME ...]
+    python -m tests.benchmarks.architectures FILE.json [NAME ...]
 
 Each is built from a configuration that was shrunk by the names of its fields, saved with a
 tokenizer, extracted from as a user would, and compared with ``hidden_states[1:]`` of transformers
