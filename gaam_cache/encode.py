@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._base import Encoder, one_ahead
 from gaam_cache.store.encoding import Encoding
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gaam_cache.encoders._base import Encoder
     from gaam_cache.extraction.states import Piece
     from gaam_cache.extraction.summary import Tally
 
@@ -108,19 +107,17 @@ class RowEncoder:
         """
         if pooling not in self.encoding.pooling:
             raise plugins.unknown("pooling of these rows", pooling, self.encoding.pooling)
-        row = 0
-        ready: Future[Piece | None] | None = None
-        with ThreadPoolExecutor(1, "prepare") as reader:
-            for chunk in chunks:  # not in the thread: who waits for a terminal can be interrupted
+
+        def placed() -> Iterator[Placed]:
+            row = 0
+            for chunk in chunks:
                 if not isinstance(chunk, Placed):
                     chunk = Placed(chunk, [f"row {row + n}" for n in range(1, 1 + len(chunk))])
                 row += len(chunk.rows)
-                ahead = reader.submit(self._prepare, chunk, origin)
-                if ready is not None:
-                    yield self._states(ready.result(), pooling)
-                ready = ahead
-            if ready is not None:
-                yield self._states(ready.result(), pooling)
+                yield chunk
+
+        for piece in one_ahead(lambda chunk: self._prepare(chunk, origin), placed()):
+            yield self._states(piece, pooling)
 
     def _prepare(self, placed: Placed, origin: str) -> Piece | None:
         from gaam_cache.sources._collect import given_inputs

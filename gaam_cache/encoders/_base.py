@@ -6,10 +6,10 @@ N rows, B rows of a batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,27 @@ if TYPE_CHECKING:
     from gaam_cache.sources._base import Rows
 
 
+T = TypeVar("T")
+R = TypeVar("R")
 OF_SOME = {
     **dict.fromkeys(("prompt", "prompt_file", "pool_over"), "that has tokens of a text"),
     "layer_zero": "that has layers of its own",
     "published_audio": "of sounds",
 }
 """Settings of an extraction that some kinds of encoders take, and which; the others refuse them."""
+
+
+def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """What is made of items in turn, each in a thread while the one before it is used."""
+    ready: Future[R] | None = None
+    with ThreadPoolExecutor(1) as thread:
+        for item in items:  # not in the thread: who waits for a terminal can be interrupted
+            ahead = thread.submit(make, item)
+            if ready is not None:
+                yield ready.result()
+            ready = ahead
+        if ready is not None:
+            yield ready.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +92,8 @@ class Inputs:
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
         """The items of every batch in turn; what has to be decoded is, one batch ahead."""
-        if not isinstance(self.items, Lazy):
-            yield from map(self.batch, batches)
-            return
-        ahead: Future[Sequence[Any]] | None = None
-        with ThreadPoolExecutor(1, "decode") as reader:
-            for batch in [*batches, None]:
-                ready, ahead = ahead, None if batch is None else reader.submit(self.batch, batch)
-                if ready is not None:
-                    yield ready.result()
+        lazy = isinstance(self.items, Lazy)
+        return one_ahead(self.batch, batches) if lazy else map(self.batch, batches)
 
 
 class Encoder(ABC):
