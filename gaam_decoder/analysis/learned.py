@@ -1,17 +1,18 @@
-"""Where learned parameters end up: pure functions of finished runs.
+"""Where learned parameters end up, and the curve of a learned gate: functions of finished runs.
 
-S seeds, H heads, D hidden size.
+S seeds, H heads, D hidden size, K = H * D cells, P points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder import stats
+from gaam_decoder.plant_config import GATES
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed
 
@@ -19,6 +20,12 @@ Floats = NDArray[np.floating[Any]]
 QUANTILES = (5, 25, 50, 75, 95)
 LAPLACE, GAUSSIAN = 1.0, 2.0
 """The exponents at which a generalised Gaussian is one of the two."""
+RESIDUALS: Floats = np.linspace(-4, 4, 161)
+"""Where curves are read: over G layers no value is further than sqrt(G - 1) from their mean."""
+MOST_CELLS = 1024
+"""Of one seed, evenly spaced over heads and features: a mean of more has the same curve."""
+OFFSET = "offset"
+"""What every density learns beside its shape, (H, D): a recorded gate of features has it."""
 
 
 def parameter_range(
@@ -74,3 +81,107 @@ def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
                 exponents=(mechanism, name) == ("generalized-gaussian", "beta"),
             )
     return ranges
+
+
+def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
+    """Parameters of a density after training, name -> (S, K); None where no run holds any.
+
+    Args:
+        runs: runs that differ in their seeds alone.
+    """
+    names = runs[0].learned
+    if OFFSET not in names or len(names) < 2:
+        return None
+    found: dict[str, Floats] = {}
+    for name in names:
+        of_seeds = by_seed(runs, lambda run, name=name: run.learned.get(name))  # type: ignore[misc]
+        if not of_seeds:
+            return None
+        value_SHD = np.stack(list(of_seeds.values())).astype(np.float64)
+        if not _is_of_features(value_SHD, runs[0]):
+            return None
+        value_SK = value_SHD.reshape(len(value_SHD), -1)
+        count = value_SK.shape[1]
+        found[name] = value_SK[:, np.linspace(0, count - 1, min(count, MOST_CELLS)).astype(int)]
+    return found
+
+
+def _is_of_features(value_SHD: NDArray[Any], run: RunResult) -> bool:
+    """Whether a learned parameter is of a gate of features, and not of a head."""
+    return value_SHD.ndim == 3 and value_SHD.shape[2] == run.cache["hidden_size"]  # noqa: PLR2004
+
+
+def learned_curves(mechanism: str, cells: Mapping[str, Floats]) -> Floats | None:
+    """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P).
+
+    Peak 1 and centred at 0: where a gate lies (``offset``) is in units of the states, and whatever
+    all weights are multiplied by, the head undoes. None where the mechanism is no density.
+
+    Args:
+        mechanism: name, with or without options.
+        cells: of ``learned_cells``.
+    """
+    import torch
+
+    from gaam_cache import plugins
+    from gaam_decoder.attention._density import DensityGate
+
+    name = mechanism.partition(":")[0]
+    if name not in plugins.names("gaam_decoder.attention"):
+        return None
+    cls: Any = plugins.load("gaam_decoder.attention", name, kind="mechanism")
+    if not issubclass(cls, DensityGate):
+        return None
+    r_P1 = torch.from_numpy(RESIDUALS)[:, None]
+    seeds = len(cells[OFFSET])
+    try:
+        with torch.inference_mode():
+            curves = [
+                cls.curve(r_P1, {name: torch.from_numpy(of[seed]) for name, of in cells.items()})
+                for seed in range(seeds)
+            ]
+    except KeyError:
+        return None  # of another version, which learned something else
+    return np.stack([curve_PK.mean(1).numpy() for curve_PK in curves])
+
+
+def planted_gate(cache: Mapping[str, Any]) -> str | None:
+    """The gate that was planted, by what a run says of its cache; None where none is known."""
+    about = cache.get("planted")
+    gate = about.get("gate") if isinstance(about, dict) else None
+    return gate if isinstance(gate, str) and gate in GATES else None
+
+
+def planted_curve(gate: str) -> Floats:
+    """The planted gate at ``RESIDUALS``, (P,).
+
+    Args:
+        gate: a key of ``GATES``.
+    """
+    import torch
+
+    from gaam_cache import plugins
+
+    about = GATES[gate]
+    if not about.parameters:
+        return np.ones_like(RESIDUALS)
+    cls: Any = plugins.load("gaam_decoder.attention", about.mechanism, kind="mechanism")
+    values = {name: torch.tensor(value).double() for name, value in about.parameters.items()}
+    curve_P: Floats = cls.density(torch.from_numpy(RESIDUALS), **values).numpy()
+    return curve_P
+
+
+def distance(learned_P: Floats, planted_P: Floats) -> float:
+    """Root of the mean squared difference of two gates, for standard normal values.
+
+    Each is divided by its own root mean square first: a factor of all weights is the head's. 0 is
+    the planted gate itself.
+    """
+    weight_P = np.exp(-np.square(RESIDUALS) / 2)
+    weight_P /= weight_P.sum()
+
+    def scaled(curve_P: Floats) -> Floats:
+        size = float(np.sqrt(weight_P @ np.square(curve_P)))
+        return curve_P / size if size else curve_P
+
+    return float(np.sqrt(weight_P @ np.square(scaled(learned_P) - scaled(planted_P))))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.messages import brief
-from gaam_decoder.analysis.gates import (
+from gaam_decoder.analysis.learned import (
     RESIDUALS,
     distance,
     learned_cells,

@@ -62,17 +62,6 @@ def test_chosen_layers_are_the_highest_the_lowest_and_others(factor: list, data)
         assert not set(chosen["random"]) & {*chosen["low"], *chosen["high"]}
 
 
-def test_layers_that_cannot_be_told_apart_are_refused() -> None:
-    for factor, count, message in (
-        ([0.5] * 6, 3, "no layer is more important"),
-        ([0.1, 0.2, 0.3, 0.4], 3, "1 to 2"),
-        ([0.1, 0.2, 0.3, 0.4], 0, "1 to 2"),
-        ([0.1, 0.2], 1, "three or more layers"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            choose_layers(importance(factor), count, 0)
-
-
 def test_groups_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
     config: TrainConfig, tmp_path: Path
 ) -> None:

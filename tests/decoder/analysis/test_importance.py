@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +13,7 @@ from gaam_cache import open_cache, plugins
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.decoder import build_attention
-from gaam_decoder.reports.formats.json import Json
-from gaam_decoder.reports.table import build_tables
 from gaam_decoder.specs import parse_attention
-from tests.conftest import Outcome
 
 
 @pytest.fixture
@@ -110,19 +104,3 @@ def test_one_seed_has_no_spread_and_failed_seeds_are_left_out(config: TrainConfi
     failed = replace(run, failed={0: "nan", 2: "nan"})
     assert importance_of([failed]) == alone
     assert importance_of([replace(run, failed=dict.fromkeys((0, 1, 2), "nan"))]) is None
-
-
-def test_inspect_and_the_report_show_importance(
-    config: TrainConfig, gaam: Callable[..., Outcome]
-) -> None:
-    runs = gaam_decoder.train(replace(config, attn=("gaam", "none")))
-    about = json.loads(gaam("inspect", runs[0].path, "--json").out)["importance"]
-    stream = io.StringIO()
-    Json().write(build_tables(runs), stream)
-    rows = json.loads(stream.getvalue())["rows"]
-    assert rows[0]["importance"] == about
-    assert rows[1]["importance"] is None
-    assert [layer["layer"] for layer in about["layers"]] == [1, 2, 3, 4, 5, 6]
-    words = gaam("inspect", config.runs).out
-    assert f"layer 6    {about['layers'][5]['contribution']:5.1f}%" in words
-    assert "has no attention map" in words

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import io
-import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,46 +13,14 @@ from hypothesis.extra.numpy import arrays
 import gaam_decoder
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.learned import learned_ranges, parameter_range
-from gaam_decoder.reports.formats.json import Json
-from gaam_decoder.reports.table import build_tables
+from tests.decoder.reports.conftest import build_run
 
 
-def fake_run(
-    learned: dict[str, np.ndarray],
-    *,
-    attention: str = "generalized-gaussian",
-    seeds: tuple[int, ...] = (0, 1, 2),
-    failed: dict[int, str] | None = None,
-) -> RunResult:
-    """A run whose learned parameters are given, with two test rows."""
-    run = RunResult(
-        path=Path("nowhere"),
-        key="k",
-        attention=attention,
-        head="linear",
-        recipe={"select": "last", "train_split": "train"},
-        cache={
-            "fingerprint": "f" * 64,
-            "encoder": "e",
-            "dataset": "d",
-            "layers": 6,
-            "hidden_size": 5,
-            "rows": {"train": 2},
-            "class_names": ["a", "b"],
-        },
-        environment={"code": {}},
-        parameters={"attention": 1, "total": 2},
-        majority_accuracy=0.5,
-        seeds=seeds,
-        failed=failed or {},
-        epochs=dict.fromkeys(seeds, 1),
-        seconds=dict.fromkeys(seeds, 0.1),
-        learned_start={"beta": [2.0, 2.0]},
+def made(beta: np.ndarray, **about: Any) -> RunResult:
+    """A run whose exponents are given."""
+    return build_run(
+        "generalized-gaussian", np.ones((len(beta), 2)), learned={"beta": beta}, **about
     )
-    logits = np.zeros((len(seeds), 2, 2), np.float32)
-    vars(run).update(learned=learned, logits=logits, labels=np.array([0, 1]), attention_map=None)
-    vars(run)["log"] = []
-    return run
 
 
 @given(arrays(np.float32, (3, 2, 5), elements=st.floats(0.0625, 8, width=32)))
@@ -79,21 +46,13 @@ def test_ranges_and_quantiles_equal_plain_python(beta: np.ndarray) -> None:
 
 def test_failed_seeds_are_left_out_and_runs_of_other_seeds_are_joined() -> None:
     beta = np.array([1.0, np.nan, 3.0], np.float32).reshape(3, 1, 1)
-    first = fake_run({"beta": beta}, failed={1: "nan"})
-    second = fake_run({"beta": np.full((1, 1, 1), 9.0, np.float32)}, seeds=(7,))
+    first = made(beta, failed={1: "nan"})
+    second = made(np.full((1, 1, 1), 9.0, np.float32), seeds=(7,))
     found = learned_ranges([first, second])["beta"]
     assert (found["min"], found["median"], found["max"]) == (1.0, 3.0, 9.0)
     assert learned_ranges([second])["beta"]["seed_medians_sd"] is None
-    none_left = fake_run({"beta": beta}, failed=dict.fromkeys((0, 1, 2), "nan"))
+    none_left = made(beta, failed=dict.fromkeys((0, 1, 2), "nan"))
     assert learned_ranges([none_left]) == {}
-
-
-def test_only_the_generalised_gaussian_has_a_distribution_of_exponents() -> None:
-    values = {"beta": np.ones((3, 2, 5), np.float32), "alpha": np.ones((3, 2, 5), np.float32)}
-    found = learned_ranges([fake_run(values, attention="generalized-gaussian:heads=2")])
-    assert "distribution" in found["beta"]
-    assert "distribution" not in found["alpha"]
-    assert "distribution" not in learned_ranges([fake_run(values, attention="other")])["beta"]
 
 
 def test_a_real_run_keeps_where_its_parameters_started(tiny_cache: Path, tmp_path: Path) -> None:
@@ -112,11 +71,3 @@ def test_a_real_run_keeps_where_its_parameters_started(tiny_cache: Path, tmp_pat
     assert found["xi"]["max"] == gaam.learned["xi"].max() != 2.0
     assert learned_ranges([mix])["weight"]["start"] == pytest.approx((1 / 6, 1 / 6))
     assert learned_ranges([mha]) == {}
-
-
-def test_reports_show_the_distribution_of_beta() -> None:
-    tables = build_tables([fake_run({"beta": np.linspace(0.5, 2.5, 30).reshape(3, 2, 5)})])
-    numbers = io.StringIO()
-    Json().write(tables, numbers)
-    about = json.loads(numbers.getvalue())["rows"][0]["learned"]["beta"]
-    assert about["distribution"]["quantiles"]["50"] == pytest.approx(1.5)

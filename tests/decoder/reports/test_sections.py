@@ -12,7 +12,7 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.analysis.gates import (
+from gaam_decoder.analysis.learned import (
     RESIDUALS,
     distance,
     learned_cells,

@@ -57,18 +57,3 @@ def test_what_is_not_found_is_said_once_with_every_place_and_the_fingerprint(
         cache_of(run)
     with pytest.raises(CacheError, match="not the cache that the run was trained on"):
         cache_of(run, study / "cache")
-
-
-def test_a_cache_is_found_where_it_was_or_beside_the_runs(study: Path, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    (study / "cache").rename(whole)
-    run = some_run(study, path=str(tmp_path / "recorded" / "old-name"))
-    places = [tmp_path / "recorded" / "old-name", study / "old-name", study / "cache"]
-    for place in places:  # the others hold another cache
-        for folder in places:
-            shutil.copytree(whole, folder)
-            if folder != place:
-                another(folder)
-        assert cache_of(run).root == place
-        for folder in places:
-            shutil.rmtree(folder)

@@ -181,22 +181,6 @@ def test_a_claim_needs_six_seeds_and_rows_that_differ() -> None:
         assert (found.difference, found.verdict) == (1, "undecided")
 
 
-def test_the_test_over_seeds_alone_is_the_usual_one() -> None:
-    for one, other in pairs():
-        here = claim(one, other, margin=0.03).on_these_rows
-        difference_S = one.mean(1, dtype=float) - other.mean(1, dtype=float)
-        if len(difference_S) >= LEAST_SEEDS:
-            assert here.sign_flip == stats.sign_flip(difference_S)
-        if np.ptp(difference_S) > 1e-12:
-            paired = scipy.stats.ttest_1samp(difference_S, 0)
-            expected = np.clip(paired.confidence_interval(), -1, 1)
-            np.testing.assert_allclose(here.interval, expected, atol=1e-12)
-            sides = (("less", 0.03), ("greater", -0.03))
-            p = max(scipy.stats.ttest_1samp(difference_S, m, alternative=a).pvalue
-                    for a, m in sides)  # fmt: skip
-            assert here.p_equivalent == pytest.approx(p, rel=1e-6)
-
-
 def test_a_correction_decides_the_verdict() -> None:
     one, other = np.ones((6, 400), bool), np.ones((6, 400), bool)
     other[:, :200] = False

@@ -44,17 +44,3 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p: np.ndarray) -> Non
             rejected.add(int(index))
         assert set(np.flatnonzero(adjusted <= alpha).tolist()) == rejected
     assert np.all(adjusted >= p)
-
-
-def test_extremes_have_the_p_that_follows() -> None:
-    for count in (1, 2, 6, 20, 21, 60):
-        assert stats.sign_flip(np.zeros(count)).p == 1
-    for count in (1, 6, 20):
-        assert stats.sign_flip(np.full(count, 0.1)).p == 2 / 2**count
-    assert 0 < stats.sign_flip(np.full(60, 0.1)).p < 1e-4
-    for values in ([], [np.nan], [0.5, np.inf]):
-        with pytest.raises(ValueError, match=r"at least one|finite values"):
-            stats.sign_flip(np.array(values))
-    for p in ([np.nan], [-0.1], [1.1]):
-        with pytest.raises(ValueError, match="between 0 and 1"):
-            stats.holm(np.array(p))

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -88,20 +87,15 @@ def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_pa
     assert (mine / "thesis.tex").exists()
 
 
-def reseal(**changes: Any) -> Callable[[Path], object]:
-    """A configuration with another content and a right digest."""
-
-    def apply(folder: Path) -> None:
-        content = unsealed(json.loads((folder / CONFIG_FILE).read_text()))
-        (folder / CONFIG_FILE).write_text(sealed_text(content | changes))
-
-    return apply
-
-
 def flip(folder: Path) -> None:
     content = bytearray((folder / MODEL_FILE).read_bytes())
     content[-1] ^= 1
     (folder / MODEL_FILE).write_bytes(content)
+
+
+def another_version(folder: Path) -> None:
+    content = unsealed(json.loads((folder / CONFIG_FILE).read_text()))
+    (folder / CONFIG_FILE).write_text(sealed_text(content | {"format_version": 2}))
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -113,11 +107,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "changed": lambda folder: (folder / CONFIG_FILE).write_text(
         (folder / CONFIG_FILE).read_text().replace('"linear"', '"mlp"')
     ),
-    "another version": reseal(format_version=2),
-    "a code that is not ours": reseal(attention="evil"),
-    "another mechanism": reseal(attention="none"),
-    "another seed": reseal(seeds=[0, 1, 7]),
-    "no encoding": reseal(encoding=None),
+    "another version": another_version,
     "a bit of the weights": flip,
 }
 
