@@ -1,18 +1,14 @@
 """Arrays of others: of files, or as a program hands them over; and which are taken as what.
 
-Nothing is unpickled. Of an npz an array is read whole when its first row is; everything else is
-read from the file as it is asked for. What is taken is what options say, else what names do, and
-never what shapes do: ``train/embeddings``, ``train_embeddings``, ``X_train`` or ``embeddings`` in a
-file ``train.npz``; ``layer_0``, ``hidden_states/0`` and so on in any of these.
+Nothing is unpickled. What is taken is what options say, else what names do, never what shapes do.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,92 +16,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.config import NAME_PATTERN, ImportConfig, of_splits
-from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
+from gaam_cache.errors import ConfigError, DataError, NotFoundError
+from gaam_cache.messages import excerpt
 from gaam_cache.store.files import raise_if_refused
 
-STRINGS = "str"
-STATES, LABELS, NUM_TOKENS = "states", "labels", "num_tokens"
-WORDS = {
-    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states"), STATES),
-    **dict.fromkeys(("features", "X"), STATES),
+SUFFIXES = (".h5", ".hdf", ".hdf5", ".npy", ".npz", ".safetensors")
+STRINGS, STATES, LABELS, NUM_TOKENS = "str", "states", "labels", "num_tokens"
+ROLES = {
+    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states", "features"), STATES),
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
+    "X": STATES,
     NUM_TOKENS: NUM_TOKENS,
 }
 """What an array may be called, and what it then is."""
-SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
-"""Words that say of which split an array or file is, in the order in which splits are shown."""
 LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
 """What may stand before the number of a layer."""
+SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
+"""Words that say of which split an array or file is, in the order in which splits are shown."""
 UNDERSTOOD = (
     "arrays called embeddings, hidden_states, states, features or X (or layer_0, layer_1, ...) and "
     "labels, label, targets or y, in files called train.*, test.*, or with the split in their "
     "name: train/embeddings, train_embeddings, X_train"
 )
 HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file"
-MOST_SHOWN = 40
-"""Arrays that a message lists."""
-
-
-class Array:
-    """Anything with a shape and a type that can be sliced, or a list: NumPy, torch, h5py, a map.
-
-    ``name`` is that in its ``file``, with groups before it and '/' between.
-    """
-
-    def __init__(
-        self, name: str, values: Any, file: Path = Path(), *, shape: Any = None, dtype: str = ""
-    ) -> None:
-        self.name, self.file, self.where = name, file, f"{file}: {name}" if file.name else name
-        with refusing(name):
-            if isinstance(values, (list, tuple)):
-                texts = any(isinstance(one, str) for one in values)
-                values = np.array(values, object if texts else None)
-            self.shape = tuple(int(n) for n in (values.shape if shape is None else shape))
-            self.dtype = dtype or _dtype_word(values)
-            """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
-        self._values = values.detach() if hasattr(values, "detach") else values
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} {self.shape}"
-
-    def read(self, index: Any = slice(None)) -> NDArray[Any]:
-        """A part; bfloat16 comes as its bits in uint16, strings as objects."""
-        with refusing(self.where):
-            part = self._values[index]
-            if hasattr(part, "cpu"):  # a tensor
-                part = part.cpu().contiguous()
-                if self.dtype == "bfloat16":
-                    import torch
-
-                    part = part.view(torch.int16)
-                part = part.numpy()
-            if self.dtype == STRINGS:
-                texts = [t.decode() if isinstance(t, bytes) else t for t in part.tolist()]
-                return np.array([*texts, None], object)[:-1]  # of the None no array of "U"
-            found = np.ascontiguousarray(part)
-            return found.view("<u2") if self.dtype == "bfloat16" else found
-
-
-def _dtype_word(values: Any) -> str:
-    word = str(values.dtype)
-    if word.startswith("torch.") or word == "bfloat16":  # of ml_dtypes
-        return word.removeprefix("torch.")
-    dtype = np.dtype(values.dtype)
-    if dtype.hasobject:
-        of_h5py = dtype.metadata and dtype.metadata.get("vlen") in (str, bytes)
-        ours = isinstance(values, np.ndarray) and values.ndim == 1
-        texts = of_h5py or (ours and all(isinstance(one, str) for one in values.tolist()))
-        return STRINGS if texts else "object"
-    return STRINGS if dtype.kind in "US" else dtype.newbyteorder("=").name
 
 
 @contextmanager
-def refusing(where: str) -> Iterator[None]:
+def reading(where: str) -> Iterator[None]:
     """Whatever a library says of a file or value becomes one message."""
     try:
         yield
-    except GaamError:
-        raise
     except Exception as error:  # noqa: BLE001 whatever a library raises: the file is bad
         raise_if_refused(error, Path(where))
         raise DataError(
@@ -116,89 +56,64 @@ def refusing(where: str) -> Iterator[None]:
         ) from error
 
 
-def open_file(path: Path, stack: ExitStack) -> list[Array]:
-    """The arrays of a file, by its suffix; ``stack`` closes it."""
-    if not path.exists():
-        raise NotFoundError(f"no file at '{path}'", where=str(path.absolute()))
-    suffix = path.suffix.lower()
-    if not path.is_file() or suffix not in READERS:
-        raise ConfigError(
-            f"no arrays are read from '{path.name}'",
-            expected=f"a file that ends in one of: {', '.join(sorted(READERS))}",
-            found=None if path.is_file() else "a folder or pipe",
-            where=str(path.absolute()),
-            hint="save the arrays as safetensors; of a pickle, such as a .pt, nothing is read: "
-            "it runs code",
+class Array:
+    """What has a shape and a type and can be sliced, of NumPy, torch, h5py, safetensors; a list."""
+
+    def __init__(self, name: str, values: Any, file: Path = Path()) -> None:
+        self.name, self.file, self.where = name, file, f"{file}: {name}" if file.name else name
+        with reading(self.where):
+            values = np.asarray(values) if isinstance(values, (list, tuple)) else values
+            of_safetensors = hasattr(values, "get_shape")
+            self.shape = tuple(values.get_shape() if of_safetensors else values.shape)
+            dtype = (values[:0] if of_safetensors and self.shape else values).dtype
+            self.dtype = str(dtype).removeprefix("torch.")
+            """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
+            if isinstance(dtype, np.dtype):
+                self.dtype = STRINGS if dtype.kind in "OSU" else dtype.newbyteorder("=").name
+        self._values = values
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} {self.shape}"
+
+    def read(self, index: Any = slice(None)) -> NDArray[Any]:
+        """A part; bfloat16 comes as its bits in uint16, strings as objects."""
+        with reading(self.where):
+            part = self._values[index]
+            if hasattr(part, "detach"):
+                import torch
+
+                part = part.detach().cpu().contiguous()
+                part = (part.view(torch.int16) if part.dtype == torch.bfloat16 else part).numpy()
+            if self.dtype == STRINGS:
+                texts = [one.decode() if isinstance(one, bytes) else one for one in part.tolist()]
+                if not all(isinstance(one, str) for one in texts):
+                    raise TypeError("objects that are no strings")
+                return np.array(texts, object)
+            found = np.ascontiguousarray(part)
+            return found.view("<u2") if self.dtype == "bfloat16" else found
+
+    def values(
+        self,
+        role: str,
+        rows: int | None = None,
+        good: Callable[[Any], bool] = lambda value: True,
+        expected: str = "whole numbers or strings",
+    ) -> list[Any]:
+        """A whole number or string for every row, each of them ``good``."""
+        found, where = f"{self.dtype} {self.shape}", self.where
+        right = self.dtype.startswith(("int", "uint")) or self.dtype == STRINGS
+        if right and len(self.shape) == 1 and rows in (None, self.shape[0]):
+            values: list[Any] = self.read().tolist()
+            wrong = next((row for row, value in enumerate(values) if not good(value)), None)
+            if wrong is None:
+                return values
+            found, where = excerpt(values[wrong]), f"{where}, row {wrong + 1}"
+        raise DataError(
+            f"the array '{self.name}' cannot be {role}",
+            expected=f"one for every row{'' if rows is None else f' of {rows:,}'}: {expected}",
+            found=found,
+            where=where,
         )
-    with refusing(str(path)):
-        return list(READERS[suffix](path, stack))
-
-
-def _npy(path: Path, stack: ExitStack) -> Iterator[Array]:
-    array = Array(path.stem, np.load(path, mmap_mode="r", allow_pickle=False), path)
-    array.where = str(path)
-    yield array
-
-
-class _Member:
-    """An array of an npz."""
-
-    def __init__(self, archive: Any, name: str) -> None:
-        form = np.lib.format
-        with archive.zip.open(f"{name}.npy") as file:
-            old = form.read_magic(file) == (1, 0)
-            header = (form.read_array_header_1_0 if old else form.read_array_header_2_0)(file)
-        self.shape, _, self.dtype = header
-        self._values = cache(lambda: archive[name])
-
-    def __getitem__(self, index: Any) -> NDArray[Any]:
-        found: NDArray[Any] = self._values()[index]
-        return found
-
-
-def _npz(path: Path, stack: ExitStack) -> Iterator[Array]:
-    archive = stack.enter_context(np.load(path, allow_pickle=False))
-    for name in archive.files:
-        yield Array(name, _Member(archive, name), path)
-
-
-def _safetensors(path: Path, stack: ExitStack) -> Iterator[Array]:
-    import safetensors
-
-    file = stack.enter_context(safetensors.safe_open(path, "pt"))  # NumPy has no bfloat16
-    for name in file.keys():  # noqa: SIM118 it is no dictionary
-        part = file.get_slice(name)
-        word = part.get_dtype()
-        for short, long in (("BF16", "bfloat16"), ("F", "float"), ("I", "int"), ("U", "uint")):
-            word = word.replace(short, long) if word.startswith(short) else word
-        yield Array(name, part, path, shape=part.get_shape(), dtype=word)
-
-
-def _hdf5(path: Path, stack: ExitStack) -> Iterator[Array]:
-    import h5py
-
-    found: list[Any] = []
-    file = stack.enter_context(h5py.File(path, "r", locking=False))
-    file.visititems(lambda _, thing: found.append(thing))  # follows no soft or external links
-    for one in found:
-        if not isinstance(one, h5py.Dataset) or one.shape is None:
-            continue
-        word = ""
-        there = one.id.get_num_chunks() if one.chunks else bool(one.id.get_storage_size())
-        pairs = zip(one.shape, one.chunks or one.shape, strict=True)
-        if one.is_virtual or one.external:
-            word = "in other files"
-        elif one.size and there < math.prod(-(-n // m) for n, m in pairs):
-            word = f"partly written {one.dtype}"  # the rest would be read as zeros
-        yield Array(one.name.lstrip("/"), one, path, dtype=word)
-
-
-READERS = {
-    **dict.fromkeys((".h5", ".hdf5", ".hdf"), _hdf5),
-    ".npy": _npy,
-    ".npz": _npz,
-    ".safetensors": _safetensors,
-}
 
 
 class Taken(NamedTuple):
@@ -210,111 +125,138 @@ class Taken(NamedTuple):
     columns: Mapping[str, Array]
 
 
-Numbered = Sequence[tuple[int | None, Array]]
-"""Arrays, each with the number of its layer, or None where it is no layer."""
+def open_file(path: Path, stack: ExitStack) -> list[Array]:
+    """The arrays of a file, by its suffix; ``stack`` closes it."""
+    import h5py
+    import safetensors
+
+    if not path.exists():
+        raise NotFoundError(f"no file at '{path}'", where=str(path.absolute()))
+    suffix = path.suffix.lower()
+    if not path.is_file() or suffix not in SUFFIXES:
+        raise ConfigError(
+            f"no arrays are read from '{path.name}'",
+            expected=f"a file that ends in one of: {', '.join(SUFFIXES)}",
+            found=None if path.is_file() else "a folder or pipe",
+            where=str(path.absolute()),
+            hint="save the arrays as safetensors; of a pickle, such as a .pt, nothing is read: "
+            "it runs code",
+        )
+    found: dict[str, Any] = {}
+    with reading(str(path)):
+        if suffix == ".npy":
+            found = {path.stem: np.load(path, mmap_mode="r", allow_pickle=False)}
+        elif suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                found = dict(archive)
+        elif suffix == ".safetensors":
+            tensors = stack.enter_context(safetensors.safe_open(path, "pt"))  # for bfloat16
+            found = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
+        else:
+            file = stack.enter_context(h5py.File(path, "r", locking=False))
+            file.visititems(lambda name, one: found.update({name: one}))  # follows no links
+    arrays = [Array(name, one, path) for name, one in found.items() if _rows_of(one)]
+    for array in arrays:
+        if suffix.startswith(".h") and not _whole(found[array.name]):
+            array.dtype = f"partly written {array.dtype}"
+    return arrays
 
 
-class Offer:
-    """All arrays of all files, what their names say, and how they are asked for."""
+def _rows_of(one: Any) -> bool:
+    """Whether there is a row: a group has none, nor has a single number."""
+    return bool(one.get_shape() if hasattr(one, "get_shape") else getattr(one, "shape", None))
 
-    def __init__(self, arrays: Sequence[Array], kept: Sequence[str]) -> None:
-        """``kept`` are further words, each of which is a role of its own."""
-        self._arrays = arrays
-        self.said: dict[tuple[str, str], list[tuple[int | None, Array]]] = {}
-        """Split and role -> arrays that say to be that."""
-        words, splits = "|".join((*WORDS, *kept)), "|".join(SPLITS)
-        number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
-        body = rf"(?:(?P<word>{words})|{number})"
-        named = rf"(?:(?P<before>{splits})[/._-])?{body}(?:[/._-](?P<after>{splits}))?"
-        grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"  # a group of any name
-        for array in arrays:
-            found = re.fullmatch(named, array.name, re.ASCII)
-            found = found or re.fullmatch(grouped, array.name, re.ASCII)
-            if found is None or found["before"] in WORDS:
-                continue
-            layer, word = found["layer"], found["word"]
-            role = WORDS.get(word, word) if word else STATES
-            of_file = set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
-            split = {found["before"], found["after"], *(of_file if len(of_file) == 1 else ())}
-            split -= {None, ""}
-            if len(split) == 1:  # else it says none, or two
-                of_role = self.said.setdefault((split.pop(), role), [])
-                of_role.append((int(layer) if layer else None, array))
 
-    def find(self, asked: str) -> list[Array]:
-        """The array of that name, or those of a pattern, in the order of their numbers."""
-        pattern = r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))
-        found: list[tuple[int | None, Array]] = []
-        for array in self._arrays:
-            names = (
-                array.name,
-                *(f"{file}:{array.name}" for file in (array.file.name, array.file)),
-            )
-            if match := next(filter(None, (re.fullmatch(pattern, name) for name in names)), None):
-                found.append((int(match[1]) if "*" in asked else None, array))
-        if not found:
-            raise self.unclear(f"there is no array '{asked}'")
-        return self._ordered(found, f"'{asked}'")
-
-    def of(self, split: str, role: str) -> list[Array]:
-        """Those that say to be that of a split: none, one, or one for each layer."""
-        found = self.said.get((split, role), [])
-        return self._ordered(found, f"the {role} of '{split}'") if found else []
-
-    def _ordered(self, found: Numbered, what: str) -> list[Array]:
-        """The one array, or one for each layer, none missing and none there twice."""
-        layers = dict(found)
-        numbers = [number for number in layers if number is not None]
-        if len(layers) < len(found) or (None in layers and numbers):
-            raise self.unclear(f"several arrays could be {what}")
-        asked = range(min(numbers), max(numbers) + 1) if numbers else (None,)
-        if missing := [number for number in asked if number not in layers]:
-            raise self.unclear(f"layer {missing[0]} of {what} is missing")
-        return [layers[number] for number in asked]
-
-    def unclear(self, message: str, hint: str = HINT) -> ConfigError:
-        """The one refusal of what is not clear: it lists what there is."""
-        lines = [f"{array.file.name}: {array}" for array in self._arrays]
-        lines[MOST_SHOWN:] = [f"and {len(lines) - MOST_SHOWN:,} more"] * (len(lines) > MOST_SHOWN)
-        found = "\n".join(lines) or "no arrays at all"
-        return ConfigError(message, expected=UNDERSTOOD, found=found, hint=hint)
+def _whole(one: Any) -> bool:
+    """Whether all of a data set of HDF5 lies in its file: what does not is read as zeros."""
+    pairs = zip(one.shape, one.chunks or one.shape, strict=True)
+    there = one.id.get_num_chunks() if one.chunks else bool(one.id.get_storage_size())
+    whole = not one.size or there >= math.prod(-(-n // m) for n, m in pairs if one.chunks)
+    return whole and not one.is_virtual and not one.external
 
 
 def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Taken], list[Array]]:
     """The arrays of every split, and what is left."""
-    offer, explicit = Offer(arrays, config.keep_columns), of_splits(config, "arrays")
-    labels, tokens = of_splits(config, "labels"), of_splits(config, "num_tokens")
-    states = {
-        split: [array for name in names for array in offer.find(name)]
-        for split, names in explicit.items()
-    }
-    if not explicit:
-        there = [split for split, role in offer.said if role == STATES]
-        there.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
-        states = {split: offer.of(split, STATES) for split in there}
-    if not states:
-        raise offer.unclear("it is not clear which arrays are states")
-    named = [] if explicit else [*(split for split, _ in offer.said), *labels]
-    for split in [*named, *config.unlabelled]:
-        if split not in states:
-            raise offer.unclear(f"'{split}' has no states")
 
-    def one(split: str, role: str, asked: Mapping[str, list[str]]) -> Array | None:
-        found = offer.find(asked[split][0]) if split in asked else offer.of(split, role)
-        used.update(found[:1])
-        return found[0] if found else None
+    def unclear(message: str, hint: str = HINT) -> ConfigError:
+        there = "\n".join(f"{one.file.name}: {one}" for one in arrays) or "no arrays at all"
+        return ConfigError(message, expected=UNDERSTOOD, found=there, hint=hint)
 
-    splits, used = {}, {array for part in states.values() for array in part}
-    for split in states:
-        known = None if split in config.unlabelled else one(split, LABELS, labels)
-        if known is None and split not in config.unlabelled:
+    def in_order(found: Sequence[tuple[int | None, Array]], what: str) -> list[Array]:
+        # the one array, or one for each layer, none missing and none there twice
+        layers = dict(found)
+        numbers = [number for number in layers if number is not None]
+        if len(layers) < len(found) or (None in layers and numbers):
+            raise unclear(f"several arrays could be {what}")
+        asked = range(min(numbers), max(numbers) + 1) if numbers else layers
+        if missing := [number for number in asked if number not in layers]:
+            raise unclear(f"layer {missing[0]} of {what} is missing")
+        return [layers[number] for number in asked]
+
+    def find(asked: str) -> list[Array]:
+        # the array of that name, or those of a pattern, in the order of their numbers
+        pattern = re.compile(r"(\d{1,6})".join(map(re.escape, asked.split("*", 1))))
+        found = []
+        for one in arrays:
+            names = one.name, f"{one.file.name}:{one.name}", f"{one.file}:{one.name}"
+            if match := next(filter(None, map(pattern.fullmatch, names)), None):
+                found.append((int(match[1]) if "*" in asked else None, one))
+        if not found:
+            raise unclear(f"there is no array '{asked}'")
+        return in_order(found, f"'{asked}'")
+
+    said: dict[tuple[str, str], list[tuple[int | None, Array]]] = {}
+    for array in arrays:
+        if place := _said(array, config.keep_columns):
+            said.setdefault(place[:2], []).append((place[2], array))
+    asked = of_splits(config, "arrays")
+    if asked:
+        said = {key: found for key, found in said.items() if key[0] in asked}
+    for option, role in (("arrays", STATES), (LABELS, LABELS), (NUM_TOKENS, NUM_TOKENS)):
+        for split, names in of_splits(config, option).items():
+            said[split, role] = [*enumerate(one for name in names for one in find(name))]
+    splits = list(asked or dict.fromkeys(split for split, role in said if role == STATES))
+    if not asked:
+        splits.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
+    if not splits:
+        raise unclear("it is not clear which arrays are states")
+    if without := [
+        one for one in (*(one for one, _ in said), *config.unlabelled) if one not in splits
+    ]:
+        raise unclear(f"'{without[0]}' has no states")
+    taken: dict[str, Taken] = {}
+    used: set[Array] = set()
+    for split in splits:
+        roles = [LABELS] * (split not in config.unlabelled) + [*config.keep_columns]
+        of = {
+            role: in_order(said.get((split, role), []), f"the {role} of '{split}'")
+            for role in (STATES, NUM_TOKENS, *roles)
+        }
+        if lacks := [role for role in roles if not of[role]]:
             hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
-            raise offer.unclear(f"it is not clear which array has the labels of '{split}'", hint)
-        columns = {}
-        for name in config.keep_columns:
-            if (column := one(split, name, {})) is None:
-                hint = f"call it {split}/{name} or {split}_{name}, or {name} in a file {split}.*"
-                raise offer.unclear(f"'{split}' has no column '{name}'", hint)
-            columns[name] = column
-        splits[split] = Taken(states[split], known, one(split, NUM_TOKENS, tokens), columns)
-    return splits, [array for array in arrays if array not in used]
+            raise unclear(f"it is not clear which array has the {lacks[0]} of '{split}'", hint)
+        states, one = of.pop(STATES), {role: found[0] for role, found in of.items() if found}
+        used.update(states, one.values())
+        taken[split] = Taken(states, one.pop(LABELS, None), one.pop(NUM_TOKENS, None), one)
+    return taken, [one for one in arrays if one not in used]
+
+
+def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int | None] | None:
+    """Of which split an array says to be what, and of which layer; ``kept`` are roles as well."""
+    words, splits = "|".join((*ROLES, *kept)), "|".join(SPLITS)
+    number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
+    group = rf"(?!(?:{words})/)(?P<group>{NAME_PATTERN.pattern})/"  # of any name
+    found = re.fullmatch(
+        rf"(?:(?P<before>{splits})[/._-]|{group})?"
+        rf"(?:(?P<word>{words})|{number})(?:[/._-](?P<after>{splits}))?",
+        array.name,
+        re.ASCII,
+    )
+    if found is None:
+        return None
+    named = {found["before"], found["group"], found["after"]} - {None}
+    named = named or set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
+    if len(named) != 1:  # it says none, or two
+        return None
+    layer, word = found["layer"], found["word"]
+    return named.pop(), ROLES.get(word, word) if word else STATES, int(layer) if layer else None

@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -27,17 +26,9 @@ from gaam_cache.extraction.shards import RowArrays, discard_broken
 from gaam_cache.messages import excerpt, shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
-from gaam_cache.store.arrays import STRINGS, Array, Taken, choose, open_file
+from gaam_cache.store import dtypes
+from gaam_cache.store.arrays import LABELS, NUM_TOKENS, STRINGS, Array, Taken, choose, open_file
 from gaam_cache.store.digest import digest_of, hash_file, short_digest
-from gaam_cache.store.dtypes import (
-    ITEM_BYTES,
-    LARGEST,
-    as_float32,
-    check_digits,
-    count_digits,
-    first_not_finite,
-    stored,
-)
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import (
     KEY,
@@ -49,18 +40,12 @@ from gaam_cache.store.plan import (
     read_plan,
     write_plan,
 )
-from gaam_cache.store.shard import (
-    embeddings_key,
-    missing_shards,
-    prepare_folder,
-    receipt_path,
-    write_shard,
-)
+from gaam_cache.store.shard import embeddings_key, missing_shards, prepare_folder, write_shard
 from gaam_cache.terminal import Report, silent
 
-READABLE = (*ITEM_BYTES, "float64")
-BLOCK_BYTES = 8 * 2**20  # of states that are read and converted at a time
+READABLE = (*dtypes.ITEM_BYTES, "float64")
 MOST_CLASSES = 10**6  # a number beyond this is no class: a plan names every class
+KEPT = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
 SHOWN = 12  # classes, and arrays that are left, that are named
 
 
@@ -75,12 +60,15 @@ class ImportSummary:
     num_layers: int
     hidden_size: int
     storage_dtype: str
-    splits: dict[str, dict[str, Any]]  # what is taken as what, with the numbers of rows
+    splits: dict[str, dict[str, Any]]
+    """What is taken as what, with the numbers of rows."""
     shards: int
-    shards_made: int  # in this run; the others were there
+    shards_made: int
+    """In this run; the others were there."""
     bytes: int
     seconds: float
-    left: tuple[str, ...]  # arrays of the files that are not taken
+    left: tuple[str, ...]
+    """Arrays of the files that are not taken."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -93,27 +81,24 @@ class ImportSummary:
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = [f"the cache in '{self.path}' is complete"]
-        if not self.fingerprint:
-            lines = ["nothing was written; this would be taken:"]
+        done = f"the cache in '{self.path}' is complete ({short_digest(self.fingerprint)}): "
+        done += f"{self.shards_made:,} shards made in {self.seconds:.1f} s"
+        lines = [done if self.fingerprint else "nothing was written; this would be taken:"]
         for name, about in self.splits.items():
-            first, last = about["states"][0], about["states"][-1]
             counts = [f"{one} {count:,}" for one, count in about["rows_per_class"].items()]
             counts[SHOWN:] = ["..."] * (len(counts) > SHOWN)
+            states, roles = about["states"], (LABELS, NUM_TOKENS)
             lines += [
                 f"  {name:<12} {about['rows']:,} rows ({', '.join(counts) or 'without labels'})",
-                f"    states     {first if first == last else f'{first} to {last}, one a layer'}, "
+                f"    states     {states[0]}{f' to {states[-1]}' * (len(states) > 1)}, "
                 f"{about['dtypes'][0]}, axes {about['axes']}",
-                f"    labels     {about.get('labels', 'none: to predict on')}; "
-                f"tokens: {about.get('num_tokens', 'not known')}",
+                *(f"    {role:<10} {about.get(role, 'not known')}" for role in roles),
                 *(f"    column     {array}" for array in about["columns"].values()),
             ]
-        size = f"{self.num_layers} layers x {self.hidden_size}, {self.storage_dtype}, "
-        size += f"{self.shards:,} shards, {self.bytes / 1e6:,.1f} MB"
-        lines.append(f"  stored       {size}; encoder: {self.encoder}")
-        if self.fingerprint:
-            lines.append(f"  fingerprint  {short_digest(self.fingerprint)}")
-            lines.append(f"  this run     {self.shards_made:,} shards in {self.seconds:.1f} s")
+        lines.append(
+            f"  stored       {self.num_layers} layers x {self.hidden_size}, {self.storage_dtype}, "
+            f"{self.shards:,} shards, {self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}"
+        )
         left = [*self.left[:SHOWN], *[f"{len(self.left):,} in all"] * (len(self.left) > SHOWN)]
         return visible("\n".join([*lines, *(f"  not taken    {one}" for one in left)]), keep="\n")
 
@@ -149,53 +134,49 @@ class ImportedRows(Rows):
         """All that people know of a row."""
         return f"all layers are the same; its label is '{self.labels[row]}'"
 
-    def blocks(
-        self, start: int, stop: int, storage_dtype: str, digits_2L: NDArray[np.int64] | None = None
-    ) -> Iterator[NDArray[Any]]:
-        """Rows as they are stored, (n, L, D), some at a time; bfloat16 as its bits.
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows as they were given, (n, L, D); bfloat16 as its bits."""
+        if self.axes == "lnd":
+            return np.swapaxes(self.arrays[0].read((slice(None), slice(start, stop))), 0, 1)
+        parts = [one.read(slice(start, stop)) for one in self.arrays]
+        return parts[0] if self.axes == "nld" else np.stack(parts, axis=1)
 
-        To ``digits_2L`` are added the numbers that lost their digits, and those that are not 0.
-        """
-        dtype, step = self.arrays[0].dtype, BLOCK_BYTES // (8 * self.num_layers * self.hidden_size)
-        for first in range(start, stop, max(1, step)):
-            rows = slice(first, min(first + max(1, step), stop))
-            if self.axes == "nd":
-                given_NLD = np.stack([one.read(rows) for one in self.arrays], axis=1)
-            elif self.axes == "nld":
-                given_NLD = self.arrays[0].read(rows)
-            else:
-                given_NLD = np.swapaxes(self.arrays[0].read((slice(None), rows)), 0, 1)
-            kept = np.ascontiguousarray(stored(given_NLD, dtype, storage_dtype))
-            if (bad := first_not_finite(kept, storage_dtype)) is not None:
-                row, layer, feature = bad
-                value = float(as_float32(given_NLD[bad]) if dtype == "bfloat16" else given_NLD[bad])
-                of_layer = self.arrays[layer if len(self.arrays) > 1 else 0].where
-                hint = "look at the row: whoever made it computed no number there"
-                wider = "a wider --storage-dtype: bfloat16 or float32"
-                raise NumericsError(
-                    f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
-                    expected=f"finite values up to {LARGEST[storage_dtype]:g}",
-                    found=f"{value:g}",
-                    where=f"{of_layer}, row {first + row + 1}, layer {layer + 1}, "
-                    f"feature {feature}",
-                    hint=wider if np.isfinite(value) else hint,
-                )
-            if digits_2L is not None and dtype != storage_dtype:
-                digits_2L += count_digits(given_NLD, kept, dtype, storage_dtype)
-            yield kept
+    def stored(self, given_NLD: NDArray[Any], start: int, storage_dtype: str) -> NDArray[Any]:
+        """What ``read`` gave from ``start`` as it is stored; all of it is finite."""
+        dtype = self.arrays[0].dtype
+        kept = np.ascontiguousarray(dtypes.stored(given_NLD, dtype, storage_dtype))
+        if (bad := dtypes.first_not_finite(kept, storage_dtype)) is not None:
+            row, layer, feature = bad
+            value = given_NLD[bad] if dtype != "bfloat16" else dtypes.as_float32(given_NLD[bad])
+            of_layer = self.arrays[layer if len(self.arrays) > 1 else 0].where
+            raise NumericsError(
+                f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
+                expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
+                found=f"{float(value):g}",
+                where=f"{of_layer}, row {start + row + 1}, layer {layer + 1}, feature {feature}",
+                hint="a wider --storage-dtype: bfloat16 or float32"
+                if np.isfinite(value)
+                else "look at the row: whoever made it computed no number there",
+            )
+        return kept
 
-    def check(self, name: str, storage_dtype: str, report: Report) -> None:
+    def check(self, split: str, plan: Plan, report: Report) -> None:
         """Read and check every number once."""
         digits_2L = np.zeros((2, self.num_layers), np.int64)
-        for block_NLD in self.blocks(0, len(self), storage_dtype, digits_2L):
-            self.inputs.extend(sha256(row_LD).digest() for row_LD in block_NLD)
-            report(len(self.inputs), len(self), f"checking '{name}'")
+        dtype, storage_dtype = self.arrays[0].dtype, plan.storage_dtype
+        for shard in plan.shards(split):
+            given_NLD = self.read(shard.start, shard.stop)
+            kept_NLD = self.stored(given_NLD, shard.start, storage_dtype)
+            self.inputs.extend(sha256(row_LD).digest() for row_LD in kept_NLD)
+            if dtype != storage_dtype:
+                digits_2L += dtypes.count_digits(given_NLD, kept_NLD, dtype, storage_dtype)
+            report(len(self.inputs), len(self), f"checking '{split}'")
         where = f"{self.origin}, row 1 to row {len(self)}"
-        check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
+        dtypes.check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
 
 
 def preview_import(config: ImportConfig) -> ImportSummary:
-    """What ``import_states`` would take as what; reads labels, but no states; writes nothing.
+    """What ``import_states`` would take as what; checks labels, but no states; writes nothing.
 
     >>> config = gaam_cache.ImportConfig(files=("train.npz", "test.npz"), out="imported")
     >>> gaam_cache.preview_import(config).rows
@@ -215,35 +196,19 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
     >>> gaam_cache.import_states(config).rows
     {'train': 60, 'test': 30}
 
-    Args:
-        config: which files, what to take from them, and where to.
-        progress: called with (rows done, rows in all, what is going on).
-
     Raises:
         GaamError: as of ``write``; ConfigError also where it is not clear what to take.
-
-    Warns:
-        GaamWarning: splits share states, or a split lacks a class.
     """
     return _import(config, progress or silent)
 
 
 def _import(config: ImportConfig, report: Report | None) -> ImportSummary:
     check_folder(config.out, option="--out")
-    paths = [Path(file).expanduser().absolute() for file in config.files]
     with ExitStack() as stack:
-        files = [open_file(Path(name).expanduser(), stack) for name in config.files]
-        splits, others = choose([array for file in files for array in file], config)
-        left = [f"{array.where} {array.dtype} {array.shape}" for array in others]
-        rows, plan = _plan(splits, config, recorded={"import": settings_of_import(config)})
-        if report is None:
-            return _summary(rows, plan, config.out, left)
-        folder = os.path.commonpath([path.parent for path in paths])
-        for path in paths:
-            report(0, 0, f"hashing {path.name}")
-            name = path.relative_to(folder).as_posix()
-            plan.fingerprint_fields["encoder"]["imported"]["files"][name] = hash_file(path)
-        return _publish(rows, plan, config.out, report, left)
+        paths = [Path(file).expanduser() for file in config.files]
+        taken, left = choose([one for path in paths for one in open_file(path, stack)], config)
+        recorded = {"import": settings_of_import(config)}
+        return _make(taken, config, report, paths=paths, recorded=recorded, left=left)
 
 
 def write(
@@ -291,7 +256,7 @@ def write(
         pool: what reports call the way in which states were pooled: 1 to 16 lower-case letters.
         shard_rows: rows of one shard at most.
         planted: what decides the labels, which the fingerprint covers, and what is known of their
-            teacher, where there was one: JSON values, fractions as text.
+            teacher: JSON values, fractions as text.
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:
@@ -318,9 +283,9 @@ def write(
     )
     check_folder(config.out, option="out")
     for name, of in {"num_tokens": tokens, **kept}.items():
-        if not of.keys() <= splits.keys() or (name in kept and len(of) < len(splits)):
-            found = ", ".join(map(shortened, of))
-            raise ConfigError(f"{name} is of other splits", expected=", ".join(splits), found=found)
+        if of.keys() - splits or (name in kept and splits.keys() - of):
+            there, found = (", ".join(map(shortened, one)) for one in (splits, of))
+            raise ConfigError(f"{name} is of other splits", expected=there, found=found)
     taken = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
@@ -337,41 +302,28 @@ def write(
             Array(f"num_tokens of '{split}'", tokens[split]) if split in tokens else None,
             {name: Array(f"column '{name}' of '{split}'", kept[name][split]) for name in kept},
         )
-    secret, known = planted or ({}, {})
-    rows, plan = _plan(
-        taken,
-        config,
-        covered={KEY: dict(secret)} if planted else {},
-        recorded={KEY: dict(known)} if planted else {},
-    )
-    return _publish(rows, plan, config.out, progress or silent, [])
+    covered, recorded = ({KEY: dict(one)} for one in planted) if planted else ({}, {})
+    return _make(taken, config, progress or silent, covered=covered, recorded=recorded)
 
 
-def _plan(
+def _make(
     taken: Mapping[str, Taken],
     config: ImportConfig,
+    report: Report | None,
     *,
-    covered: Mapping[str, Any] = MappingProxyType({}),
-    recorded: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[dict[str, ImportedRows], Plan]:
-    """Rows that fit together and their plan, whose fingerprint has to be made: nothing is hashed.
+    recorded: Mapping[str, Any],
+    covered: Mapping[str, Any] | None = None,
+    paths: Sequence[Path] = (),
+    left: Sequence[Array] = (),
+) -> ImportSummary:
+    """The cache of these arrays; without ``report`` what it would be.
 
     ``covered`` and ``recorded`` is what the fingerprint and the data set hold beside.
     """
-    given = {split: one.labels for split, one in taken.items() if one.labels is not None}
-    if not given:
-        raise ConfigError("no split has labels", expected="one at least that has")
-    reference = given.get("train", next(iter(given.values())))
-    known, names = _one_each(reference, "labels"), config.class_names
-    if not names and reference.dtype == STRINGS:
-        names = class_order(set(known))
-    names = names or tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
-    if "" in names or len(set(names)) < len(names):
-        raise ConfigError("class names must differ, and none be empty", found=", ".join(names))
-    strings = reference.dtype == STRINGS
-    class_of = dict(zip(names, names, strict=True)) if strings else dict(enumerate(names))
+    began, made = time.perf_counter(), 0
+    names, class_of = _classes(taken, config.class_names)
     rows = {split: _rows(split, one, config.axes, class_of) for split, one in taken.items()}
-    sizes = {name: (one.num_layers, one.hidden_size) for name, one in rows.items()}
+    sizes = {split: (one.num_layers, one.hidden_size) for split, one in rows.items()}
     if len(set(sizes.values())) > 1:
         raise DataError(
             "the splits have states of different sizes",
@@ -379,16 +331,21 @@ def _plan(
             found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
             hint="where the second axis is tokens: pool them before, to one vector for each layer",
         )
-    num_layers, hidden_size = next(iter(sizes.values()))
-    dtypes = {split.arrays[0].dtype for split in rows.values()}
-    lossless = dtypes.pop() if len(dtypes) == 1 and dtypes <= ITEM_BYTES.keys() else "float32"
-    counted = {name: one.tokens for name, one in rows.items() if "num_tokens" in one.taken}
+    types = {one.arrays[0].dtype for one in rows.values()}
+    lossless = types.pop() if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys() else "float32"
+    counted = {split: one.tokens for split, one in rows.items() if NUM_TOKENS in one.taken}
+    files = {}
+    if report is not None and paths:
+        folder = os.path.commonpath([path.absolute().parent for path in paths])
+        for path in paths:
+            report(0, 0, f"hashing {path.name}")
+            files[path.absolute().relative_to(folder).as_posix()] = hash_file(path)
     identity = {
         "imported": {
-            "files": {},
-            "taken": {name: split.taken for name, split in rows.items()},
-            "num_tokens": {name: digest_of(tokens.data) for name, tokens in counted.items()},
-            **covered,
+            "files": files,
+            "taken": {split: one.taken for split, one in rows.items()},
+            "num_tokens": {split: digest_of(tokens.data) for split, tokens in counted.items()},
+            **(covered or {}),
         },
         "pooling": [config.pool],
         "layers": "as in the files",  # nobody knows more of them than their order
@@ -403,16 +360,57 @@ def _plan(
         dataset={
             "name": config.dataset_name or ", ".join(Path(name).name for name in config.files),
             **no_place,
-            "origin": {name: part.origin for name, part in rows.items()},
+            "origin": {split: one.origin for split, one in rows.items()},
             "shared_texts": {},
             **recorded,
         },
-        num_layers=num_layers,
-        hidden_size=hidden_size,
+        num_layers=next(iter(rows.values())).num_layers,
+        hidden_size=next(iter(rows.values())).hidden_size,
         shard_rows=config.shard_rows,
         libraries=("h5py", "numpy"),
     )
-    return rows, plan
+    if report:
+        plan, made = _publish(rows, plan, config.out, report)
+    counts = {split: Counter(one.labels) for split, one in rows.items() if one.labelled}
+    return ImportSummary(
+        path=str(config.out),
+        fingerprint=plan.fingerprint if report else "",
+        encoder=plan.encoder_label,
+        num_layers=plan.num_layers,
+        hidden_size=plan.hidden_size,
+        storage_dtype=plan.storage_dtype,
+        splits={
+            split: {
+                "rows": len(one),
+                "rows_per_class": {c: counts[split][c] for c in names if split in counts},
+                **one.taken,
+            }
+            for split, one in rows.items()
+        },
+        shards=plan.num_shards,
+        shards_made=made,
+        bytes=plan.row_bytes * sum(plan.rows.values()),
+        seconds=time.perf_counter() - began,
+        left=tuple(f"{one.where} {one.dtype} {one.shape}" for one in left),
+    )
+
+
+def _classes(
+    taken: Mapping[str, Taken], names: tuple[str, ...]
+) -> tuple[tuple[str, ...], dict[Any, str]]:
+    """Names of the classes in order, and label -> class: 'train' decides, or the first split."""
+    given = {split: one.labels for split, one in taken.items() if one.labels is not None}
+    if not given:
+        raise ConfigError("no split has labels", expected="one at least that has")
+    reference = given.get("train", next(iter(given.values())))
+    known = reference.values("labels")
+    strings = reference.dtype == STRINGS
+    if not names and strings:
+        names = class_order(set(known))
+    names = names or tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
+    if "" in names or len(set(names)) < len(names):
+        raise ConfigError("class names must differ, and none be empty", found=", ".join(names))
+    return names, dict(zip(names, names, strict=True)) if strings else dict(enumerate(names))
 
 
 def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str]) -> ImportedRows:
@@ -420,9 +418,8 @@ def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str])
     labels, first, last = None, one.states[0], one.states[-1]
     if one.labels is not None:
         shown = ", ".join(map(excerpt, list(class_of)[:SHOWN])) + ", ..." * (len(class_of) > SHOWN)
-        classes = f"one of the {len(class_of):,} classes: {shown}"
-        of = _one_each(one.labels, f"labels of '{split}'", classes, class_of.__contains__)
-        labels = [class_of[label] for label in of]
+        good = class_of.__contains__, f"one of the {len(class_of):,} classes: {shown}"
+        labels = [class_of[one] for one in one.labels.values(f"labels of '{split}'", None, *good)]
     named = axes or ("nld" if len(first.shape) == 3 else "nd")
     sizes = dict(zip(named, first.shape, strict=False))
     fits = first.dtype in READABLE and len(first.shape) == len(named) and 0 not in first.shape
@@ -442,23 +439,18 @@ def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str])
                 hint="--set axes=nld, lnd or nd says what the axes are; states of every token "
                 "have to be pooled before, to one vector for each layer",
             )
-    tokens, count = np.ones(sizes["n"], np.int32), sizes["n"]
+    count, tokens = sizes["n"], np.ones(sizes["n"], np.int32)
     if one.num_tokens is not None:
-        role = "numbers of tokens", "whole numbers from 1", range(1, 2**31).__contains__
-        tokens = np.array(_one_each(one.num_tokens, *role, count), np.int32)
-    text = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
-
-    def kept(value: Any) -> bool:
-        return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
-
-    alone = {"labels": one.labels, "num_tokens": one.num_tokens}
+        good = range(1, 2**31).__contains__, "whole numbers from 1"
+        tokens = np.array(one.num_tokens.values("numbers of tokens", count, *good), np.int32)
+    alone = {LABELS: one.labels, NUM_TOKENS: one.num_tokens}
     return ImportedRows(
         inputs=[],
         labels=labels or [NO_LABEL] * count,
         class_names=None,
         origin=first.where if first is last else f"{first.where} to {last.name}",
         kept={
-            name: list(map(str, _one_each(array, "a column", text, kept, count)))
+            name: list(map(str, array.values("a column", count, _can_be_kept, KEPT)))
             for name, array in one.columns.items()
         },
         labelled=labels is not None,
@@ -477,92 +469,39 @@ def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str])
     )
 
 
-def _one_each(
-    array: Array,
-    role: str,
-    expected: str = "whole numbers or strings",
-    good: Callable[[Any], bool] = lambda value: True,
-    rows: int | None = None,
-) -> list[Any]:
-    """A whole number or string for every row, each of them ``good``."""
-    found, where = f"{array.dtype} {array.shape}", array.where
-    right = array.dtype.startswith(("int", "uint")) or array.dtype == STRINGS
-    if right and len(array.shape) == 1 and rows in (None, array.shape[0]):
-        values: list[Any] = array.read().tolist()
-        wrong = next((row for row, value in enumerate(values) if not good(value)), None)
-        if wrong is None:
-            return values
-        found, where = excerpt(values[wrong]), f"{where}, row {wrong + 1}"
-    raise DataError(
-        f"the array '{array.name}' cannot be {role}",
-        expected=f"one for every row{'' if rows is None else f' of {rows:,}'}: {expected}",
-        found=found,
-        where=where,
-    )
+def _can_be_kept(value: Any) -> bool:
+    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
 
 
 def _publish(
-    rows: dict[str, ImportedRows], plan: Plan, out: Path, report: Report, left: Sequence[str]
-) -> ImportSummary:
-    """Make what a cache of these states lacks."""
-    began, fields = time.perf_counter(), plan.fingerprint_fields
+    rows: dict[str, ImportedRows], plan: Plan, out: Path, report: Report
+) -> tuple[Plan, int]:
+    """Make what a cache of these states lacks, and say how many shards that was."""
+    fields = plan.fingerprint_fields
     if (out / PLAN_FILE).exists():  # another cache is refused before the states are read
         there = read_plan(out)
         content = there.fingerprint_fields["content"]
         adopt_plan(out, {**fields, "content": content}, there.dataset)
     for name, part in rows.items():
-        part.check(name, plan.storage_dtype, report)
+        part.check(name, plan, report)
     groups = list(row_checks.repeated_texts(rows, report))
     warn(row_checks.check_rows(rows, plan.class_names, groups))
     fields["content"] = content_of(rows, report)
     plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
     prepare_folder(out)
     plan = write_plan(out, replace(plan, fingerprint=fingerprint(fields)))
-    broken = discard_broken(out, plan)
-    warn([f"{name} is made again: {why}" for name, why in broken.items()])
+    warn([f"{name} is made again: {why}" for name, why in discard_broken(out, plan).items()])
     row_arrays, missing = RowArrays(plan, rows), set(missing_shards(out, plan))
-    total, done, made = sum(plan.rows.values()), 0, 0
+    done, made = 0, 0
     for shard in plan.shards():
-        report(done, total, "writing shards")
+        report(done, sum(plan.rows.values()), "writing shards")
         done += shard.stop - shard.start
-        if shard.name not in missing or receipt_path(out, shard.name).exists():
-            continue
-        part = rows[shard.split]
-        states = np.concatenate([*part.blocks(shard.start, shard.stop, plan.storage_dtype)])
-        arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
-        arrays |= row_arrays.of(shard, part.tokens[shard.start : shard.stop].astype(np.int64))
-        write_shard(out, plan, shard, arrays)
-        made += 1
-    return _summary(rows, plan, out, left, made, began)
-
-
-def _summary(
-    rows: Mapping[str, ImportedRows],
-    plan: Plan,
-    out: Path,
-    left: Sequence[str],
-    made: int = 0,
-    began: float | None = None,
-) -> ImportSummary:
-    counts = {name: Counter(one.labels) for name, one in rows.items() if one.labelled}
-    return ImportSummary(
-        path=str(out),
-        fingerprint="" if began is None else plan.fingerprint,
-        encoder=plan.encoder_label,
-        num_layers=plan.num_layers,
-        hidden_size=plan.hidden_size,
-        storage_dtype=plan.storage_dtype,
-        splits={
-            name: {
-                "rows": len(one),
-                "rows_per_class": {c: counts[name][c] for c in plan.class_names if name in counts},
-                **one.taken,
-            }
-            for name, one in rows.items()
-        },
-        shards=plan.num_shards,
-        shards_made=made,
-        bytes=plan.row_bytes * sum(plan.rows.values()),
-        seconds=0.0 if began is None else time.perf_counter() - began,
-        left=tuple(left),
-    )
+        if shard.name in missing:
+            part = rows[shard.split]
+            given = part.read(shard.start, shard.stop)
+            states = part.stored(given, shard.start, plan.storage_dtype)
+            arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
+            arrays |= row_arrays.of(shard, part.tokens[shard.start : shard.stop].astype(np.int64))
+            write_shard(out, plan, shard, arrays)
+            made += 1
+    return plan, made

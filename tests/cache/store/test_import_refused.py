@@ -37,7 +37,7 @@ UNCLEAR: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("train.npz", {**GOOD, "states": TRAIN}, {}, "several arrays could be the states"),
     ("train.npz", {"layer_0": TRAIN[:, 0], "layer_2": TRAIN[:, 1]}, {}, "layer 1 of the states"),
     ("train.npz", GOOD, {"arrays": ("train=nope_*",)}, "no array 'nope_*'"),
-    ("train.npz", GOOD, {"keep_columns": ("age",)}, "no column 'age'"),
+    ("train.npz", GOOD, {"keep_columns": ("age",)}, "which array has the age of 'train'"),
 ]
 """File, arrays, options, and what is said: all of them exit code 2."""
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -117,7 +117,7 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
         "x.pt": "it runs code",
         "x.npz": "cannot be read",
         "x.npy": "cannot be read",
-        "train.npz": "cannot be labels",
+        "train.npz": "cannot be read",
     }.items():
         with pytest.raises(GaamError) as caught:
             run(tmp_path / name, out=tmp_path / "c")
