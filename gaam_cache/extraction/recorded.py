@@ -1,10 +1,8 @@
-"""The extraction that made a cache, as its plan records it: a configuration, and a command line."""
+"""The extraction that made a cache, as its plan records it."""
 
 from __future__ import annotations
 
 import dataclasses
-import shlex
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from gaam_cache.config import RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import Plan
-from gaam_cache.store.shard import receipt_path
 
 
 def settings_of(encoding: Encoding) -> dict[str, Any]:
@@ -77,26 +74,3 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
             found=" ".join(str(error).split()),
             where=str(out.absolute()),
         ) from error
-
-
-def extract_again(root: Path, plan: Plan) -> str:
-    """The command line that made a cache, and makes what it lacks."""
-    words = plan.maker.split()
-    with suppress(CacheError, ConfigError, KeyError, TypeError):
-        given = {**plan.dataset["import"], "out": root} if plan.imported else {}
-        config: Any = settings.resolve(ImportConfig, "import", given) if given else None
-        config = config or recorded_config(plan, root)
-        for field in dataclasses.fields(config):
-            value = getattr(config, field.name)
-            if field.metadata.get("positional"):
-                words += [f"./{item}" if item.startswith("-") else item for item in value]
-            elif value != field.default or field.name == "out":
-                words += settings.words(field, value)
-        if all(word.isprintable() for word in words):
-            return shlex.join(words)
-    return f"the {plan.maker} that made the cache"
-
-
-def repair_command(root: Path, name: str, again: str) -> str:
-    """The command line that makes the shard called ``name`` anew; ``extract_again`` its end."""
-    return f"rm {shlex.quote(str(receipt_path(root, name)))} && {again}"

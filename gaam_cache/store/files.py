@@ -16,17 +16,11 @@ from typing import Any
 
 from gaam_cache.errors import ConfigError, GaamError, StorageError
 
-WRITE_BYTES = 2**16
-"""Given to the system at once. Of larger pieces ext4 (Linux 6.18) makes large pages, for which a
-virtual machine may ask its host: 0.4 to 2.5 s of processor time a GB, in these pieces 0.4."""
 MAX_JSON_BYTES = 16 * 2**20
 """A plan names every class twice; no honest one comes near this."""
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """How file systems say so; a missing permission is EACCES."""
-_REFUSED_NOW = {
-    *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
-    *(errno.ETIMEDOUT, errno.ESTALE),
-}
+_REFUSED_NOW = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 """What the system says of us or of this moment, and not of the file."""
 
 
@@ -105,11 +99,22 @@ def write_file(
         try:
             write_synced(temporary, content)
             if exclusive:
-                link(temporary, path)
+                os.link(temporary, path)
             else:
                 temporary.rename(path)
         except FileExistsError:
             return False
+        except OSError as error:
+            if not exclusive or error.errno not in _NO_HARD_LINKS:
+                raise
+            raise StorageError(
+                "the file system has no hard links",
+                expected="hard links: the one step that publishes a file whole, and only once",
+                found=error.strerror,
+                where=str(path.parent.absolute()),
+                hint="choose a folder on another file system with --out (ext4, xfs, btrfs and NFS "
+                "have them); a finished cache can be copied anywhere",
+            ) from error
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
@@ -123,33 +128,10 @@ def temporary_path(folder: Path, name: str) -> Path:
 
 def write_synced(path: Path, content: bytes) -> None:
     """Make a file that is not there yet, in a folder that nobody else looks into, and sync it."""
-    view = memoryview(content)
     with path.open("xb") as file:
-        for start in range(0, len(view), WRITE_BYTES):
-            file.write(view[start : start + WRITE_BYTES])
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def link(temporary: Path, path: Path) -> None:
-    """A hard link ``path`` to ``temporary``, which has no other; StorageError where none can be."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        # over NFS the answer may have got lost, and the question been asked again
-        if temporary.stat().st_nlink != 2:
-            raise
-    except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
-            raise
-        raise StorageError(
-            "the file system has no hard links",
-            expected="hard links: the one step that publishes a file whole, and only once",
-            found=error.strerror,
-            where=str(path.parent.absolute()),
-            hint="choose a folder on another file system with --out (ext4, xfs, btrfs and NFS "
-            "have them); a finished cache can be copied anywhere",
-        ) from error
 
 
 def make_folder(folder: Path) -> None:
@@ -181,24 +163,23 @@ def check_folder(path: Path, *, option: str) -> None:
 def check_file(path: Path, *, option: str, special: bool = False) -> None:
     """The same of a file; a link means what it leads to, ``special`` allows a pipe or device."""
     path = Path(os.path.realpath(path.expanduser()))
-    if path.is_file() or not path.exists():
+    if not special or path.is_dir() or path.is_file() or not path.exists():
         _check_writable(path, path.parent, option)
-    elif path.is_dir() or not special:
-        raise _not_writable(path, "a folder" if path.is_dir() else "no file", option)
 
 
 def _check_writable(path: Path, folder: Path, option: str) -> None:
     # the folder, or the nearest one above it that is there
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
-    if not there.is_dir():
-        raise _not_writable(path, f"'{there}' is a file, no folder", option)
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise _not_writable(path, f"Permission denied at '{there}'", option)
-
-
-def _not_writable(path: Path, found: str, option: str) -> ConfigError:
-    hint = f"choose another {option}; nothing was done yet"
-    return ConfigError(f"nothing can be written to '{path}'", found=found, hint=hint)
+    found = None
+    if path != folder and path.exists() and not path.is_file():
+        found = "a folder" if path.is_dir() else "no file"
+    elif not there.is_dir():
+        found = f"'{there}' is a file, no folder"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        found = f"Permission denied at '{there}'"
+    if found:
+        hint = f"choose another {option}; nothing was done yet"
+        raise ConfigError(f"nothing can be written to '{path}'", found=found, hint=hint)
 
 
 @contextmanager
@@ -217,7 +198,6 @@ def whole_folder(
             expected="a folder elsewhere",
             found=str(out),
             where=str(source),
-            hint="name a folder that is not there yet, outside of what is exported",
         )
     check_folder(out, option="DIR")
     temporary = temporary_path(out.parent, out.name)
@@ -233,8 +213,6 @@ def whole_folder(
         try:
             temporary.mkdir()
             yield temporary
-            for folder in [temporary, *(path for path in temporary.rglob("*") if path.is_dir())]:
-                sync_folder(folder)
             if taken:
                 shutil.rmtree(out)
             temporary.rename(out)

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.recorded import extract_again, repair_command
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
 from gaam_cache.store.files import open_regular, raise_if_refused
 from gaam_cache.store.plan import SHARD_FOLDER, Plan
-from gaam_cache.store.shard import Receipt
+from gaam_cache.store.shard import Receipt, remedy
 
 MOST_MAPPED = 32  # files at a time: each takes a descriptor, and a cache may have many shards
 MAX_THREADS = 8  # more wait for the disk
@@ -148,13 +147,12 @@ class ShardReader:
         path = self._folder / self._receipts[shard].file
         if (fault := self._memory.fault(path, self._receipts[shard])) is not None:
             name = self._specs[shard].name
-            repair = repair_command(self._root, name, extract_again(self._root, self._plan))
             raise CacheError(
                 f"the shard '{name}' is damaged",
                 expected="the bytes that its receipt names",
                 found=fault,
                 where=str(path),
-                hint=f"{repair} (gaam verify lists all damage)",
+                hint=f"{remedy(self._root, self._plan, name)} (gaam verify lists all damage)",
             )
         self._checked[shard] = True
 

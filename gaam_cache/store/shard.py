@@ -72,6 +72,11 @@ def receipt_path(root: Path, name: str) -> Path:
     return root / f"{SHARD_FOLDER}/{name}.json"
 
 
+def remedy(root: Path, plan: Plan, name: str) -> str:
+    """How the shard called ``name`` is made again, for people."""
+    return f"delete {receipt_path(root, name)} and run the {plan.maker} that made the cache again"
+
+
 def embeddings_key(plan: Plan, pooling: str) -> str:
     """Name of the HDF5 dataset of a pooling."""
     return "embeddings" if pooling == plan.pooling[0] else f"embeddings_{pooling}"
@@ -142,7 +147,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             expected="a receipt and a file that agree with each other and with the plan",
             found=found,
             where=str(path.absolute()),
-            hint=f"delete {path} and run gaam extract again",
+            hint=remedy(root, plan, shard.name),
         ) from error
 
 

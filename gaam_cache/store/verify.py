@@ -5,7 +5,7 @@ And whether some rows, encoded again alone, have the stored states. L layers, D 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,18 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
-from gaam_cache.encoders._base import Encoder, open_encoder
+from gaam_cache.encoders._base import open_encoder
 from gaam_cache.encoders._deviation import recompute_limit, relative
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.job import content_of, plan_fields
-from gaam_cache.extraction.recorded import (
-    extract_again,
-    recorded_config,
-    repair_command,
-)
+from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.extraction.shards import RowArrays
 from gaam_cache.messages import visible
-from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.sources._base import find_source
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
@@ -36,6 +32,7 @@ from gaam_cache.store.shard import (
     embeddings_key,
     missing_shards,
     planned_receipt,
+    remedy,
     shard_attributes,
 )
 from gaam_cache.terminal import Report, silent
@@ -49,8 +46,10 @@ class BadShard:
     """A shard that is there and not what it must be."""
 
     name: str
-    reason: str  # one line
-    repair: str  # a command line
+    reason: str
+    """One line."""
+    repair: str
+    """How it is made again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +73,8 @@ class Verification:
 
     path: str
     fingerprint: str
+    maker: str
+    """The command that makes what is missing."""
     shards: int
     """As planned."""
     rows: int
@@ -82,8 +83,6 @@ class Verification:
     """Bytes of shard files that were hashed."""
     missing: tuple[str, ...]
     """Planned shards without a receipt."""
-    complete_with: str
-    """The command line that makes what is missing."""
     bad: tuple[BadShard, ...]
     recomputed: Recomputed | None
     quick: bool = False
@@ -104,10 +103,10 @@ class Verification:
 
     def in_words(self) -> str:
         """Lines for people: one for every bad shard."""
-        present = self.shards - len(self.missing)
         state = "good" if self.good else "incomplete" if not self.bad else "DAMAGED"
         if self.good and self.quick:
             state = "receipts and sizes agree; what the shards hold was not looked at"
+        present = self.shards - len(self.missing)
         lines = [
             f"cache '{self.path}': {state}",
             f"  fingerprint  {short_digest(self.fingerprint)}",
@@ -124,13 +123,10 @@ class Verification:
                 f"largest relative deviation {worst:.1e} in layer {layer}, {verdict} the "
                 f"{again.limit:.1e} that rounding explains"
             )
-        lines += [
-            f"bad: {shard.name}: {shard.reason}; repair: {shard.repair}" for shard in self.bad
-        ]
+        lines += [f"bad: {one.name}: {one.reason}; repair: {one.repair}" for one in self.bad]
         if self.missing:
-            more = f" and {len(self.missing) - SHOWN:,} more" if len(self.missing) > SHOWN else ""
-            names = ", ".join(self.missing[:SHOWN]) + more
-            lines.append(f"missing: {names}; make them: {self.complete_with}")
+            names = ", ".join((*self.missing[:SHOWN], *["..."] * (len(self.missing) > SHOWN)))
+            lines.append(f"missing: {names}; run the {self.maker} that made the cache again")
         return "\n".join(lines)
 
 
@@ -173,7 +169,6 @@ def verify(
     missing = dict.fromkeys(missing_shards(root, plan))
     present = [shard for shard in plan.shards() if shard.name not in missing]
     faults: dict[str, str] = {}
-    hashed = 0
 
     def look_at(shard: ShardSpec) -> tuple[int, str | None]:
         try:
@@ -186,6 +181,7 @@ def verify(
         fault = memory.fault(path, receipt, again=True)
         return receipt.bytes, fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
 
+    hashed = 0
     with ThreadPoolExecutor(min(MAX_THREADS, len(cores())), "verify") as pool:
         found = zip(present, pool.map(look_at, present), strict=True)
         for done, (shard, (size, fault)) in enumerate(found, start=1):
@@ -200,20 +196,19 @@ def verify(
         chosen = _chosen(whole, recompute_rows, seed)
         recomputed, far = _recompute(root, plan, chosen, seed, device, report)
         faults |= far
-    again = extract_again(root, plan)
     return Verification(
         path=str(root),
         fingerprint=plan.fingerprint,
+        maker=plan.maker,
         shards=plan.num_shards,
         rows=sum(shard.stop - shard.start for shard in present if shard.name not in faults),
         bytes=hashed,
         missing=tuple(missing),
-        complete_with=again,
         bad=tuple(
             BadShard(
                 name=name,
                 reason=visible(" ".join(why.split())),
-                repair=repair_command(root, name, again),
+                repair=remedy(root, plan, name),
             )
             for name, why in faults.items()
         ),
@@ -266,7 +261,24 @@ def _recompute(
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
     far: dict[str, str] = {}
     report(0, len(chosen), "reading the rows")
-    rows, encoder = _opened(root, plan, device, report)
+    if plan.imported:
+        raise CacheError("states that others made cannot be computed again", where=str(root))
+    config = recorded_config(plan, root, device=device)
+    source = find_source(config.dataset)
+    rows = {split: source.read(config, split, report) for split in config.splits}
+    encoder = open_encoder(plan.encoder["kind"], config, rows)
+    identity = encoder.identity()
+    now = plan_fields(rows, plan.class_names, content_of(rows), identity, config.storage_dtype)
+    if changed := differences(now, plan.fingerprint_fields):
+        raise CacheError(
+            "the encoder or the data set is no longer what the cache was made from",
+            expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in changed),
+            found=", ".join(f"{name} {ours:.40}" for name, ours, _ in changed),
+            where=str(root.absolute()),
+            hint="bring them back to verify against them; the cache itself is unchanged by this",
+        )
+    report(0, 0, "loading the encoder")
+    encoder.load()
     limit = recompute_limit(encoder.dtype, plan.storage_dtype)
     row_arrays = RowArrays(plan, rows)
     for done, (shard, row) in enumerate(chosen, start=1):
@@ -301,29 +313,3 @@ def _recompute(
         first_layer=plan.first_layer,
     )
     return about, far
-
-
-def _opened(
-    root: Path, plan: Plan, device: str, report: Report
-) -> tuple[Mapping[str, Rows], Encoder]:
-    """The rows and the encoder that the plan names, if they are still those."""
-    if plan.imported:
-        raise CacheError("states that others made cannot be computed again", where=str(root))
-    config = recorded_config(plan, root, device=device)
-    source = find_source(config.dataset)
-    rows = {split: source.read(config, split, report) for split in config.splits}
-    encoder = open_encoder(plan.encoder["kind"], config, rows)
-    now = plan_fields(
-        rows, plan.class_names, content_of(rows), encoder.identity(), config.storage_dtype
-    )
-    if changed := differences(now, plan.fingerprint_fields):
-        raise CacheError(
-            "the encoder or the data set is no longer what the cache was made from",
-            expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in changed),
-            found=", ".join(f"{name} {ours:.40}" for name, ours, _ in changed),
-            where=str(root.absolute()),
-            hint="bring them back to verify against them; the cache itself is unchanged by this",
-        )
-    report(0, 0, "loading the encoder")
-    encoder.load()
-    return rows, encoder
