@@ -21,6 +21,8 @@ from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
 from gaam_cache.terminal import Report, silent
 
+Record = tuple[str, Mapping[str, Any]]
+"""Where a record of a table stands ('line 7') and its values by column."""
 NO_LABEL = ""
 """Of a row whose class nobody knows; no class can be called so."""
 SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"

@@ -1,4 +1,4 @@
-"""Records of a table become rows: texts, or sounds and pictures; each is checked."""
+"""Tables with named columns; and how their records become rows: each is checked."""
 
 from __future__ import annotations
 
@@ -6,22 +6,88 @@ import math
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gaam_cache.config import CLIP_OF, ExtractConfig
-from gaam_cache.errors import DataError
+from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import excerpt
-from gaam_cache.sources._base import NO_LABEL, Rows, Strings, Texts
-from gaam_cache.sources._table import Columns, Table
+from gaam_cache.sources._base import NO_LABEL, Record, Rows, Strings, Texts
 from gaam_cache.sources.media._base import Files
 from gaam_cache.store.plan import MAX_VALUE_BYTES
 from gaam_cache.terminal import Report, counting, silent
 
 SHOWN = 3
 """Rows that cannot be used and are named."""
+FILE_COLUMNS = ("file", "audio", "image", "img")
+"""What a column of sounds or pictures is called where nobody says so; the first that is there."""
+MARKS = {";": "semicolon", "\t": "tab", "|": "pipe"}
+
+
+class Columns(NamedTuple):
+    """The columns of a table that are read, by what they are read for."""
+
+    inputs: tuple[str, ...]
+    """Those that make an input together."""
+    label: str | None
+    """That of the class; None where nobody knows it."""
+    kept: tuple[str, ...] = ()
+    of_files: bool = False
+    """Whether the input is a sound or picture, of one column; else it is a text."""
+
+    @property
+    def all(self) -> list[str]:
+        """Each once."""
+        label = () if self.label is None else (self.label,)
+        return list(dict.fromkeys((*self.inputs, *label, *self.kept)))
+
+
+class Table(NamedTuple):
+    """What is known of a table before its rows are read."""
+
+    names: list[str]
+    """Of all columns."""
+    records: Callable[[Columns], Iterator[Record]]
+    """Reads it, once; of every record at least those columns."""
+    stored: tuple[str, ...] = ()
+    """Columns that hold sounds or pictures themselves."""
+    class_names: tuple[str, ...] | None = None
+    """All classes in order where they are declared; whole numbers then index them."""
+
+
+def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) -> Columns:
+    """The columns of a table that make rows; no ``label``: nobody asks for the classes."""
+    file = config.file_column
+    if file is None and not config.text_columns and "text" not in table.names:
+        usual = [name for name in FILE_COLUMNS if name in (table.stored or table.names)]
+        found = usual[:1] or (table.stored if len(table.stored) == 1 else ())
+        file = next(iter(found), None)
+    inputs = (config.text_columns or ("text",)) if file is None else (file,)
+    columns = Columns(inputs, label, config.keep_columns, file is not None)
+    if label in inputs:
+        what = f"'{label}' is label and input: every decoder would be right"
+        raise ConfigError(what, expected="another --label-column or --text-column", where=origin)
+    missing = [column for column in columns.all if column not in table.names]
+    if not missing:
+        return columns
+    option, hint = "--keep-column", None
+    if missing[0] in inputs:
+        option = "--file-column" if columns.of_files else "--text-column"
+        hint = "--text-column names a column of texts, --file-column one of sounds or pictures"
+    elif missing[0] == label:
+        option, hint = "--label-column", "a split without labels: --set unlabelled=SPLIT"
+    if len(table.names) == 1 and (marks := [MARKS[one] for one in MARKS if one in table.names[0]]):
+        hint = f"commas part the fields of a CSV file; here --set delimiter={marks[0]}"
+    shown = [name if name.isprintable() else excerpt(name) for name in table.names]
+    raise ConfigError(
+        f"no column '{missing[0]}'",
+        expected=f"one of: {', '.join(shown)}",
+        found=f"{option} {missing[0]}",
+        where=origin,
+        hint=hint,
+    )
 
 
 class BadRows:
@@ -48,10 +114,14 @@ class BadRows:
             why = ", ".join(f"{reason} ({n:,})" for reason, n in self._reasons.most_common(SHOWN))
             message = f"{count:,} of {total:,} rows cannot be used: {why}"
             lines = [f"{at}: {one.details.get('found', '')}" for at, one in self._first]
-            found = "\n".join([*lines, *[f"and {count - SHOWN:,} more"] * (count > SHOWN)])
-        where, hint = f"{self._origin}, {place}", details.get("to do")
+            more = [f"and {count - SHOWN:,} more"] * (count > SHOWN)
+            found = "\n".join([*lines, *more])
         raise DataError(
-            message, expected=details.get("expected"), found=found, where=where, hint=hint
+            message,
+            expected=details.get("expected"),
+            found=found,
+            where=f"{self._origin}, {place}",
+            hint=details.get("to do"),
         )
 
 

@@ -1,20 +1,29 @@
-"""Rows from tables on disk: a folder with one for each split, or a single file."""
+"""Rows from tables on disk, CSV, JSON lines or Parquet: one for each split, or a single file."""
 
 from __future__ import annotations
 
+import csv
+import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import GaamWarning, NotFoundError
-from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._collect import collect
-from gaam_cache.sources._table import SUFFIXES, choose, open_table
+from gaam_cache.config import ExtractConfig, delimiter_of
+from gaam_cache.errors import DataError, GaamWarning, NotFoundError, StorageError
+from gaam_cache.messages import excerpt
+from gaam_cache.sources._base import Record, Rows, Source
+from gaam_cache.sources._collect import Columns, Table, choose, collect
 from gaam_cache.terminal import Report
 
+SUFFIXES = (".csv", ".jsonl", ".parquet", ".tsv")
 TEST_FRACTION = 0.2
+MAX_FIELD_CHARS = 64 * 2**20
+"""A longer field of a CSV file is an unclosed quote."""
+BATCH_ROWS, BATCH_FILES = 4096, 16
+"""Rows of Parquet that are in memory at a time: of texts, and of what holds sounds or pictures."""
 
 
 class FileSource(Source):
@@ -51,24 +60,165 @@ class FileSource(Source):
 
 def _file_of(config: ExtractConfig, split: str) -> Path:
     """The file of a split, in a folder or by itself; with ``test_fraction`` the only one."""
-    path, only, hint = Path(config.dataset).expanduser(), config.test_fraction is not None, None
-    names = "one data file" if only else f"one file '{split}'"
-    expected = f"{names} ending in {', '.join(SUFFIXES)}"
-    if path.is_dir():
-        there = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
-        files = [p for p in there if only or p.stem == split]
-        hint = None if only else "name the splits there are with --split"
-        found = ", ".join(p.name for p in there) or "no data files"
-    elif path.is_file():
-        there = [path] if path.suffix in SUFFIXES else []
-        files = there if only or len(config.splits) == 1 or path.stem == split else []
-        hint = "--test-fraction 0.2 makes 'train' and 'test' of one file" if there else None
-        found = path.name
-    else:
-        tables = " and ".join(f"{name}.csv" for name in config.splits)
-        files, found, expected = [], "nothing there", f"a file, or a folder with {tables}"
+    path, only = Path(config.dataset).expanduser(), config.test_fraction is not None
+    there = sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
+    there = [one for one in there if one.suffix in SUFFIXES and one.is_file()]
+    anyway = only or (path.is_file() and len(config.splits) == 1)
+    files = [one for one in there if anyway or one.stem == split]
     if len(files) == 1:
         return files[0]
-    message = f"no data for the split '{split}' at '{path}'"
-    where = str(path.absolute())
-    raise NotFoundError(message, expected=expected, found=found, where=where, hint=hint)
+    raise NotFoundError(
+        f"no data for the split '{split}' at '{path}'",
+        expected=f"one file {'' if only else split} ending in {', '.join(SUFFIXES)}",
+        found=", ".join(one.name for one in there) or "no data files",
+        where=str(path.absolute()),
+        hint="name the splits there are with --split; --test-fraction 0.2 makes 'train' and 'test' "
+        "of one file",
+    )
+
+
+def open_table(path: Path, config: ExtractConfig) -> Table:
+    """A table in a file, of which no more than the names of its columns is read yet.
+
+    CSV is as RFC 4180 has it, with a header; white space around column names does not count, blank
+    lines are no rows. A .txt file has a text on each line, in a column 'text'.
+    """
+    if path.suffix == ".parquet":
+        return _parquet(path)
+    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(path.suffix, _csv)(path, config)
+    names: list[str] = next(rows, [])
+    if not names or len(set(names)) < len(names):
+        raise DataError(
+            "the first line does not name every column differently",
+            expected="distinct column names",
+            found=", ".join(map(excerpt, names)) or "an empty file",
+            where=f"{path}, line 1",
+        )
+
+    def records(columns: Columns) -> Iterator[Record]:
+        for place, found in rows:
+            if missing := [column for column in columns.all if column not in found]:
+                lacks = "a line lacks a column that the first line has"
+                raise DataError(lacks, expected=", ".join(missing), where=f"{path}, {place}")
+            yield place, found
+
+    return Table(names, records if path.suffix == ".jsonl" else lambda columns: rows)
+
+
+def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:
+    number = 0
+    try:
+        with path.open(encoding=config.encoding or "utf-8-sig", newline=newline) as file:
+            for number, line in enumerate(file, start=1):  # noqa: B007 said of what cannot be read
+                yield line
+    except OSError as error:
+        message = f"cannot read '{path.name}'"
+        raise StorageError(message, found=str(error), where=str(path)) from error
+    except UnicodeError as error:
+        encoding = config.encoding or "UTF-8"
+        raise DataError(
+            f"the file is not {encoding}",
+            found=str(error),
+            where=f"{path}, line {number + 1} or after",
+            hint="convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252",
+        ) from error
+
+
+# each of these yields the names of the columns first, and then the records
+
+
+def _text_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
+    name = config.file_column or "text"
+    yield [name]
+    for number, line in enumerate(_lines(path, config), start=1):
+        yield f"line {number}", {name: line.rstrip("\r\n")}
+
+
+def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:
+    tabs = path.suffix == ".tsv" and config.delimiter is None
+    delimiter = "\t" if tabs else delimiter_of(config)
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
+    # pyarrow.csv takes all that follows an unclosed quote for one field
+    reader = csv.reader(_lines(path, config, ""), strict=True, delimiter=delimiter)
+    names, first = list[str](), 1
+    try:
+        for row in reader:
+            last = reader.line_num
+            place, first = (
+                f"line {first}" if first == last else f"lines {first} to {last}",
+                last + 1,
+            )
+            if row and not names:
+                names = [name.strip() for name in row]
+                yield names
+            elif len(row) == len(names) > 0:
+                yield place, dict(zip(names, row, strict=True))
+            elif row:
+                raise DataError(
+                    "a row has the wrong number of fields",
+                    expected=f"{len(names)} ({', '.join(names)})",
+                    found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
+                    where=f"{path}, {place}",
+                    hint=f"quote a field that holds {delimiter!r} or a line break",
+                )
+    except csv.Error as error:
+        raise DataError(
+            "a quoted field is damaged or never closed",
+            expected='a closing quote, and double quotes inside a quoted field: ""',
+            found=str(error),
+            where=f"{path}, the row that begins in line {first}",
+        ) from error
+
+
+def _json_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
+    first = True
+    for number, line in enumerate(_lines(path, config), start=1):
+        if not line.strip():
+            continue
+        found: Any
+        try:
+            found = json.loads(line)
+            said = excerpt(found)
+        except (ValueError, RecursionError) as error:
+            found, said = None, str(error)
+        if not isinstance(found, dict):
+            where, expected = f"{path}, line {number}", "one JSON object on each line"
+            raise DataError("a line is no JSON object", expected=expected, found=said, where=where)
+        if first:
+            yield list(found)
+        first = False
+        yield f"line {number}", found
+
+
+def _parquet(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    @contextmanager
+    def reading() -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, UnicodeError, OSError) as error:
+            message, said = f"cannot read '{path.name}'", " ".join(str(error).split())
+            raise DataError(message, expected="Parquet", found=said, where=str(path)) from error
+
+    def records(columns: Columns) -> Iterator[Record]:
+        size, number = BATCH_FILES if columns.of_files else BATCH_ROWS, 0
+        with reading():
+            for batch in file.iter_batches(size, columns=columns.all):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", record
+
+    with reading():
+        file = pq.ParquetFile(path)
+        schema = file.schema_arrow
+    if len(set(schema.names)) < len(schema.names):
+        found, expected = ", ".join(schema.names), "distinct names"
+        raise DataError("columns are called alike", expected=expected, found=found, where=str(path))
+    stored = tuple(
+        one.name
+        for one in schema
+        if pa.types.is_struct(one.type) and {part.name for part in one.type} == {"bytes", "path"}
+    )
+    return Table(list(schema.names), records, stored)

@@ -13,9 +13,9 @@ from typing import ClassVar
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError
 from gaam_cache.messages import excerpt
-from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._collect import collect
-from gaam_cache.sources._table import SUFFIXES, Columns, Record, Table
+from gaam_cache.sources._base import Record, Rows, Source
+from gaam_cache.sources._collect import Columns, Table, collect
+from gaam_cache.sources.files import SUFFIXES
 from gaam_cache.sources.media._base import media
 from gaam_cache.terminal import Report
 
@@ -113,14 +113,11 @@ def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
     suffixes = _suffixes()
     for path in sorted(found, key=order):
         place, above = path.relative_to(root).as_posix(), path.relative_to(folder).parts[:-1]
-        if path.is_dir() or (labelled and not above):
-            what = "the folder of a class is empty" if path.is_dir() else "a file is in no folder"
-            expected = "a folder for every class, with its files"
-            raise DataError(what, expected=expected, where=str(path))
-        if path.suffix.lower() not in suffixes:
+        if path.suffix.lower() not in suffixes or (labelled and not above):
             raise DataError(
-                "a file is no sound or picture by its name",
-                expected=f"a name that ends in {', '.join(sorted(suffixes))}",
+                "this is no sound or picture in the folder of a class",
+                expected="a folder for every class, with files that end in "
+                f"{', '.join(sorted(suffixes))}",
                 where=str(path),
                 hint="move it out of the data set, or name files in a CSV file: --file-column",
             )

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, HubError, NotFoundError
 from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
-from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._collect import collect
-from gaam_cache.sources._table import Columns, Record, Table, choose
+from gaam_cache.sources._base import Record, Rows, Source
+from gaam_cache.sources._collect import Columns, Table, choose, collect
 from gaam_cache.terminal import Report
 
 
@@ -102,28 +101,21 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
     with hub_errors(name, kind="dataset"):
         try:
             return datasets.load_dataset(name, revision=commit, split=split, keep_in_memory=False)
-        except (DataFilesNotFoundError, EmptyDatasetError) as error:
-            message, said = f"the data set '{name}' holds no data files", one_line(error)
-            raise NotFoundError(message, found=said, where=where) from error
         except DatasetNotFoundError as error:
             # the hub has just named its commit: it is there, and closed
             raise (unreachable or gated(name, "dataset")) from error
-        except (DatasetsError, ValueError, RuntimeError) as error:
+        except (DatasetsError, EmptyDatasetError, ValueError, RuntimeError) as error:
+            said = one_line(error.__cause__ or error)
             if "unknown split" in str(error).lower():
                 raise NotFoundError(f"no split '{split}'", found=str(error), where=where) from error
-            if isinstance(error, DatasetsError):
-                raise DataError(
-                    f"the files of the data set '{name}' cannot be read",
-                    found=one_line(error.__cause__ or error),
-                    where=where,
-                    hint="download and mend them, then give --dataset the folder",
-                ) from error
+            damaged = isinstance(error, DatasetsError)
+            damaged = damaged and not isinstance(error, DataFilesNotFoundError)
             raise (
                 unreachable
-                or ConfigError(
+                or (DataError if damaged else ConfigError)(
                     f"the data set '{name}' cannot be read as it is",
                     expected="data files with one table per split, and no script",
-                    found=one_line(error),
+                    found=said,
                     where=where,
                     hint="download it and give --dataset a folder with one file per split",
                 )

@@ -26,8 +26,8 @@ from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, shortened
 from gaam_cache.settings import check_at_least, settle_paths
-from gaam_cache.sources._collect import BadRows, is_blank, text_of
-from gaam_cache.sources._table import choose, open_table
+from gaam_cache.sources._collect import BadRows, choose, is_blank, text_of
+from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import make_folder, storage_errors, temporary_path

@@ -22,8 +22,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import cores, workers_here
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import LONGEST_WORD, excerpt, install
-from gaam_cache.sources._base import MEDIA, Rows
-from gaam_cache.sources._table import Record
+from gaam_cache.sources._base import MEDIA, Record, Rows
 
 HEAD_BYTES = 64
 """That say of which kind a file is."""
