@@ -57,12 +57,9 @@ RANGE = "is out of range"
 
 def parse_devices(value: Any) -> str:
     """How many devices, 'all', or which, from a number, text or list."""
-    if isinstance(value, bool) or not isinstance(value, (int, str, list, tuple)):
-        raise TypeError(DEVICES)
-    text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-    text = "".join(text.split())
-    if isinstance(value, (list, tuple)) and all(type(number) is int for number in value):
-        text += ","  # [1] of a file is GPU 1, and no number of workers
+    if isinstance(value, (list, tuple)):  # [1] of a file is GPU 1, and no number of workers
+        value = ",".join(map(str, value)) + "," * all(type(number) is int for number in value)
+    text = "".join(str(value).split())
     if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
         raise ValueError(DEVICES)
     numbers = re.findall(r"\d+", text)

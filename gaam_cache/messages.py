@@ -83,10 +83,9 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
     known |= {plain(name): name for name in valid}
     asked = plain(word[:LONGEST_WORD])
     parts = [one for one in known if asked and (one.startswith(asked) or asked.startswith(one))]
-    found = difflib.get_close_matches(asked, known, 1, 0.8) or parts
     # 'best' is not 'test': of a short word one letter is much
-    found = found or difflib.get_close_matches(asked, known, 1, 0.6)[: len(asked) > 4]
-    return known[found[0]] if found else None
+    found = difflib.get_close_matches(asked, known, 1, 0.6 if len(asked) > 4 else 0.8)
+    return known[[*found, *parts][0]] if found or parts else None
 
 
 def did_you_mean(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | None:
