@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError, GaamError, ShortOfMemoryError, StorageError
 from gaam_cache.messages import shortened, visible
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-T = TypeVar("T")
 NAMES = "auto, cpu, cuda, cuda:N or mps"
 _NO_MEMORY = re.compile(
     r"MemoryError|not enough memory|can(no|')t allocate memory|out of memory|unable to allocate"
@@ -183,23 +181,6 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory ran out: of a device or of the machine."""
     # torch.OutOfMemoryError is found by its name: nothing is imported to look at an error
     return _NO_MEMORY.search(f"{type(error).__name__} {error}") is not None
-
-
-class NoRoom(str):
-    """That memory ran out, in the words of whose it was."""
-
-
-def attempt(function: Callable[[], T], device: torch.device) -> T | NoRoom:
-    """What a function returns, or that memory ran out on the way, which is then free again."""
-    try:
-        return function()
-    except Exception as error:
-        if not out_of_memory(error):
-            raise
-        found = NoRoom(said_of_memory(error))
-    # not before here: an exception that is handled holds all tensors of where it came from
-    give_back(device)
-    return found
 
 
 def said_of_memory(error: BaseException) -> str:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, one_ahead
+from gaam_cache.extraction.reopen import reopen
+from gaam_cache.extraction.states import Piece, StateMaker
+from gaam_cache.extraction.summary import Tally
+from gaam_cache.sources._collect import given_inputs
+from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.encoding import Encoding
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from gaam_cache.extraction.states import Piece
-    from gaam_cache.extraction.summary import Tally
 
 __all__ = ["OPENING", "Encoding", "Placed", "RowEncoder"]
 
@@ -46,8 +47,6 @@ class RowEncoder:
         self, encoding: Encoding, config: ExtractConfig, encoder: Encoder, tally: Tally
     ) -> None:
         """Use ``RowEncoder.open``."""
-        from gaam_cache.extraction.states import StateMaker
-
         self.encoding, self.tally, self._config = encoding, tally, config
         self._maker = StateMaker(encoder, encoding, config.batch_tokens, tally, further=True)
         self._preparing, self._running = threading.Lock(), threading.Lock()
@@ -73,9 +72,6 @@ class RowEncoder:
             ConfigError: another encoder, or other decoders of files; or imported states.
             NotFoundError: no encoder there, or not the rows that it was fitted on.
         """
-        from gaam_cache.extraction.reopen import reopen
-        from gaam_cache.extraction.summary import Tally
-
         with OPENING:
             config, opened = reopen(encoding, encoder, device, batch_tokens)
         return cls(encoding, config, opened, Tally())
@@ -120,8 +116,6 @@ class RowEncoder:
             yield self._states(piece, pooling)
 
     def _prepare(self, placed: Placed, origin: str) -> Piece | None:
-        from gaam_cache.sources._collect import given_inputs
-
         if not len(placed.rows):
             return None
         (rows, places), kind = placed, self.encoding.kind
@@ -130,10 +124,6 @@ class RowEncoder:
             return self._maker.prepare(inputs, origin=origin, places=places)
 
     def _states(self, piece: Piece | None, pooling: str) -> NDArray[np.float32]:
-        import numpy as np
-
-        from gaam_cache.store.dtypes import as_float32
-
         if piece is None:
             return np.empty((0, self.encoding.num_layers, self.encoding.hidden_size), np.float32)
         with self._running:

@@ -80,6 +80,23 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
         yield report
 
 
+@contextmanager
+def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
+    """While open ``say`` is called with what we warn of; other warnings are shown as usual."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, GaamWarning):
+                say(str(message))
+            else:
+                others(message, category, *place, **more)
+
+        warnings.showwarning = show
+        warnings.simplefilter("always", GaamWarning)
+        yield
+
+
 def unwind_on_signals() -> None:
     """From now on the first signal raises KeyboardInterrupt, and a second one ends the process."""
     global _asked  # noqa: PLW0603 a signal belongs to the process
@@ -123,18 +140,12 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or another's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    others = warnings.showwarning
 
-    def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, GaamWarning):
-            tell(f"warning: {' '.join(str(message).split())}", to=sys.stderr)
-        else:
-            others(message, category, *place, **more)
+    def warn(said: str) -> None:
+        tell(f"warning: {' '.join(said.split())}", to=sys.stderr)
 
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = show
-            warnings.simplefilter("always", GaamWarning)
+        with warnings_to(warn):
             code = _code(app, settings)
     finally:
         _on_signals(signal.SIG_DFL)

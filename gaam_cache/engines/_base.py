@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gaam_cache import devices, plugins
+from gaam_cache import devices, plugins, terminal
 from gaam_cache.config import ENGINES, Placing
 from gaam_cache.errors import GaamError, GaamWarning
 
@@ -100,17 +100,7 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
     Not every exception survives the way to another process: a bug becomes a RuntimeError.
     """
     devices.share_machine(place.here)
-    with warnings.catch_warnings():
-        others = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, GaamWarning):
-                tell("warning", str(message))
-            else:
-                others(message, category, *where, **more)
-
-        warnings.showwarning = show
-        warnings.simplefilter("always", GaamWarning)
+    with terminal.warnings_to(lambda said: tell("warning", said)):
         try:
             return task.work(task.argument, place, tell)
         except (GaamError, OSError, MemoryError):

@@ -20,7 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.devices import CopyBack, NoRoom, attempt, bits
+from gaam_cache import devices
+from gaam_cache.devices import CopyBack, bits
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit, relative
 from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
@@ -145,14 +146,19 @@ class StateMaker:
 
     def _attempt(self, encode: Callable[[], Any], piece: Piece, rows: Sequence[int]) -> Any:
         """What ``encode`` makes of rows; None where there is no memory for several."""
-        found = attempt(encode, self._encoder.device)
-        if not isinstance(found, NoRoom):
-            return found
+        try:
+            return encode()
+        except Exception as error:
+            if not devices.out_of_memory(error):
+                raise
+            said = devices.said_of_memory(error)
+        # not before here: an exception that is handled holds all tensors of where it came from
+        devices.give_back(self._encoder.device)
         if len(rows) > 1:
             return None
         raise ShortOfMemoryError(
             "the memory of the device is too small for one row",
-            found=str(found),
+            found=said,
             where=piece.where(rows[0]),
             hint="a smaller --max-length, another --device, --dtype bfloat16, or device-map auto",
         )

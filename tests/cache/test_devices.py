@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 from gaam_cache import devices
 from gaam_cache.encoders._model import choose_dtype
 from gaam_cache.errors import ConfigError
+from gaam_cache.extraction.states import StateMaker
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 
@@ -98,16 +101,16 @@ def test_after_memory_ran_out_nothing_holds_the_tensors_of_the_attempt(
         held.append(weakref.ref(tensor))
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a")
 
+    maker: Any = SimpleNamespace(_encoder=SimpleNamespace(device=torch.device("cpu")))
     gc.disable()
     try:
-        found = devices.attempt(inner, torch.device("cpu"))
+        assert StateMaker._attempt(maker, inner, maker, [0, 1]) is None
     finally:
         gc.enable()
-    assert found == devices.NoRoom("CUDA out of memory. Tried to allocate 2.00 GiB")
     assert alive == [False]
-    assert devices.attempt(lambda: 3, torch.device("cpu")) == 3
+    assert StateMaker._attempt(maker, lambda: 3, maker, [0]) == 3
     with pytest.raises(KeyError):
-        devices.attempt(lambda: {}[1], torch.device("cpu"))
+        StateMaker._attempt(maker, lambda: {}[1], maker, [0])
 
 
 def test_seeds_of_gpus_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
