@@ -272,6 +272,8 @@ class ExtractConfig(Placing):
                "leaves no classes", "labels in 'train', or in the first split")
         yield ("prompt prompt_file", self.prompt is None or self.prompt_file is None,
                "is given twice", "--prompt or prompt-file")
+        yield ("prompt", not re.search("[\ud800-\udfff]", self.prompt or ""),
+               "is no text", "characters that UTF-8 has")
         yield ("clip_mode", self.clip_mode != "split" or seconds or self.published_audio,
                "splits nothing", "the length of a piece: --set clip-seconds=5")
         yield ("published_audio clip_seconds", not self.published_audio

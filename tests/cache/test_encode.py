@@ -21,7 +21,7 @@ from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
-from tests.cache.encoders.vision.pictures import write_figures
+from tests.cache.encoders.vision.pictures import write_pictures
 
 
 def extract(config: ExtractConfig) -> EmbeddingCache:
@@ -95,7 +95,7 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
 
 
 def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
-    data, name = write_figures(tmp_path / "data", {"train": 8, "test": 16}), next(iter(FAMILIES))
+    data, name = write_pictures(tmp_path / "data", {"train": 8, "test": 16}), next(iter(FAMILIES))
     config = ExtractConfig(
         encoder=str(FAMILIES[name].save(tmp_path / name)), dataset=str(data), device="cpu",
         out=tmp_path / "cache", keep_columns=("file",), pool=("mean", "first"),

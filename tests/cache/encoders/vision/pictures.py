@@ -1,4 +1,4 @@
-"""Pictures for tests: noise of many shapes, and things to tell apart."""
+"""Pictures for tests: noise of many shapes."""
 
 from __future__ import annotations
 
@@ -48,33 +48,11 @@ def noise(seed: int = 0) -> list[Drawn]:
     return found
 
 
-FIGURES = ("circle", "cross", "square", "triangle")
-
-
-def _figure(label: str, rng: np.random.Generator, side: int = 64) -> NDArray[np.uint8]:
-    """A figure of any size, place and colour on noise."""
-    radius = rng.uniform(0.3, 0.45) * side
-    x, y = rng.uniform(radius, side - radius, size=2)
-    v, u = (np.mgrid[:side, :side] + 0.5 - np.array([y, x])[:, None, None]) / radius
-    inside = {
-        "circle": u**2 + v**2 < 0.8,
-        "square": np.maximum(np.abs(u), np.abs(v)) < 0.7,
-        "cross": (np.minimum(np.abs(u), np.abs(v)) < 0.22) & (np.maximum(np.abs(u), np.abs(v)) < 1),
-        "triangle": (v > -0.5) & (v < 1 - np.sqrt(3) * np.abs(u)),
-    }[label]
-    back, front = rng.integers(0, 80, 3), rng.integers(140, 256, 3)
-    picture = np.where(inside[..., None], front, back) + rng.normal(0, 10, (side, side, 3))
-    return picture.clip(0, 255).astype(np.uint8)
-
-
-def write_figures(folder: Path, rows: dict[str, int]) -> Path:
-    """As PNG and JPEG, one in three of another shape."""
+def write_pictures(folder: Path, rows: dict[str, int]) -> Path:
+    """Noise of all shapes as PNG, of two classes in turn."""
     for seed, (split, count) in enumerate(rows.items()):
-        rng = np.random.default_rng(seed)
-        for number in range(count):
-            label = FIGURES[number % len(FIGURES)]
-            path = folder / split / label / f"{number}.{('png', 'jpg')[number % 2]}"
+        for number, drawn in enumerate(noise(seed)[:count]):
+            path = folder / split / "ab"[number % 2] / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            image = Image.fromarray(_figure(label, rng))
-            (image if number % 3 else image.resize((90, 70))).save(path)
+            Image.fromarray(drawn.array).save(path)
     return folder
