@@ -25,8 +25,7 @@ from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.messages import tell
 from gaam_cache.settings import data_path
 from gaam_cache.terminal import show_progress
-from gaam_decoder.config import TrainConfig
-from gaam_decoder.plant_config import PlantConfig
+from gaam_decoder.config import PlantConfig, TrainConfig
 
 # fmt: off
 SETTINGS = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig}

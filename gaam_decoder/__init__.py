@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from gaam_decoder import stats
     from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.analysis.planting import plant
-    from gaam_decoder.config import TrainConfig
-    from gaam_decoder.plant_config import PlantConfig
+    from gaam_decoder.config import PlantConfig, TrainConfig
     from gaam_decoder.reports.report import Report, report
     from gaam_decoder.runs.loading import Runs, load_runs
     from gaam_decoder.runs.result import RunResult
@@ -72,7 +71,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _HOMES = {
-    "PlantConfig": "plant_config",
+    "PlantConfig": "config",
     "PredictConfig": "use.predict",
     "Report": "reports.report",
     "RunResult": "runs.result",

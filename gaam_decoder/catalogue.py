@@ -10,6 +10,7 @@ import inspect
 import re
 import textwrap
 import typing
+from contextlib import suppress
 from typing import Any
 
 from gaam_cache import plugins
@@ -34,31 +35,27 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
         for name in plugins.names(package):
             entry: dict[str, Any] = {"name": name, "summary": "", "options": {}}
             entry["origin"] = plugins.origin(package, name)
+            if kind == "mechanism":
+                entry |= {"parameters": None, "output_shape": None}
+            listed[kind].append(entry)
             try:
                 cls = plugins.load(package, name, kind=kind)
                 with plugins.blamed(package, name, kind=kind):
                     options = {key: default for key, (_, default) in plugin_options(cls).items()}
-                entry |= {"summary": _parts(cls)["summary"], "options": options}
             except ConfigError as error:
                 entry["damage"] = error.reason
-            listed[kind].append(entry)
-    for entry in listed["mechanism"]:
-        entry |= {"parameters": None, "output_shape": None}
-        try:
-            about = describe_mechanism(entry["name"], num_layers, hidden_size)
-        except ConfigError:
-            continue
-        entry |= {"parameters": about["parameters"]["total"], "output_shape": about["output_shape"]}
+                continue
+            entry |= {"summary": _parts(cls)["summary"], "options": options}
+            if kind == "mechanism":
+                with suppress(ConfigError):
+                    about = describe_mechanism(name, num_layers, hidden_size)
+                    entry["parameters"] = about["parameters"]["total"]
+                    entry["output_shape"] = about["output_shape"]
     return listed
 
 
 def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """One mechanism for one encoder, as JSON values.
-
-    Args:
-        text: ``name`` or ``name:key=value,...``.
-        num_layers: L, layers of the encoder.
-        hidden_size: D, hidden size of the encoder.
+    """``name:key=value,...`` for an encoder of L layers and hidden size D, as JSON values.
 
     Raises:
         ConfigError: unknown name or option, or an option that does not fit these dimensions.
@@ -152,18 +149,14 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
         for entry in listed[kind]:
             head = f"  {entry['name']:<{column}}  "
             if kind == "mechanism":
-                count = "does not load" if "damage" in entry else "does not fit"
-                count = count if entry["parameters"] is None else f"{entry['parameters']:,}"
-                head += f"{count:>13}  "
-            options = ", ".join(
-                key if default is None else f"{key}={str(default).lower()}"
-                for key, default in entry["options"].items()
-            )
+                count = entry["parameters"]
+                head += f"{'does not fit' if count is None else f'{count:,}':>13}  "
+            spelled = {k: k if v is None else f"{k}={v}" for k, v in entry["options"].items()}
             text = _flow(entry.get("damage", entry["summary"]))
-            text += f" Options: {options}." if options else ""
+            text += f" Options: {', '.join(spelled.values())}." if spelled else ""
             text += f" From {entry['origin']}." if entry["origin"] else ""
-            indents: Any = {"initial_indent": head, "subsequent_indent": " " * len(head)}
-            lines += textwrap.wrap(text, width, break_on_hyphens=False, **indents)
+            after = " " * len(head)
+            lines.append(textwrap.fill(head + text, width, subsequent_indent=after))
         lines.append("")
     lines.append("gaam describe --attn NAME says more about one mechanism")
     return "\n".join(lines).replace("``", "")
@@ -172,15 +165,15 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
 def mechanism_in_words(about: dict[str, Any]) -> str:
     """The result of ``describe_mechanism`` for people, with what its author wrote of it."""
     cls = plugins.load(KINDS["mechanism"][0], about["name"], kind="mechanism")
-    shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
-    sizes = about["parameters"]["tensors"].items()
     lines = [about["spec"], "", inspect.cleandoc(cls.__doc__ or ""), ""]
     for frame in _frames(cls):
         lines += ["in this frame:", "", inspect.cleandoc(frame.__doc__ or ""), ""]
-    lines += [f"from the package {about['origin']}"] if about["origin"] else []
+    lines += [f"from the package {about['origin']}"] * bool(about["origin"])
+    shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
     lines += [f"shapes: {' -> '.join(shapes)}, B the batch"]
     lines += [f"parameters: {about['parameters']['total']:,}"]
-    lines += [f"  {name} {' x '.join(map(str, size))}" for name, size in sizes]
+    for name, size in about["parameters"]["tensors"].items():
+        lines.append(f"  {name} {' x '.join(map(str, size))}")
     lines += ["options:" if about["options"] else "no options"]
     lines += [f"  {one['name']}={one['type']} (here {one['value']})" for one in about["options"]]
     if about["depends_on_batch"]:

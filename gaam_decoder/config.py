@@ -1,39 +1,58 @@
-"""What a training is: one frozen dataclass that validates itself."""
+"""What a training is, and what is planted: frozen dataclasses that validate themselves."""
 
 from __future__ import annotations
 
 import functools
+import math
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from gaam_cache import settings
+from gaam_cache import plugins, settings
 from gaam_cache.config import Placing, check_placing
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
-from gaam_cache.settings import KEY, spelled
-from gaam_decoder.config_checks import TEST_SPLIT, check_together
+from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle_paths, spelled
 from gaam_decoder.number_lists import (
+    PER_CLASS,
     Layers,
     Sizes,
-    parse_groups,
     parse_layer_sets,
     parse_list,
-    parse_pools,
     parse_rates,
-    parse_seed_batch,
     parse_seeds,
     parse_shuffle,
     parse_sizes,
     spell_numbers,
 )
-from gaam_decoder.specs import USUAL_DECAY, head_class, parse_head
+from gaam_decoder.recipe import NO_TEST
+from gaam_decoder.specs import (
+    USUAL_DECAY,
+    blamed,
+    build,
+    head_class,
+    parse_attention,
+    parse_head,
+    parse_loss,
+)
+
+if TYPE_CHECKING:
+    from gaam_decoder.recipe import Dtype
 
 USUAL_RATE = 3e-4
 TRIED_RATES = (3e-4, 2e-3, 1e-2, 5e-2)
 """Where nobody names a rate, and rows of train may choose one."""
+TEST_SPLIT = "test"
+TRACKERS = "gaam_decoder.runs.trackers"
+OUT = "is out of range"
+PLANTED_ROWS, PLANTED_LAYERS, PLANTED_WIDTH = 6000, 16, 8
+"""Of Gaussian states where nobody says: 4,000 rows to learn from, on which a linear head (512
+numbers) is within 2 points of its teacher, and enough layers for 1, 2, 4 and 8 heads."""
+LEAST_LAYERS = 3
+"""Of a gate: over two layers every standardised value is 1 or -1, and every gate the same."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +122,7 @@ class TrainConfig(Placing):
     """Learn from so many rows of train, or of every class: 100,1k,all,5/class. Each class has its
     share, at least a row; rows that choose are among them, and smaller budgets lie in larger
     ones."""
-    pool: tuple[str | None, ...] = field(default=(None,), metadata={"parse": parse_pools})
+    pool: tuple[str, ...] = ()
     """Pooling to read, or several (default: the first in the cache)."""
     layers: tuple[Layers, ...] = field(default=(None,), metadata={"parse": parse_layer_sets})
     """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable (default: all). Layer n is
@@ -119,7 +138,7 @@ class TrainConfig(Placing):
     folds: int | None = None
     """Cross-validation over so many parts of train. Each is tested by decoders that learned from
     the others, a run of its own; the test split is left alone."""
-    groups: str | None = field(default=None, metadata={"parse": parse_groups})
+    groups: str | None = None
     """Kept column, or file with a name per row: neither folds nor choosing rows part a name."""
     repeats: int = field(default=1, metadata=KEY)
     """Cross-validations, each with folds of its own."""
@@ -137,7 +156,7 @@ class TrainConfig(Placing):
     and loss are float32."""
     eval_dtype: Literal["same", "float32"] = field(default="same", metadata=KEY)
     """The same in evaluation, or float32, as published."""
-    seed_batch: int | None = field(default=None, metadata={"parse": parse_seed_batch} | KEY)
+    seed_batch: int | None = field(default=None, metadata=KEY)
     """Seeds trained together at most (default: by memory)."""
     memory_share: float = field(default=0.5, metadata=KEY)
     """Share of the free memory that rows may take. What does not fit stays on disk; it decides how
@@ -165,7 +184,16 @@ class TrainConfig(Placing):
             object.__setattr__(self, one.name, parsed)
         check_device(self.device)
         check_placing(self)
-        check_together(self)
+        check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
+        check_at_least(self, 1, "val_folds")
+        check_at_least(self, 0, "split_seed")
+        check_at_least(self, 2, "folds")
+        if self.track not in (known := ["none", *plugins.names(TRACKERS)]):
+            raise plugins.unknown("tracker", self.track, known, where="track")
+        check_rules(self, _rules(self))
+        same = self.folds is None and self.train_split == self.test_split
+        if same and not self.allow_train_as_test:
+            raise train_as_test(f"train-split and test-split are both '{self.test_split}'")
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -194,11 +222,166 @@ class TrainConfig(Placing):
     @property
     def _tunes(self) -> bool:
         """Whether nobody named a rate, and rows of train may choose one."""
-        heads = map(head_class, map(parse_head, self.head))
-        in_steps = any(head.trained_by != "fit" for head in heads)
-        return not self.lr and self.select == "val" and in_steps
+        return not self.lr and self.select == "val" and self._steps
+
+    @property
+    def _steps(self) -> bool:
+        """Whether a head is trained in steps."""
+        return any(head_class(parse_head(text)).trained_by != "fit" for text in self.head)
 
 
 @functools.cache
 def _hints() -> dict[str, Any]:
     return typing.get_type_hints(TrainConfig)
+
+
+def _rules(config: TrainConfig) -> Iterator[Rule]:
+    """Numbers in their range, something to train and nothing twice, and nothing that misleads."""
+    clip, folds, draws = config.clip_grad_norm, config.folds, config.train_rows != (None,)
+    untested, chooses = config.test_split == NO_TEST, config.select == "val"
+    chosen = "--select val, which holds out a part of train"
+    axes: dict[str, list[Any]] = {
+        "attn": [str(parse_attention(text)) for text in config.attn],
+        "head": [str(parse_head(text)) for text in config.head],
+        "lr": list(config.rates),
+    }
+    for name in ("weight_decay", "layers", "train_rows"):
+        axes[name] = list(getattr(config, name))
+    axes["pool"] = list(config.pool) or [None]
+    loss = parse_loss(config.loss)
+    loss_of = build(loss, "loss")
+    # fmt: off
+    yield "lr", all(0 < lr < math.inf for lr in config.rates), OUT, "a positive number"
+    yield "clip_grad_norm", clip is None or 0 < clip < math.inf, OUT, "a positive number"
+    yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), OUT, ">= 0"
+    yield "val_fraction", 0 < config.val_fraction <= 0.5, OUT, "more than 0, at most 0.5"
+    yield "memory_share", 0 <= config.memory_share <= 1, OUT, "0 to 1"
+    yield "fold", not folds or (config.fold or 1) <= folds, OUT, f"1 to {folds}, as --folds says"
+    for name, values in axes.items():
+        yield name, values, "is empty: nothing to train", "at least one"
+        yield name, len(set(values)) == len(values), "has one of its values twice", "each once"
+    for name, used, needed in (
+        ("fold", folds, "--folds"),
+        ("repeats", folds, "--folds; for more seeds: --seeds"),
+        ("val_fraction", chooses, chosen),
+        ("val_folds", chooses, chosen),
+        ("split_seed", chooses or folds or draws, f"{chosen} (or --folds, --train-rows)"),
+        ("groups", chooses or folds, "--folds, or --select val"),
+    ):
+        usual = getattr(config, name) == TrainConfig.__dataclass_fields__[name].default
+        yield f"{name} select", usual or used, "plays no part without others", needed
+    yield ("loss_scale dtype", config.dtype != "float16" or config.loss_scale != "none",
+           "would lose small gradients of float16, and say nothing",
+           "no loss-scale, or --dtype bfloat16, which needs none")
+    yield ("test_split folds", config.test_split == TEST_SPLIT or not folds,
+           "plays no part with --folds, which test on parts of train-split",
+           "one of the two; --folds with --final adds a model that learns from all rows")
+    if untested or config.final:
+        yield ("final test_split", not (untested and config.final),
+               "adds a final model to what is evaluated, and nothing is",
+               f"--set test-split={NO_TEST} alone, or --final with --folds or a tested split")
+        yield ("select final test_split", config.select != "test",
+               "needs test rows that choose the epoch, and a final model has none",
+               f"{chosen}, or --select last")
+        yield ("shuffle_labels final test_split", not config.shuffle_labels,
+               "is a check on test rows, and a final model has none", "one of the two")
+    yield ("train_rows groups", not draws or config.groups is None,
+           "are drawn one by one, of every group some", "one of the two")
+    yield ("train_rows select", f"1{PER_CLASS}" not in config.train_rows or not chooses,
+           f"1{PER_CLASS} leaves no row that could be held out to choose the epoch",
+           "2/class or more, or --select last, which chooses nothing")
+    if config.tune_seeds is not None:
+        both = sorted(set(config.seeds) & set(config.tune_seeds))
+        yield ("tune_seeds lr weight_decay", len(config.rates) * len(config.weight_decay) > 1,
+               "have nothing to choose from", "several --lr or weight decays: --lr 1e-4,3e-4,1e-3")
+        yield "tune_seeds select", chooses, "choose by validation accuracy", chosen
+        parts = {seed % len(config.tune_seeds) for seed in config.tune_seeds}
+        yield ("tune_seeds val_folds", config.val_folds or len(parts) == len(config.tune_seeds),
+               "would hold out a part of train twice, and another never",
+               "consecutive seeds, such as 1000-1002")
+        yield ("tune_seeds", not both,
+               f"choose, and are not to report as well: {spell_numbers(both)}",
+               "--seeds without them; without --tune-seeds all seeds choose and report")
+    if config.class_weights != "none":
+        from gaam_decoder.losses._weighted import is_mean_over_rows
+
+        with blamed(loss, "loss"):
+            weighable = is_mean_over_rows(loss_of)
+        yield ("class_weights head", config._steps, "plays no part in a head fitted at once",
+               "a --head that is trained in steps")
+        yield ("class_weights loss", weighable,
+               "weighs losses of single rows, and this loss is no mean over them", "another --loss")
+    # fmt: on
+
+
+def loss_scaling(asked: str, dtype: Dtype | Literal["auto"]) -> Literal["none", "dynamic"]:
+    """Whether losses are scaled; ``auto``: where gradients could be too small for their type."""
+    return "dynamic" if asked == "dynamic" or (asked == "auto" and dtype == "float16") else "none"
+
+
+def train_as_test(found: str) -> ConfigError:
+    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
+    return ConfigError(
+        "the rows to test on are the rows to learn from",
+        expected="a split of its own, or --folds, which test on rows that were held out",
+        found=found,
+        hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlantConfig:
+    """Everything ``gaam plant`` can be told.
+
+    Raises:
+        ConfigError: on construction, when a value is out of its range.
+    """
+
+    out: Path = Path("planted")
+    """Folder of the cache."""
+    gate: Literal["laplace", "gaussian", "student-t", "two-peaks", "none"] = "laplace"
+    """Through which the labels depend on the states; none: through their mean."""
+    strength: float = 4.0
+    """Standard deviation of the teacher's logits."""
+    from_cache: Path | None = field(default=None, metadata={"option": "--from"})
+    """Take the rows of this cache, with labels drawn anew (default: Gaussian states)."""
+    layers: int | None = field(default=None, metadata=KEY)
+    """Layers of Gaussian states (default: 16)."""
+    width: int | None = field(default=None, metadata=KEY)
+    """Hidden size of Gaussian states (default: 8)."""
+    classes: int = field(default=4, metadata=KEY)
+    """Classes that the labels name."""
+    rows: int | None = None
+    """Rows in all, of which a third is 'test' (default: 6,000, or all of the cache)."""
+    seed: int = 0
+    """Decides states, teacher and labels."""
+    storage_dtype: Literal["float16", "float32"] | None = field(default=None, metadata=KEY)
+    """What the cache stores (default: float32, or that of the cache)."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work, before anything is read."""
+        settle_paths(self)
+        check_at_least(self, 2, "classes")
+        check_at_least(self, 3, "rows")
+        check_at_least(self, 1, "width")
+        check_at_least(self, 1 if self.gate == "none" else LEAST_LAYERS, "layers")
+        check_at_least(self, 0, "seed")
+        of_states = self.from_cache is None
+        positive = 0 < self.strength < math.inf
+        rules: list[Rule] = [("strength", positive, OUT, "a positive number")]
+        rules += [
+            (name, of_states or getattr(self, name) is None, "is of Gaussian states", "no --from")
+            for name in ("layers", "width")
+        ]
+        check_rules(self, rules)
+        if of_states:
+            self.check_rows(self.rows or PLANTED_ROWS)
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse fewer rows to learn from, or to test on, than classes."""
+        if rows // 3 < self.classes:
+            raise ConfigError(
+                "there are more classes than rows",
+                expected=f"--rows of at least {3 * self.classes:,} for {self.classes:,} classes",
+                found=f"{rows:,} rows, of which {rows // 3:,} are 'test'",
+            )

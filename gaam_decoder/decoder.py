@@ -22,24 +22,15 @@ from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.heads._base import Head
 from gaam_decoder.specs import KINDS, Spec, blamed, build, plugin_options
 
-STREAMS = {
-    "attention": 1,
-    "head": 2,
-    "order": 3,
-    "noise": 4,
-    "labels": 5,
-    "shards": 6,
-    "rows": 7,
-    "rates": 8,
-}
+STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
+STREAMS |= {"labels": 5, "shards": 6, "rows": 7, "rates": 8}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
 
 
 def stream_seed(seed: int, stream: str, *counters: int) -> int:
     """The seed of one of the ``STREAMS``, at further positions such as the epoch.
 
-    Attention and head draw from streams of their own, so that under one seed all mechanisms get
-    the same head and see the rows in the same order: comparisons are paired.
+    Under one seed all mechanisms get the same head and the same order: comparisons are paired.
     """
     sequence = np.random.SeedSequence([seed, STREAMS[stream], *counters])
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
@@ -73,11 +64,6 @@ class Decoder(nn.Module):
         """Of the parameters."""
         return next(self.parameters()).dtype
 
-    @property
-    def num_noise(self) -> int:
-        """K, uniform numbers that one sample needs in training; 0 without dropout."""
-        return self.head.num_noise
-
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> (B, C); ``noise_BK`` None is evaluation."""
         return self.head(self.attention(x_BLD), noise_BK)
@@ -93,10 +79,10 @@ def without_random_numbers() -> Iterator[None]:
     """Raise ConfigError where a decoder draws random numbers of its own while it trains."""
 
     def states() -> list[Tensor]:
-        """Where all generators of the process stand, those of GPUs that are in use too."""
-        found = [torch.random.get_rng_state()]
-        found += torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        return found + ([torch.mps.get_rng_state()] if torch.backends.mps.is_available() else [])
+        """Where the generators of the process stand, of GPUs that are in use too."""
+        gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        gpus += [torch.mps.get_rng_state()] if torch.backends.mps.is_available() else []
+        return [torch.random.get_rng_state(), *gpus]
 
     before = states()
     yield
@@ -126,20 +112,14 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
 
 
 def spelled_out(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
-    """The mechanism with the options that it chooses to fit these dimensions.
-
-    A number of heads that is the usual one is not spelled out where nobody gave it.
-    """
+    """The mechanism with the options that it chooses to fit, but for the usual number of heads."""
     chosen = _chosen(spec, num_layers, hidden_size)
     options = dict(spec.options) | {k: v for k, v in chosen.items() if v != DEFAULT_HEADS}
     return Spec(spec.name, tuple(sorted(options.items())))
 
 
 def shortest(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
-    """The form that two mechanisms share exactly where they are the same on these dimensions.
-
-    As ``spelled_out``, and without the usual number of heads where it was given, too.
-    """
+    """The form that two mechanisms share exactly where they are the same on these dimensions."""
     spec = spelled_out(spec, num_layers, hidden_size)
     usual = {(k, DEFAULT_HEADS) for k in _chosen(spec, num_layers, hidden_size)}
     return Spec(spec.name, tuple(one for one in spec.options if one not in usual))

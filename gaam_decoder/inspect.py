@@ -100,36 +100,24 @@ def _of_folder(about: dict[str, Any]) -> str:
         blocks.append(f"about {duration(about['seconds_left'])} left of what is begun")
     if about["unfinished"] and not about["at_work"]:
         blocks.append("nobody is at work: the same gaam train again goes on")
-    blocks += [
-        f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}; 'gaam train' "
-        "makes it again"
-        for run in about["damage"]
-    ]
+    for run in about["damage"]:
+        blocks.append(f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}")
     return "\n".join(blocks)
 
 
 def _of_run(about: dict[str, Any]) -> str:
     parameters, engine, cache = about["parameters"], about["engine"], about["cache"]
-    recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)
-    how = f"{engine['why']}, {engine['device']}"
-    if "fit" not in about:
-        compiled = "compiled" if engine.get("compiled") else "not compiled"
-        together = f"up to {engine.get('seed_batch')} seeds together"
-        how = f"{together}, {compiled}, {engine.get('dtype')}, {how}"
+    how = {"seeds together": engine["seed_batch"], "compiled": engine["compiled"]}
+    how |= {"dtype": engine["dtype"], "device": engine["device"], "why": engine["why"]}
     lines = [
         f"run {about['path']}",
         f"  decoder      {about['attention']} + {about['head']} head, "
         f"{parameters['attention']:,} of {parameters['total']:,} parameters in the attention",
         f"  cache        {short_digest(cache['fingerprint'])}: {cache['dataset']} through "
         f"{cache['encoder']}",
-        f"  recipe       {recipe}",
-        f"  run as       {how}",
+        f"  recipe       {_settings(about['recipe'])}",
+        f"  run as       {_settings(how)}",
     ]
-    if (groups := about.get("groups")) is not None:
-        kept = "kept " * (groups["kind"] == "column")
-        lines.append(f"  groups       by the {kept}{groups['kind']} {groups['source']}")
-    if about["majority_accuracy"] is not None:
-        lines.append(f"  majority     {100 * about['majority_accuracy']:.1f}%")
     for seed in about["seeds"]:
         said = f"failed: {seed['failed']}"
         if not seed["failed"]:
@@ -149,6 +137,10 @@ def _of_run(about: dict[str, Any]) -> str:
         for one in importance["layers"]
     ]
     return "\n".join(lines)
+
+
+def _settings(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items() if value is not None)
 
 
 def _tested_on(recipe: dict[str, Any]) -> str:

@@ -14,23 +14,18 @@ from gaam_cache.store.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 
-OF_STEPS: dict[str, Any] = {
-    "loss": Spec("cross-entropy"),
-    **dict.fromkeys(("epochs", "batch_size"), 1),
-    **dict.fromkeys(("lr", "weight_decay"), 0.0),
-    "schedule": "constant",
-    "clip_grad_norm": None,
-    "dtype": "float32",
-    "loss_scale": "none",
-    "clip_order": "unscale-first",
-    "ties": "loss",
-    "eval_dtype": "same",
-    "class_weights": "none",
-    "shuffle": "full",
-    "shard_rows": None,
-}
-"""Settings that play no part where a head is fitted at once, and the values that they have there,
-so that two recipes which mean the same are the same."""
+OF_STEPS: tuple[str, ...] = (
+    "loss",
+    "epochs",
+    "batch_size",
+    "lr",
+    "weight_decay",
+    "schedule",
+    "clip_grad_norm",
+)
+OF_STEPS += ("dtype", "loss_scale", "clip_order", "ties", "eval_dtype", "class_weights")
+OF_STEPS += ("shuffle", "shard_rows")
+"""Settings that play no part where a head is fitted at once."""
 IMPLIED = ("plugins", "shard_rows")
 """What a recipe holds that nobody asks for: it follows from the session and the cache."""
 NO_TEST = "none"
@@ -64,7 +59,6 @@ class Groups:
     @cached_property
     def digest(self) -> str:
         """Of the names: from a column or a file, the same names are the same recipe."""
-        # the first line since rows that choose are whole groups: runs of before have another recipe
         return digest_of("\n".join(["whole groups choose", *self.names]).encode())[:16]
 
     def in_words(self) -> str:
@@ -78,21 +72,14 @@ class Groups:
 
 
 def has_test_rows(recipe: Mapping[str, Any], splits: Container[str]) -> bool:
-    """Whether what was trained under a recipe, as ``to_dict`` has it, was tested.
-
-    A cache may have a split that is really called ``NO_TEST``.
-    """
+    """Whether what was trained under a recipe, as ``to_dict`` has it, was tested."""
     untested = recipe.get("test_split") == NO_TEST and NO_TEST not in splits
     return recipe.get("fold") is not None or not untested
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """What a row of a report is trained by.
-
-    The names are those of ``TrainConfig``, which says what they mean; a config asks for one recipe
-    or for a sweep of many.
-    """
+    """What a row of a report is trained by; the names are those of ``TrainConfig``."""
 
     attention: Spec
     head: Spec
@@ -111,7 +98,6 @@ class Recipe:
     train_split: str
     test_split: str
     allow_train_as_test: bool
-    """Whether the rows that are tested are those that were trained on."""
     dtype: Dtype
     fold: Fold | None
     groups: Groups | None
@@ -121,7 +107,6 @@ class Recipe:
     ties: Literal["loss", "first"] = "loss"
     eval_dtype: Literal["same", "float32"] = "same"
     shuffle_labels: bool = False
-    """Whether the rows that learn and choose have labels in an order of each seed's own."""
     shuffle: str = "full"
     shard_rows: int | None = None
     """Of the cache, where the order of the rows depends on it."""
@@ -129,8 +114,7 @@ class Recipe:
     train_rows: int | None = None
     shots: int | None = None
     val_folds: int | None = None
-    """In how many parts the rows that learn are cut, of which every seed holds out one, by its
-    number; None: all seeds hold out the same ``val_fraction``."""
+    """None: all seeds hold out the same ``val_fraction``."""
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
@@ -158,7 +142,12 @@ class Recipe:
 
     def settled(self) -> Recipe:
         """The recipe in the one form that all have which mean the same."""
-        return replace(self, **OF_STEPS) if self.fitted else self
+        if not self.fitted:
+            return self
+        own = {name: DEFAULTS[name] for name in OF_STEPS if name in DEFAULTS}
+        own |= {"loss": Spec("cross-entropy"), "epochs": 1, "batch_size": 1, "dtype": "float32"}
+        own |= {"lr": 0.0, "weight_decay": 0.0, "schedule": "constant", "clip_grad_norm": None}
+        return replace(self, **own)
 
     def without_test(self) -> Recipe:
         """The recipe of the final model beside this one; what only decides test rows is gone."""
@@ -174,8 +163,7 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """What plays a part, but for the decoder, as JSON values, as run.json has them.
 
-        What has a default is there only where it has another value: a recipe of an earlier version
-        keeps its key, and its row.
+        What has a default is there only where it has another value, so that keys last.
         """
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values = {k: v for k, v in values.items() if k not in DEFAULTS or v != DEFAULTS[k]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,18 +57,15 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
     """Read ``name:key=value,...`` as the plug-in of that name, of one of ``KINDS``, has it.
 
     Raises:
-        ConfigError: unknown name or option, an option twice, or a value of the wrong type, by the
-            ``option`` of the command line that has it.
+        ConfigError: unknown name or option, an option twice, or a value of the wrong type.
     """
     package, usual = KINDS[kind]
     option = option or usual
     name, _, tail = text.strip().partition(":")
     found = f"{option} {shortened(text)}"
     if "," in name:
-        each = " ".join(f"{option} {part}" for part in name.split(",") if part)
-        raise ConfigError(
-            f"{option} takes one {kind}", found=found, hint=f"several: {shortened(each)}"
-        )
+        hint = f"several: {option} A {option} B"
+        raise ConfigError(f"{option} takes one {kind}", found=found, hint=hint)
     cls = plugins.load(package, name, kind=kind, found=found)
     with plugins.blamed(package, name, kind=kind):
         known = plugin_options(cls)
@@ -76,14 +73,11 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
     for part in tail.split(",") if tail else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in known:
-            hint = did_you_mean(key, known)
-            if hint is None and key.partition(":")[0] in plugins.names(package):
-                hint = f"several: {option} {name} {option} {shortened(key)}"
             raise ConfigError(
                 f"unknown option '{shortened(part)}' of {kind} '{name}'",
                 expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
                 found=found,
-                hint=hint,
+                hint=did_you_mean(key, known),
             )
         if key in given:
             raise ConfigError(f"{key} is given twice", expected="one value", found=found)
@@ -97,22 +91,21 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
 
 def _parse_value(value: str, hint: Any, where: str) -> Any:
     kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)]
-    if typing.get_origin(hint) is Literal or kinds[0] is bool:
-        words = {"true": True, "false": False} if kinds[0] is bool else {one: one for one in kinds}
-        if value in words:
-            return words[value]
-        expected, meant = f"one of: {', '.join(words)}", did_you_mean(value, words)
-    elif kinds[0] is str:
+    if kinds[0] is str:
         return value
-    else:
-        try:
+    words: dict[str, Any] = {"true": True, "false": False} if kinds[0] is bool else {}
+    if typing.get_origin(hint) is Literal:
+        words = {one: one for one in kinds}
+    if value in words:
+        return words[value]
+    expected = f"one of: {', '.join(words)}"
+    if not words:
+        expected = f"a {'whole ' * (kinds[0] is int)}number of sensible size"
+        with suppress(ValueError):
             if abs(parsed := kinds[0](value)) < LARGEST_NUMBER:  # NaN is not less either
                 return parsed + 0  # -0.0 is 0.0
-        except ValueError:
-            pass
-        expected, meant = f"a {'whole ' * (kinds[0] is int)}number of sensible size", None
-    found = f"'{shortened(value)}'"
-    raise ConfigError(f"bad value for {where}", expected=expected, found=found, hint=meant)
+    hint, found = did_you_mean(value, words), f"'{shortened(value)}'"
+    raise ConfigError(f"bad value for {where}", expected=expected, found=found, hint=hint)
 
 
 def blamed(spec: Spec, kind: str) -> AbstractContextManager[None]:

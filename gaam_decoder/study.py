@@ -127,9 +127,6 @@ def read_study(
 
     ``what`` is its folder, or the name of one in ``data/studies``; ``out`` the folder of all
     studies; ``dataset`` replaces that of every extraction; ``machine`` has settings of ``MACHINE``.
-
-    Raises:
-        ConfigError: there is none, or a command has no such option or takes no such value.
     """
     ours = {path.parent.name: path.parent for path in (data_path() / "studies").glob(f"*/{FILE}")}
     folder = Path(what).resolve()
@@ -172,10 +169,7 @@ def _said_of(where: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        details = {k: v for k, v in getattr(error, "details", {"found": str(error)}).items() if v}
-        details |= {"hint": details.pop("to do", None)}
-        details["where"] = ", ".join(filter(None, [where, details.get("where")]))
-        raise ConfigError(getattr(error, "message", "no recipe of a study"), **details) from error
+        raise ConfigError("no recipe of a study", found=str(error), where=where) from error
 
 
 def _steps(
@@ -273,10 +267,6 @@ def carry_out(
     """Run what is missing, make the reports, and record them or compare them with the record.
 
     Runs that lie there and that the recipe does not ask for are in no report.
-
-    Raises:
-        NotFoundError: nothing is recorded that could be compared.
-        CacheError: what is recorded is of other states.
     """
     import pandas
 
@@ -376,9 +366,6 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
 
     Settings, seeds and counts have to be the very same; accuracies and differences may differ by
     the tolerances, in hundredths. Verdicts are not compared: a p near 0.05 falls on either side.
-
-    Raises:
-        CacheError: the rows are of other states.
     """
     if (old := sorted(set(before["cache"]))) != (new := sorted(set(after["cache"]))):
         told = {"expected": f"caches {', '.join(old)}", "found": ", ".join(new)}

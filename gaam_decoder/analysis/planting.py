@@ -26,8 +26,15 @@ from gaam_cache.store.digest import short_digest
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.importing import write
 from gaam_cache.store.plan import GAUSSIAN
+from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.plant_config import GATES, LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
+from gaam_decoder.config import (
+    LEAST_LAYERS,
+    PLANTED_LAYERS,
+    PLANTED_ROWS,
+    PLANTED_WIDTH,
+    PlantConfig,
+)
 from gaam_decoder.specs import Spec, build
 
 Floats = NDArray[np.float64]
@@ -78,18 +85,19 @@ class PlantSummary:
     def in_words(self) -> str:
         """Lines for people."""
         about, best = GATES[self.gate], self.teacher_accuracy
-        linear = "not known, too many features"
+        linear = "a linear decoder of the states: not known, they have too many features"
         if self.linear_accuracy is not None:
-            gap = 100 * (best - self.linear_accuracy)
-            linear = f"{100 * self.linear_accuracy:.1f}%, {gap:z.1f} points less"
+            gap = round(100 * (best - self.linear_accuracy), 1) + 0.0  # no minus before 0.0
+            linear = f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
+            linear += f"strength {self.strength:g} is {gap:.1f} points here"
+        drawn = f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn"
         return f"""\
 the cache in '{visible(self.path)}' is complete
   gate         {self.gate}: {about.formula}; --attn {about.attn} can express it
   states       {self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}
   rows         {", ".join(f"{name} {count:,}" for name, count in self.rows.items())}
-  accuracy     teacher {100 * best:.1f}% expected, {100 * self.teacher_accuracy_drawn:.1f}% on the \
-labels that were drawn;
-               the best linear decoder of the states: {linear}
+  accuracy     teacher {100 * best:.1f}% expected, {drawn};
+               {linear}
   fingerprint  {short_digest(self.fingerprint)}"""
 
 
@@ -136,11 +144,16 @@ def plant(
         "teacher_accuracy_drawn": float((p[1].argmax(1) == label[1]).mean()),
         "linear_accuracy": linear_accuracy(train, p[0], test, p[1]),
     }
+    # of a number the shortest text that is that number again
+    exact = {
+        value: f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        for value in (*about.parameters.values(), config.strength)
+    }
     recorded = {
         "gate": config.gate,
         "mechanism": about.mechanism,
-        "parameters": {name: _shortest(value) for name, value in about.parameters.items()},
-        "strength": _shortest(config.strength),
+        "parameters": {name: exact[value] for name, value in about.parameters.items()},
+        "strength": exact[config.strength],
         "seed": seed,
         "states": source.fingerprint if source else GAUSSIAN,
     }
@@ -168,18 +181,14 @@ def plant(
     )
 
 
-def _shortest(value: float) -> str:
-    """The shortest text that is that number again."""
-    return short if float(short := f"{value:g}") == value else repr(value)
-
-
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
     """Of the training and of the test rows, drawn or taken from a cache."""
     there = sum(len(cache[name]) for name in cache) if cache else 0
-    rows = config.rows or (there if cache else ROWS)
+    rows = config.rows or (there if cache else PLANTED_ROWS)
     train = rows - rows // 3
     if cache is None:
-        shape, dtype = (rows, config.layers or LAYERS, config.width or WIDTH), config.storage_dtype
+        shape = rows, config.layers or PLANTED_LAYERS, config.width or PLANTED_WIDTH
+        dtype = config.storage_dtype
         x_NLD = gaussian_states(shape, config.seed).astype(dtype or "float32")
         return x_NLD[:train], x_NLD[train:]
     if rows > there:
@@ -191,16 +200,20 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
         )
     config.check_rows(rows)
     order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
-    parts: tuple[list[States], list[States]] = [], []
-    first = 0
-    for split in cache.values():  # rows are counted over all of them in order
-        for part, row_N in zip(parts, (order_N[:train], order_N[train:rows]), strict=True):
-            mine = np.sort(row_N[(row_N >= first) & (row_N < first + len(split))] - first)
-            with np.errstate(over="ignore"):  # what overflows is refused where it is stored
-                taken = split.embeddings[mine]
-                part.append(taken.astype(config.storage_dtype or taken.dtype))
+    parts = np.sort(order_N[:train]), np.sort(order_N[train:rows])
+    of_train, of_test = (_taken(cache, row_N, config.storage_dtype) for row_N in parts)
+    return of_train, of_test
+
+
+def _taken(cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -> States:
+    """Rows of a cache, counted over all its splits in order, (N, L, D)."""
+    parts, first = [], 0
+    for split in cache.values():
+        mine = row_N[(row_N >= first) & (row_N < first + len(split))] - first
+        with np.errstate(over="ignore"):  # what overflows is refused where it is stored
+            parts.append(split.embeddings[mine].astype(dtype or split.embeddings.dtype))
         first += len(split)
-    return np.concatenate(parts[0]), np.concatenate(parts[1])
+    return np.concatenate(parts)
 
 
 def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float32]:

@@ -1,9 +1,8 @@
 """Work on seeds that no run has yet: a file for each group of seeds that are trained together.
 
 A file says of which seeds it is, how the work was begun, and how far it is: planned, after an epoch
-(a checkpoint), or done (what the seeds left behind). Several trainers may work in a folder: which
-seeds are trained together is what the first one says. A group is saved by one rename, with all its
-seeds: which seeds are trained together then never depends on when a training was interrupted.
+(a checkpoint), or done (what the seeds left behind). Which seeds are trained together is what the
+first trainer says, and never depends on when a training was interrupted.
 
 Every file carries a SHA-256 of its name and content. What is damaged or foreign counts as absent:
 its seeds are trained again, with the same bits.
@@ -45,11 +44,7 @@ TENSORS = ("test_logits", "attention_map", "validation_logits")
 
 
 class Checkpoint:
-    """The file of one group of seeds; what ``begun`` says of the work stands in it, too.
-
-    The last epoch is written so seldom that it takes a small share of the time: what a kill costs
-    is the epochs since then, never the result.
-    """
+    """The file of one group of seeds; what ``begun`` says of the work stands in it, too."""
 
     def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
         self.path, self.begun = path, dict(begun or {})
@@ -57,7 +52,7 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to write the last epoch."""
+        """Whether it is time to write the last epoch: so seldom that it takes little time."""
         return time.monotonic() >= self._next
 
     @property
@@ -119,7 +114,7 @@ class Unfinished:
     def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
         """Seeds that are finished, and what every file says of itself, those at work first.
 
-        What is damaged is removed, with one warning that names it.
+        What is damaged is removed, with one warning.
         """
         from gaam_decoder.runs.writing import SeedResult
 
@@ -144,11 +139,8 @@ class Unfinished:
                     found |= {name: _below(f"{name}.", own) for name in ("weights", "learned")}
                     results[end["seed"]] = SeedResult(**found)
         if damaged:
-            text = (
-                f"unfinished work in '{self.folder.absolute()}' is damaged and was removed, "
-                f"the seeds or epochs in it are trained again ({'; '.join(damaged)})"
-            )
-            warnings.warn(visible(text), GaamWarning, stacklevel=2)
+            text = f"unfinished work in '{self.folder.absolute()}' is damaged and is trained again"
+            warnings.warn(visible(f"{text} ({'; '.join(damaged)})"), GaamWarning, stacklevel=2)
         return results, sorted(files, key=lambda about: not about.get("epochs_done"))
 
     def remove(self, published: Set[int], *, others: bool) -> None:
@@ -157,15 +149,12 @@ class Unfinished:
         Where nobody else is at work, the folder goes with the last of them.
         """
         with storage_errors(self.folder, option="--runs"):
-            left = False
             for path in _files(self.folder):
                 about = _about(path) or {"seeds": []}
                 begun = about.get("done") or about.get("epochs_done")
                 if set(about["seeds"]) <= published or not (begun or others):
                     path.unlink(missing_ok=True)
-                else:
-                    left = True
-            if not left and not others:
+            if not others and not _files(self.folder):
                 shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
 
 
@@ -220,8 +209,7 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
     """All that is begun, by name: JSON values; what cannot be read at the moment is left out.
 
     ``planned`` and ``done`` are seeds, ``groups`` those that are not finished, each with its last
-    ``epoch`` and ``claim``; ``seconds_left`` is of one worker for all of them, None where nothing
-    was timed yet.
+    ``epoch`` and ``claim``; ``seconds_left`` is of one worker, None where nothing was timed yet.
     """
     for folder in unfinished_folders(runs):
         name = work_of(folder.name)

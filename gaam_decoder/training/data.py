@@ -1,4 +1,6 @@
-"""What every seed learns from, is chosen by and is tested on, and in which order it sees it.
+"""What every seed learns from, is chosen by and is tested on: where it lies, and in which order.
+
+States of rows are on the device where they fit, else in memory, else on disk.
 
 ``full``: every seed has a permutation of all rows. ``window:ROWS``: an epoch is a row of blocks,
 the same for all seeds, and every seed permutes within each. A block is one shard or several whole
@@ -14,31 +16,207 @@ S seeds, B batch, N rows, M rows of a block, L layers, D hidden size.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache.cache import EmbeddingCache
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache import devices
+from gaam_cache.cache import EmbeddingCache, ShardedArray, Split
+from gaam_cache.errors import ConfigError
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.features import BLOCKS, Features, Loaded, taken
 from gaam_decoder.training.memory import free_on
 from gaam_decoder.training.protocol import Rows, parts_of
 
+PREFETCH = 3
+"""Batches that are gathered ahead where the rows are not on the device."""
+SLICE_BYTES = 2**26
+"""Of the piece of memory through which rows go to a GPU."""
+TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+"""States are kept as they are stored; a step makes float32 of a batch, which holds them all."""
+MEMORY_SHARE = 0.5
+"""Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
+BLOCKS = 2
+"""Of a window at once: one that is computed with and one that is read."""
+
+Place = Literal["cuda", "memory", "disk"]
 EVERY_SEED = 0
 """In the place of a seed, where all are to draw the same."""
 BLOCKS_SHARE = 0.5
 """Of the free memory that the blocks of a window may take, however little is for rows that stay."""
-MOST_APART = 0.1
-"""Of ``_apart``. Measured on 4,999 texts of AG News through MiniLM, sorted by class, with a linear
-head and ten seeds: with --select last, blocks that were off by 11% or more cost up to 5 points,
-those of 8% none; with --select val, which passes over epochs that end badly, none cost any."""
+
+
+class Features:
+    """States of rows as they are stored; of a split, or of ``held_N`` of its rows, ascending."""
+
+    def __init__(
+        self,
+        array: ShardedArray,
+        device: torch.device,
+        place: Place = "memory",
+        held_N: Rows | None = None,
+    ) -> None:
+        self.device, self.place, self.shape = device, place, array.shape
+        self.dtype = TYPES[array.stored]
+        self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
+        self.resident: Tensor | None = None
+        self._array, self._held_N = array, held_N
+        if place != "disk":
+            row_N = np.arange(len(array)) if held_N is None else held_N
+            where = torch.device("cpu") if place == "memory" else device
+            resident = torch.empty(len(row_N), *self.shape[1:], dtype=self.dtype, device=where)
+            self.resident = self._read(row_N, resident)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the rows are where they are computed with."""
+        return self.resident is not None and self.resident.device.type == self.device.type
+
+    def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
+        """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
+
+        Gathered before anything is computed, and ahead by a thread where they are not on the
+        device: arithmetic would wait for operands from all over the memory.
+
+        Shape:
+            rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
+        """
+        rows = self._places(rows)
+        starts = range(0, rows.shape[-1], size)
+        if self.resident is not None and self.on_device:
+            place = torch.from_numpy(rows).to(self.device)
+            for start in starts:
+                yield taken(self.resident, place[..., start : start + size])
+            return
+        parts = (partial(self._gather, rows[..., start : start + size]) for start in starts)
+        for batch in _ahead(parts, PREFETCH):
+            yield batch.to(self.device, non_blocking=True)
+
+    def blocks(self, rows: Sequence[Rows]) -> Iterator[Tensor]:
+        """The rows of every block (each ascending) on the device, (M, L, D), until the next.
+
+        A thread reads each once, while the one before it is computed with.
+        """
+        shape = max(map(len, rows), default=0), *self.shape[1:]
+        # written over in turn: new memory would come page by page, all zeroed
+        buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:BLOCKS]]
+        parts = (
+            partial(self._read, self._places(row_M), buffers[number % BLOCKS][: len(row_M)])
+            for number, row_M in enumerate(rows)
+        )
+        return _ahead(parts, BLOCKS - 1)
+
+    def _places(self, rows: Rows) -> Rows:
+        """Where rows lie among those that are held; their numbers where these are all."""
+        return rows if self._held_N is None else np.searchsorted(self._held_N, rows)
+
+    def _gather(self, wanted: Rows) -> Tensor:
+        if self.resident is not None:
+            block = taken(self.resident, torch.from_numpy(wanted))
+        else:
+            # by NumPy: aligned as torch wants it, no freed block would do for the next
+            raw = np.empty((wanted.size, self.row_bytes), np.uint8)
+            self._array.read_into(wanted.reshape(-1), raw)
+            block = torch.from_numpy(raw).view(self.dtype).view(*wanted.shape, *self.shape[1:])
+        return block.pin_memory() if self.device.type == "cuda" else block
+
+    def _read(self, row_N: Rows, out: Tensor) -> Tensor:
+        """Fill ``out`` with rows and return it; on a GPU through one small piece of memory."""
+        if out.device.type == "cpu":
+            self._read_here(row_N, out)
+            return out
+        size = max(1, SLICE_BYTES // self.row_bytes)
+        shape = min(size, len(row_N)), *self.shape[1:]
+        piece = torch.empty(shape, dtype=self.dtype, pin_memory=out.is_cuda)
+        for start in range(0, len(row_N), size):
+            part_N = row_N[start : start + size]
+            self._read_here(part_N, piece[: len(part_N)])
+            # waits until it is there: the piece is written over next
+            out[start : start + size].copy_(piece[: len(part_N)])
+        return out
+
+    def _read_here(self, row_N: Rows, out: Tensor) -> None:
+        if self.resident is not None:
+            torch.index_select(self.resident, 0, torch.from_numpy(row_N), out=out)
+        else:
+            self._array.read_into(row_N, out.view(torch.uint8).numpy().reshape(-1, self.row_bytes))
+
+
+def taken(source: Tensor, place: Tensor) -> Tensor:
+    """Rows of a tensor, (..., L, D), at places of any shape."""
+    rows = source.index_select(0, place.flatten())
+    return rows.view(*place.shape, *source.shape[1:])
+
+
+def _ahead(parts: Iterator[Callable[[], Tensor]], most: int) -> Iterator[Tensor]:
+    """What each of these makes, in order; a thread is at most so many of them ahead."""
+    with ThreadPoolExecutor(1) as thread:
+        begun: deque[Future[Tensor]] = deque()
+        for part in parts:
+            begun.append(thread.submit(part))
+            if len(begun) > most:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+
+
+class Loaded:
+    """Features of the rows of a sweep, held for its next item; in a share of the free memory."""
+
+    def __init__(self, share: float = MEMORY_SHARE) -> None:
+        self._share = share
+        self._held: dict[Hashable, Features] = {}
+
+    def get(
+        self, wanted: Sequence[tuple[Split, Rows | None]], recipe: Recipe, device: torch.device
+    ) -> list[Features]:
+        """Features of what is wanted: on the device where they fit, else in memory, or on disk.
+
+        Of a split all rows, which the folds of a sweep share, or of a budget its own, ascending.
+        """
+        keys: list[Hashable] = [
+            (split.name, recipe.pool, recipe.layers, None if held_N is None else held_N.tobytes())
+            for split, held_N in wanted
+        ]
+        found: list[Features] = []
+        for key, (split, held_N) in zip(keys, wanted, strict=True):
+            if key not in self._held:
+                array = split.pooled(recipe.pool)
+                if recipe.layers is not None:
+                    array = array.keeping([n - split.first_layer for n in recipe.layers])
+                count = len(array) if held_N is None else len(held_N)
+                size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
+                if (place := self._place(size, device, keys)) == "disk":
+                    found.append(Features(array, device, place))
+                    continue
+                self._held[key] = Features(array, device, place, held_N)
+            found.append(self._held[key])
+        return found
+
+    def _place(self, size: int, device: torch.device, keep: list[Hashable]) -> Place:
+        """Where so many bytes fit, if need be in the place of rows of other items."""
+        places: dict[Place, torch.device] = {"cuda": device} if device.type == "cuda" else {}
+        for place, where in (places | {"memory": torch.device("cpu")}).items():
+            if size > self._room(where):
+                self._held = {key: held for key, held in self._held.items() if key in keep}
+                devices.give_back(device)  # torch would keep for itself what was let go
+            if size <= self._room(where):
+                return place
+        return "disk"
+
+    def _room(self, where: torch.device) -> float:
+        """Bytes that may still be taken."""
+        residents = (one.resident for one in self._held.values() if one.resident is not None)
+        held = sum(one.nbytes for one in residents if one.device.type == where.type)
+        return self._share * (free_on(where) + held) - held
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,10 +244,7 @@ class TrainData:
 
 
 def choosing(data: TrainData, recipe: Recipe) -> Subset | None:
-    """The rows of train that select the epoch, of which a run keeps the logits.
-
-    None where none do. None of shuffled labels too, which every seed is told others of.
-    """
+    """The rows of train that select the epoch, of which a run keeps the logits; of true labels."""
     held = recipe.select == "val" and not recipe.shuffle_labels
     return data.selection if held else None
 
@@ -82,8 +257,6 @@ def prepare_data(
     seed: int = 0,
 ) -> TrainData:
     """Load the splits that a recipe names and say which rows learn, select and test.
-
-    The seed has a say where each holds out another part (``val_folds``).
 
     Raises:
         ConfigError: too few rows or groups, or blocks that are too large for the memory.
@@ -102,7 +275,6 @@ def prepare_data(
     asked = [(split, held_N) for split, held_N, _ in wanted.values()]
     found = (loaded or Loaded()).get(asked, recipe, device)
     if recipe.window is not None and not (train := found[0]).on_device:
-        # no block of any epoch is larger
         largest = max(recipe.window, *map(len, _by_shard(rows.learn_N, recipe)))
         largest = min(len(rows.learn_N), largest)
         most = int(BLOCKS_SHARE * free_on(device) / (BLOCKS * train.row_bytes))
@@ -131,10 +303,9 @@ def told_labels(
 ) -> tuple[Tensor, Tensor | None]:
     """Classes of the rows that learn and of those that choose, as each seed is told them.
 
-    Shuffled, they are permuted among all of these rows, so that both parts agree in saying nothing
-    about them. Every seed has a permutation of its own: a permutation that happens to say something
-    is the luck of one seed, which the interval over seeds then covers. What is tested is not
-    touched, also where it chooses (``--select test``).
+    Shuffled, they are permuted among all of these rows, by every seed in a way of its own: one that
+    happens to say something is the luck of one seed, which the interval over seeds covers. What is
+    tested is not touched, also where it chooses (``--select test``).
 
     Shape:
         (S, N) and (S, N of those that choose); None where nothing chooses.
@@ -193,8 +364,7 @@ def epoch_batches(
 ) -> Iterator[Drawn]:
     """All batches of an epoch; only the last may be short.
 
-    Which rows are in which depends on nothing but rows, recipe, seed and epoch: whether they are on
-    the device, in memory or on disk, and in which group a seed is, changes no bit.
+    Which rows are in which depends on nothing but rows, recipe, seed and epoch.
     """
     features, size = train.features, recipe.batch_size
     blocks = blocks_of_epoch(train.rows, recipe, epoch)
@@ -226,40 +396,3 @@ def epoch_batches(
                 yield begun[0] if len(begun) == 1 else Drawn(*(torch.cat(p, dim=1) for p in parts))
                 begun = []
             start, stop = stop, stop + size
-
-
-def warn_of_order(data: TrainData, recipe: Recipe, told: set[str]) -> None:
-    """Say what is slow or harmful in the order of the rows, once."""
-    train, line = data.train, None
-    if recipe.window is not None and (apart := _apart(train, recipe)) > MOST_APART:
-        line = (
-            f"--set shuffle={recipe.shuffle} does not mix the classes: those of a block are off by "
-            f"{100 * apart:.0f}% of its rows on average, and decoders forget what the last blocks "
-            "lack: a larger window, rows shuffled before gaam extract, or smaller shard-rows"
-        )
-    elif recipe.window is None and train.features.place == "disk":
-        line = (
-            f"{len(train) * train.features.row_bytes / 1e9:,.1f} GB of training rows stay on disk, "
-            "where every seed reads them row by row in every epoch; "
-            f"--set shuffle=window:{max(1, len(train) // 8)} reads them once for a group of seeds, "
-            "memory-share lets them take more memory"
-        )
-    if line is not None and recipe.shuffle not in told:
-        told.add(recipe.shuffle)
-        warnings.warn(f"{recipe}: {line}", GaamWarning, stacklevel=2)
-
-
-def _apart(train: Subset, recipe: Recipe) -> float:
-    """In what the blocks of the first epoch differ from the split in their classes.
-
-    Of every block the share of rows that would have to be of other classes (the total variation
-    distance), less what a block of as many random rows has on average. Rows in random order have 0.
-    """
-    label_N = train.label_N.cpu().numpy()
-    share_C = np.bincount(label_N) / len(label_N)
-    apart = []
-    for block_M in blocks_of_epoch(train.rows, recipe, 1):
-        found_C = np.bincount(label_N[block_M], minlength=len(share_C)) / len(block_M)
-        by_chance = np.sqrt(share_C * (1 - share_C) / (2 * np.pi * len(block_M))).sum()
-        apart.append(np.abs(found_C - share_C).sum() / 2 - by_chance)
-    return float(np.mean(apart))

@@ -14,9 +14,8 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, choose_engine, groups_of
-from gaam_decoder.training.data import prepare_data
-from gaam_decoder.training.features import Loaded
-from gaam_decoder.training.grid import apart, grids_of, plan_items, tuning_item
+from gaam_decoder.training.data import Loaded, prepare_data
+from gaam_decoder.training.grid import candidates_of, grids_of, plan_items
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
@@ -98,8 +97,8 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     items = plan_items(config, cache, device)
     asked = [([item], config.seeds) for item in items]
     if (choosing := config.choosing_seeds) is not None:  # one of several is trained with --seeds
-        grids = [grid for grid in grids_of(apart(items, config)[0]) if len(grid) > 1]
-        asked = [([tuning_item(one, config, cache)], choosing) for grid in grids for one in grid]
+        tried = candidates_of(items, config, cache).values()
+        asked = [([one], choosing) for one in tried]
         asked += [(grid, config.seeds) for grid in grids_of(items)]
     loaded = Loaded(0.0)  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}

@@ -15,10 +15,9 @@ import torch
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages import did_you_mean, shortened
-from gaam_decoder.config import TrainConfig
-from gaam_decoder.config_checks import loss_scaling, train_as_test
+from gaam_decoder.config import TrainConfig, loss_scaling, train_as_test
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest, spelled_out
-from gaam_decoder.number_lists import budget_of, spell_layers, spell_numbers
+from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
@@ -46,10 +45,7 @@ class Item:
         return str(self.recipe)
 
     def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """Seeds that are wanted; what is fitted at once has one, whatever was asked for.
-
-        Ten identical seeds would look like ten experiments.
-        """
+        """Seeds that are wanted: of a fit one, since ten would look like ten experiments."""
         return (0,) if self.recipe.fitted else tuple(asked)
 
     def lacking(self, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
@@ -66,14 +62,11 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     Warns:
         GaamWarning: for everything that is left out, where that was asked for.
     """
-    autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps")))
-    for expected, holds in (  # what a program set in torch
-        ("a default type of torch.float32", torch.get_default_dtype() == torch.float32),
-        ("no torch.autocast around it", not autocast),
-        ("no torch.device around it", torch.get_default_device().type == "cpu"),
-    ):
-        if not holds:
-            raise ConfigError("this session would change the numbers", expected=expected)
+    ordinary = torch.get_default_dtype() == torch.float32
+    ordinary &= torch.get_default_device().type == "cpu"
+    if not ordinary or any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps"))):
+        expected = "default type torch.float32, no torch.autocast or torch.device around it"
+        raise ConfigError("this session would change the numbers", expected=expected)
     config = _fitted(config, cache)
     dtype = resolve_dtype(config.dtype, device)
     groups = None
@@ -82,41 +75,26 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     check_rows(asked := recipes(config, dtype, groups), cache)
     items = [_item(recipe, cache) for recipe in asked]
     impossible: dict[DecoderSpec, ConfigError] = {}
-    for spec, recipe in {item.spec: item.recipe for item in reversed(items)}.items():
+    for spec, recipe in reversed({i.spec: i.recipe for i in reversed(items)}.items()):
         try:
             with on_paper():
                 decoder = build_decoder(spec, seed=0)
             check_fitted(decoder, spec, recipe.select)
         except ConfigError as error:
             impossible[spec] = error
-    possible = [item for item in items if item.spec not in impossible]
-    if impossible:
-        why = {
-            row_title(spec.attention, spec.head, layers=spell_layers(item.recipe.layers)): said
-            for item in items
-            if (said := impossible.get(spec := item.spec))
-        }
-        if not (config.skip_impossible and possible):
-            [(title, said), *others] = why.items()
-            found = said.details.get("found", "")
-            hint = f"--set skip-impossible=true trains the other {len(possible)} of {len(items)}"
-            raise ConfigError(
-                f"{title} cannot be built" + (f"; nor can {len(others)} more" if others else ""),
-                expected=said.details.get("expected"),
-                found=said.message if found in said.message else f"{said.message}: {found}",
-                hint=f"{hint} combinations" if possible else said.details.get("to do"),
-            )
-        for title, said in why.items():
-            warnings.warn(f"left out: {title}: {said.message}", GaamWarning, stacklevel=2)
-    items = possible
-    by_key: dict[str, Item] = {}
-    for item in items:
-        if by_key.setdefault(item.key, item) is not item:
-            raise ConfigError(
-                f"--attn names {item.spec.attention} in two spellings",
-                expected=f"each decoder once; where nobody says, {item.spec.num_layers} layers "
-                "choose the heads",
-            )
+            title = row_title(spec.attention, spec.head, layers=spell_layers(recipe.layers))
+            error.details.setdefault("where", title)
+    items = [item for item in items if item.spec not in impossible]
+    for said in impossible.values():
+        if not (config.skip_impossible and items):
+            if items:
+                said.details["to do"] = "--set skip-impossible=true trains the others"
+            raise said
+        text = f"left out: {said.details['where']}: {said.message}"
+        warnings.warn(text, GaamWarning, stacklevel=2)
+    if len({item.key for item in items}) < len(items):
+        expected = "each decoder once; where nobody says, the number of layers chooses the heads"
+        raise ConfigError("--attn names a mechanism in two spellings", expected=expected)
     probes: list[Item] = []
     if probe_wanted(config):
         only = replace(config, attn=(str(ATTENTION),), head=(str(HEAD),), class_weights="none")
@@ -132,28 +110,21 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     return [*items, *probes, *finals.values()]
 
 
-def tuning_item(item: Item, config: TrainConfig, cache: EmbeddingCache) -> Item:
-    """What tries the rate of an item: every tuning seed holds out another part of train."""
-    parts = config.val_folds or len(config.choosing_seeds or ())
-    return _item(replace(item.recipe, val_folds=parts), cache) if parts > 1 else item
-
-
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
+    size = len(recipe.layers or range(cache.num_layers)), cache.hidden_size
+    same = recipe
+    with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
+        same = replace(recipe, attention=shortest(recipe.attention, *size))
+        recipe = replace(recipe, attention=spelled_out(recipe.attention, *size))
     spec = DecoderSpec(
         attention=recipe.attention,
         head=recipe.head,
-        num_layers=len(recipe.layers or range(cache.num_layers)),
-        hidden_size=cache.hidden_size,
+        num_layers=size[0],
+        hidden_size=size[1],
         num_classes=len(cache.class_names),
     )
-    same = recipe
-    with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
-        size = spec.num_layers, spec.hidden_size
-        same = replace(recipe, attention=shortest(recipe.attention, *size))
-        recipe = replace(recipe, attention=spelled_out(recipe.attention, *size))
-    spec = replace(spec, attention=recipe.attention)
     return Item(spec=spec, recipe=recipe, key=same.key(cache.fingerprint))
 
 
@@ -176,7 +147,7 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     axes: dict[str, Iterable[Any]] = {
         "attention": map(parse_attention, config.attn),
         "head": map(parse_head, config.head),
-        "pool": map(str, config.pool),
+        "pool": config.pool,
         "lr": config.rates,
         "weight_decay": config.weight_decay,
         "layers": config.layers,
@@ -187,7 +158,8 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     found: dict[Recipe, None] = {}
     for values in product(*axes.values()):
         one = same | dict(zip(axes, values, strict=True))
-        one["train_rows"], one["shots"] = budget_of(one["train_rows"])
+        if isinstance(size := one["train_rows"], str):
+            one |= {"train_rows": None, "shots": int(size.removesuffix(PER_CLASS))}
         found[Recipe(**one).settled()] = None
     return list(found)
 
@@ -202,12 +174,24 @@ def grids_of(items: Sequence[Item]) -> list[list[Item]]:
     return list(found.values())
 
 
-def apart(items: Sequence[Item], config: TrainConfig) -> tuple[list[Item], list[Item]]:
-    """What is trained by itself, and the final models that ``--final`` adds to it."""
-    parts: tuple[list[Item], list[Item]] = [], []
-    for item in items:
-        parts[config.final and item.recipe.final].append(item)
-    return parts
+def candidates_of(
+    items: Sequence[Item], config: TrainConfig, cache: EmbeddingCache
+) -> dict[str, Item]:
+    """What is trained to choose, by the key of every evaluated item that has others beside it.
+
+    Every seed that chooses holds out another part of train.
+    """
+    parts, found = config.val_folds or len(config.choosing_seeds or ()), {}
+    for grid in grids_of(items):
+        for item in grid if len(grid) > 1 and not _added(grid[0], config) else ():
+            recipe = replace(item.recipe, val_folds=parts)
+            found[item.key] = _item(recipe, cache) if parts > 1 else item
+    return found
+
+
+def _added(item: Item, config: TrainConfig) -> bool:
+    """Whether it is a final model that ``--final`` adds to what is evaluated."""
+    return config.final and item.recipe.final
 
 
 def reporting_items(
@@ -219,14 +203,13 @@ def reporting_items(
 ) -> list[Item]:
     """What is trained when the candidates are there: those that were chosen, and what had none.
 
-    ``tried`` has, by the key of every candidate, what was trained to choose.
-    Of final models that differ in what is tuned alone, the one whose numbers are best: of the
-    highest mean validation accuracy of the evaluated runs with these numbers, over the seeds that
-    choose and, of a cross-validation, over its folds, each of which may itself have chosen others.
-    Of equals that of the lower validation loss is taken, of these the smallest. One of which no
-    value was finished by all seeds in all folds is left out, with a warning.
+    ``tried`` has, by the key of every candidate, what was trained to choose. Of final models that
+    differ in what is tuned alone, the one of the highest mean validation accuracy over the seeds
+    that choose and over folds; of equals that of the lower validation loss, of these the smallest.
+    One of which no value was finished by all seeds in all folds is left out, with a warning.
     """
-    seeds, (evaluated, finals) = config.choosing_seeds or (), apart(items, config)
+    seeds = config.choosing_seeds or ()
+    evaluated = [item for item in items if not _added(item, config)]
 
     def score(final: Item) -> tuple[float, ...]:
         """What is largest for the best; nothing where a seed or fold is missing."""
@@ -245,7 +228,7 @@ def reporting_items(
 
     kept = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
     kept |= {key for key, item in tried.items() if item.key in chosen.tunings}
-    for grid in grids_of(finals):
+    for grid in grids_of([item for item in items if _added(item, config)]):
         scores = {item.key: score(item) for item in grid if len(grid) > 1}
         best = max(scores, key=lambda key: scores[key], default="")
         if any(scores.values()):
@@ -262,44 +245,34 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     train, test = config.train_split, config.test_split
     tests_a_split = config.folds is None and test != NO_TEST
     if NO_TEST in cache and (test == NO_TEST or config.final):
-        raise ConfigError(
-            f"the cache has a split '{NO_TEST}', which means no split: a final model would be "
-            "taken for one that was tested on it",
-            where=where,
-            hint="gaam extract it under another name",
-        )
-
-    def check(kind: str, option: str, name: str, there: Sequence[str], hint: str | None) -> None:
+        message = f"the cache has a split '{NO_TEST}', which means that nothing is tested"
+        hint = "gaam extract it under another name"
+        raise ConfigError(message, where=where, hint=hint)
+    asked = [("split", "train-split", train, tuple(cache))]
+    asked += [("split", "test-split", test, tuple(cache))] * tests_a_split
+    asked += [("pooling", "--pool", pool, pools) for pool in config.pool]
+    for kind, option, name, there in asked:
         if name not in there:
+            folds = "--folds 5 tests on parts of train-split" if option == "test-split" else None
             raise ConfigError(
                 f"the cache has no {kind} '{shortened(name)}'",
                 expected=f"one of: {', '.join(there)}",
                 found=f"{option} {shortened(name)}",
                 where=where,
-                hint=did_you_mean(name, there) or hint,
+                hint=did_you_mean(name, there) or folds,
             )
-
-    folds = "--folds 5 tests on parts of train-split"
-    for option, split, hint, why in (
-        ("train-split", train, None, "learned from it"),
-        ("test-split", test if tests_a_split else train, folds, "reported on it"),
-    ):
-        check("split", option, split, tuple(cache), hint)
-        if split in cache.unlabelled:
+        if kind == "split" and name in cache.unlabelled:
             labelled = [name for name in cache if name not in cache.unlabelled]
             raise ConfigError(
-                f"the split '{shortened(split)}' has no labels: nothing can be {why}",
+                f"the split '{shortened(name)}' has no labels",
                 expected=f"a split with labels: {', '.join(labelled) or 'the cache has none'}",
-                found=f"{option} {shortened(split)}",
+                found=f"{option} {shortened(name)}",
                 where=where,
-                hint=hint,
             )
     content = cache.plan.fingerprint_fields["content"]
     same = tests_a_split and content[train] == content[test]
     if same and not config.allow_train_as_test:
         raise train_as_test(f"the splits '{train}' and '{test}' hold the same rows")
-    for pool in config.pool:
-        check("pooling", "--pool", pool or pools[0], pools, None)
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
     if beyond := {layer for one in config.layers for layer in one or ()} - set(layers):
         zero = "gaam extract --set layer-zero=true keeps layer 0, what the first one reads"
@@ -315,7 +288,7 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     return replace(
         config,
         allow_train_as_test=same,
-        pool=tuple(pool or pools[0] for pool in config.pool),
+        pool=config.pool or pools[:1],
         layers=tuple(None if len(one or ()) == len(layers) else one for one in config.layers),
         train_rows=tuple(None if size == rows else size for size in config.train_rows),
     )

@@ -18,6 +18,7 @@ from torch import Tensor
 from gaam_cache.devices import float64, send
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import (
+    Decoder,
     DecoderSpec,
     build_decoder,
     stream_seed,
@@ -34,13 +35,7 @@ from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weight
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, choosing, epoch_batches, told_labels
-from gaam_decoder.training.evaluation import (
-    EVAL_BATCH_SIZE,
-    add_attention_maps,
-    result_of,
-    rows_at_once,
-)
-from gaam_decoder.training.memory import enough_memory
+from gaam_decoder.training.memory import EVAL_BATCH_SIZE, enough_memory, rows_at_once
 
 FACTOR = 0.1
 PATIENCE = 10
@@ -56,8 +51,8 @@ Score = tuple[float, float]
 class Plateau:
     """Divides the rate by 10 when what is watched has not risen for more than 10 epochs.
 
-    The same numbers as ``torch.optim.lr_scheduler.ReduceLROnPlateau(mode='max', factor=0.1,
-    patience=10)``, without an optimiser: the seeds of a group share one and have a rate each.
+    As ``torch.optim.lr_scheduler.ReduceLROnPlateau(mode='max', factor=0.1, patience=10)``, without
+    an optimiser: the seeds of a group share one and have a rate each.
     """
 
     rate: float
@@ -100,16 +95,12 @@ class Member:
         """Take notice of an epoch: whether the weights as they are now are to be kept.
 
         Of the epochs that score, that of the highest accuracy is kept, of equals that of the lowest
-        loss, or the first; else the last.
-
-        A seed fails, and is trained no more, where its loss is not finite. Where losses are scaled,
-        steps whose gradients are not finite are skipped and rows without a finite loss are in no
-        mean, as in torch; then a seed fails where no row had one, where its scale fell below 1, and
-        where no step was taken to the end.
+        loss, or the first; else the last. A seed fails where its loss is not finite; where losses
+        are scaled, where no row had a finite one, its scale fell below 1 or no step was ever taken.
 
         ``loss`` and ``accuracy`` are means over training rows as they were seen; ``score`` is that
-        of the rows that select the epoch, if there are any; ``scaled``, where losses are, holds the
-        scale, steps of the epoch that were not taken, and all that were taken.
+        of the rows that select the epoch; ``scaled`` holds the scale, steps of the epoch that were
+        not taken, and all that were taken.
         """
         entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
         entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
@@ -140,8 +131,7 @@ class Member:
 class Group:
     """Seeds of one decoder that are trained together.
 
-    A seed decides initialisation, order of the rows and noise. Parameters and optimiser are of
-    ``dtype``; ``steps`` are what earlier groups compiled.
+    Parameters and optimiser are of ``dtype``; ``steps`` are what earlier groups compiled.
     """
 
     def __init__(
@@ -235,8 +225,8 @@ class Group:
         batches = epoch_batches(train, self._told_SN, self.recipe, self.seeds, epoch)
         for step, (x_SBLD, label_SB) in enumerate(batches):
             noise_SBK = None
-            if self.decoder.num_noise:
-                shape = (x_SBLD.shape[1], self.decoder.num_noise)
+            if width := self.decoder.head.num_noise:
+                shape = (x_SBLD.shape[1], width)
                 drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
                 noise_SBK = send(drawn_SBK, device)
             weight_SB = None if self._weight_SC is None else self._weight_SC.gather(1, label_SB)
@@ -332,6 +322,65 @@ class Group:
         for result in results:
             result.seconds = (self.seconds + time.perf_counter() - start) / len(self.seeds)
         return results
+
+
+def result_of(
+    decoder: Decoder,
+    weights: dict[str, Tensor],
+    logits_NC: Tensor,
+    held_VC: Tensor | None,
+    *,
+    seed: int,
+    epoch: int,
+    failed: str | None = None,
+    log: list[dict[str, Any]],
+) -> SeedResult:
+    """Of one seed, but for map and time; ``decoder`` has its weights.
+
+    Logits of test rows that are not finite make a seed fail, or weights where none are tested.
+    """
+    if failed is None and not bool(logits_NC.isfinite().all()):
+        failed = "the logits of the test rows are not finite"
+    elif failed is None and not len(logits_NC):
+        finite = all(bool(weight.isfinite().all()) for weight in weights.values())
+        failed = None if finite else "the weights are not finite"
+    if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
+        held_VC = torch.full_like(held_VC, torch.nan)
+    return SeedResult(
+        seed=seed,
+        failed=failed,
+        epoch=0 if failed else epoch,
+        seconds=0.0,
+        weights=weights,
+        test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
+        attention_map=None,
+        learned={
+            name: value.detach().cpu().clone().contiguous()
+            for name, value in decoder.attention.learned().items()
+        },
+        log=log,
+        validation_logits=held_VC,
+    )
+
+
+@torch.inference_mode()
+def add_attention_maps(
+    finished: Sequence[tuple[SeedResult, Attention]], subset: Subset, batch_size: int
+) -> None:
+    """Give results the maps of one mechanism's seeds, averaged over rows that are read once."""
+    totals: list[Tensor] = []
+    for x_BLD in subset.features.batches(subset.rows, batch_size) if finished else ():
+        x_BLD = x_BLD.float()
+        parts = [
+            float64(weights).sum(0)
+            for _, attention in finished
+            if (weights := attention.eval().attention_map(x_BLD)) is not None
+        ]
+        if not parts:
+            return
+        totals = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+    for (result, _), total in zip(finished, totals, strict=True):
+        result.attention_map = (total / len(subset)).float().cpu()
 
 
 def train_group(

@@ -1,4 +1,4 @@
-"""Memory: what is free, what a step frees is kept, and what is said where there is too little."""
+"""Memory: what is free, what a step keeps, rows at once, and what is said where it is short."""
 
 from __future__ import annotations
 
@@ -16,9 +16,18 @@ from gaam_cache.errors import ShortOfMemoryError
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.recipe import Recipe
 
+EVAL_BATCH_SIZE = 512
+EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
+"""Of one batch in evaluation as float32; on a GPU of all seeds together, each of which makes states
+of its own from it."""
 KEPT_BYTES = 512 * 2**20
 LARGEST_BLOCK = 32 * 2**20
 """The most that glibc takes."""
+
+
+def rows_at_once(device_type: str, numbers: int) -> int:
+    """Rows of a batch in evaluation, at least one, of which each takes so many float32 numbers."""
+    return max(1, EVAL_BYTES[device_type] // (4 * numbers))
 
 
 def free_on(device: torch.device) -> int:
@@ -58,8 +67,7 @@ def keep_freed_memory() -> None:
     """Tell the C library, where it is glibc, to keep what a step frees for the next step.
 
     Handed back to the system, it would come back page by page, all zeroed: that made steps of the
-    conv head 1.5 times as long, and compiled ones of the linear head 1.3 times. At most
-    ``KEPT_BYTES`` are kept, by this process and for good.
+    conv head 1.5 times as long, and compiled ones of the linear head 1.3 times.
     """
     trim_threshold, mmap_threshold = -1, -3  # of malloc.h
     with contextlib.suppress(AttributeError, OSError):
@@ -77,11 +85,9 @@ def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator
         if not devices.out_of_memory(error) or isinstance(error, ShortOfMemoryError):
             raise
         together = f", seeds {spell_numbers(seeds)} together" if seeds else ""
-        hint = "fewer --layers, or --device cpu where the machine has more memory"
+        hint = f"--batch-size {max(1, recipe.batch_size // 2)}, fewer --layers, or --device cpu"
         if len(seeds) > 1:
             hint = f"--set seed-batch={len(seeds) // 2}, which changes results by rounding alone"
-        elif seeds:
-            hint = f"--batch-size {max(1, recipe.batch_size // 2)} (another recipe), or --device"
         raise ShortOfMemoryError(
             f"the memory of {device} is too small",
             expected=f"memory for {recipe}{together}, rows of a batch: {recipe.batch_size}",

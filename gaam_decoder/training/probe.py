@@ -24,8 +24,8 @@ from gaam_decoder.runs.writing import SeedResult
 from gaam_decoder.specs import Spec, head_class
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import Subset, TrainData, choosing, told_labels
-from gaam_decoder.training.evaluation import EVAL_BATCH_SIZE, add_attention_maps, result_of
-from gaam_decoder.training.memory import enough_memory, free_memory, free_on
+from gaam_decoder.training.group import add_attention_maps, result_of
+from gaam_decoder.training.memory import EVAL_BATCH_SIZE, enough_memory, free_memory, free_on
 from gaam_decoder.training.protocol import num_rows
 
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
@@ -46,18 +46,12 @@ def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
         return
     head, learned = spec.head.name, decoder.num_parameters()["attention"]
     if learned or decoder.attention.depends_on_batch:
-        why = f"learns {learned:,} numbers" if learned else "looks at the other rows of a batch"
-        raise ConfigError(
-            f"--head {head} is fitted at once to what a mechanism leaves",
-            expected="a mechanism that learns nothing, such as --attn none",
-            found=f"--attn {spec.attention} {why}",
-        )
+        message = f"--head {head} is fitted at once to what a mechanism leaves"
+        expected = "a mechanism that learns nothing, such as --attn none"
+        raise ConfigError(message, expected=expected, found=f"--attn {spec.attention}")
     if select == "last":
-        raise ConfigError(
-            f"--head {head} chooses its penalty on rows that it does not learn from",
-            expected="--select val, which holds out a part of train",
-            found="--select last, which chooses nothing",
-        )
+        message = f"--head {head} chooses its penalty on rows that it does not learn from"
+        raise ConfigError(message, expected="--select val", found="--select last")
 
 
 def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float, float]:
@@ -74,14 +68,11 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
 
 def probe_wanted(config: TrainConfig) -> bool:
     """Whether the probe is to be added to a sweep; beside what is not evaluated it says nothing."""
-    if config.test_split == NO_TEST or not config.probe:
-        return False
-    if any(text.partition(":")[0] == HEAD.name for text in config.head):
-        return False
-    if config.select == "last":
+    asked = any(text.partition(":")[0] == HEAD.name for text in config.head)
+    wanted = config.probe and config.test_split != NO_TEST and not asked
+    if wanted and config.select == "last":
         _warn("--select last chooses nothing, and the probe needs rows that choose its penalty")
-        return False
-    return True
+    return wanted and config.select != "last"
 
 
 def probe_fits(
@@ -89,22 +80,17 @@ def probe_fits(
 ) -> bool:
     """Whether the probe is cheap enough to be fitted unasked; if not, that is said."""
     place, (seconds, memory) = with_float64(device), fit_cost(spec, num_rows(recipe, cache), device)
-    if seconds > MOST_SECONDS:
-        _warn(f"it would take about {seconds / 60:,.0f} minutes ({recipe})")
-    elif memory > MEMORY_SHARE * (free_memory() if place.type == "cpu" else free_on(place)):
-        _warn(f"it would take {memory / 1e9:,.1f} GB of memory ({recipe})")
-    else:
-        return True
-    return False
+    free = free_memory() if place.type == "cpu" else free_on(place)
+    if seconds > MOST_SECONDS or memory > MEMORY_SHARE * free:
+        _warn(f"about {seconds / 60:,.0f} minutes and {memory / 1e9:,.1f} GB of memory ({recipe})")
+        return False
+    return True
 
 
 def _warn(why: str) -> None:
-    warnings.warn(
-        f"left out: the linear probe {ATTENTION} + {HEAD} beside the sweep: {why}; "
-        f"--attn {ATTENTION} --head {HEAD} asks for it, --no-probe for none",
-        GaamWarning,
-        stacklevel=4,
-    )
+    text = f"left out: the linear probe {ATTENTION} + {HEAD} beside the sweep: {why}; "
+    text += f"--attn {ATTENTION} --head {HEAD} asks for it, --no-probe for none"
+    warnings.warn(text, GaamWarning, stacklevel=4)
 
 
 def fit_item(
@@ -112,8 +98,7 @@ def fit_item(
 ) -> tuple[SeedResult, Fit, Engine]:
     """Fit the head of a decoder whose mechanism has no parameters, and evaluate it.
 
-    It fails as any seed does, by logits of test rows, or weights, that are not finite. ``tell`` is
-    called with what came of a value of the setting; those that did not converge are warned of.
+    ``tell`` is called with what came of a value of the setting.
     """
     assert data.selection is not None
     start = time.perf_counter()

@@ -3,12 +3,10 @@
 The seed of an experiment has no say: all seeds and mechanisms learn from the same rows.
 
 A budget (``--train-rows``) takes the first rows of every class in an order that ``split-seed``
-decides, and what is held out to choose is a part of it: rows that choose are labelled rows (Perez,
-Kiela and Cho 2021, "True Few-Shot Learning with Language Models"). Smaller budgets lie in larger
-ones. Largest remainders would not do that: a class may have fewer of more rows there (the Alabama
-paradox; Balinski and Young 1975, "The Quota Method of Apportionment"). This is the earliest
-deadline first (Steiner and Yeomans 1993, "Level Schedules for Mixed-Model, Just-in-Time
-Processes"), behind one row of every class.
+decides, and what is held out to choose is a part of it (Perez, Kiela and Cho 2021, "True Few-Shot
+Learning with Language Models"). Smaller budgets lie in larger ones, which largest remainders would
+not do (the Alabama paradox): rows come earliest deadline first (Steiner and Yeomans 1993, "Level
+Schedules for Mixed-Model, Just-in-Time Processes"), behind one row of every class.
 
 C classes, G groups, K choices, N rows.
 """
@@ -61,11 +59,8 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
         number, count = recipe.fold
         most = len(labels) if names is None else len(set(names))
         if count > most:
-            raise ConfigError(
-                f"more folds than {what}",
-                expected=f"--folds of at most {most}, the {what} of '{recipe.train_split}'",
-                found=f"--folds {count}",
-            )
+            expected = f"--folds of at most {most}, the {what} of '{recipe.train_split}'"
+            raise ConfigError(f"more folds than {what}", expected=expected, found=str(count))
         test_N = _folds(labels, names, count, recipe.split_seed)[number - 1]
         row_N = np.setdiff1d(row_N, test_N)
     first, second = np.arange(len(row_N)), np.arange(0)
@@ -85,7 +80,6 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
         raise ConfigError(
             f"no {what} can be held out to choose the epoch",
             expected=f"a class with two or more {what} {_where(recipe)}",
-            found=f"{len(first):,} rows, and no class in two {what}",
             hint="--select last, which chooses nothing",
         )
     return Parts(row_N[first], row_N[second], test_N)
@@ -103,11 +97,8 @@ def _held_in_turn(
     """The part of these rows that a seed holds out; no class that has one row is held out."""
     count = recipe.val_folds or 1
     if count > (most := len(labels) if names is None else len(set(names))):
-        raise ConfigError(
-            "train cannot be cut in so many parts that choose in turn",
-            expected=f"at most {most} of --tune-seeds or val-folds",
-            found=f"{count}",
-        )
+        expected, found = f"at most {most} of --tune-seeds or val-folds", str(count)
+        raise ConfigError("train has too few parts", expected=expected, found=found)
     # another order than that of the folds that are tested
     order = stream_seed(recipe.split_seed, "rates")
     held_N = _folds(labels, names, count, order)[seed % count]
@@ -131,10 +122,7 @@ def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]
 
 
 def held_counts(rows: int | Rows, fraction: float) -> Rows:
-    """How many of so many rows of a class are held out: the share, at least one, never all.
-
-    One row more holds out one more at most.
-    """
+    """How many of so many rows of a class are held out: the share, at least one, never all."""
     found: Rows = np.minimum(rows - 1, np.maximum(1, np.rint(fraction * np.asarray(rows))))
     return np.maximum(0, found).astype(np.int64)
 
@@ -146,8 +134,7 @@ def grouped_holdout(
 
     Groups in a random order go to the second part where they exceed its share of no class. Then,
     one after the other, goes whichever brings the share of the rows, and the classes of the two
-    parts, nearest to one another, until none does. The second is empty where no class is in two
-    groups, so that whatever is held out would be of classes that are not learned.
+    parts, nearest to one another. The second is empty where no class is in two groups.
     """
     _, class_N = np.unique(labels, return_inverse=True)
     _, group_N = np.unique(np.asarray(groups), return_inverse=True)
@@ -243,8 +230,8 @@ def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
 def apportioned(there: tuple[int, ...], size: int) -> tuple[int, ...]:
     """How many rows of every class a budget has: first one of each, then each its share.
 
-    The k-th row of a class may come when its share, rounded up, is k, and should have come when it
-    is k rounded down; of those that may come the one that is due first does. All in whole numbers.
+    The k-th row of a class may come when its share, rounded up, is k, and is due when it is k
+    rounded down; of those that may come the one that is due first does.
     """
     total = sum(there)
     taken = [1] * len(there)
@@ -272,10 +259,7 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
 
 
 def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
-    """There are as many rows and groups as every recipe takes; said before any is trained.
-
-    A kept column says of a test split too which group a row is of; a file does not.
-    """
+    """There are as many rows and groups as every recipe takes; said before any is trained."""
     seen = set()
     for recipe in recipes:
         place = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
@@ -285,7 +269,7 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         seen.add(place)
         parts_of(cache[recipe.train_split].labels, recipe)
         apart = recipe.fold or recipe.final or recipe.allow_train_as_test
-        if groups is None or groups.kind == "file" or apart:
+        if groups is None or groups.kind == "file" or apart:  # a file is of the train split alone
             continue
         if shared := set(groups.names) & set(cache[recipe.test_split].column(groups.source)):
             raise ConfigError(
@@ -300,8 +284,7 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
 def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     """A name for every row of a split, from a kept column, or a file with one name per line.
 
-    A column goes before a file of the same name, which is meant where it is written with a folder:
-    ``./session``.
+    A column goes before a file of the same name; ``./session`` is the file.
 
     Raises:
         NotFoundError: no such column, and no such file, or one that is not UTF-8.
@@ -313,27 +296,25 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     else:
         path = Path(given).expanduser()
         try:
-            # links are the user's own; a pipe would be waited for, a device never ends
             text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError) as error:
             kept = ", ".join(map(shortened, cache.columns)) or "it has none"
             raise NotFoundError(
                 f"cannot read the groups '{shortened(given)}'",
-                expected=f"a kept column of the cache ({kept}), or a file: UTF-8 text with one "
-                "name per row of the train split",
+                expected=f"a kept column of the cache ({kept}), or a file with a name per row",
                 found=getattr(error, "strerror", None) or str(error),
                 where=str(cache.root.absolute()),
                 hint=did_you_mean(given, cache.columns) or "gaam extract --keep-column NAME",
             ) from error
         groups = Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
     rows = len(cache[split])
-    empty = [str(line) for line, name in enumerate(groups.names, 1) if not name.strip()]
+    empty = [line for line, name in enumerate(groups.names, 1) if not name.strip()]
     if len(groups.names) != rows or empty:
         raise ConfigError(
             f"{groups.in_words()} does not fit the split '{split}'",
             expected=f"a name for each of its {rows} rows, in the order of the data set",
             found=f"{len(groups.names)} names"
-            + (f", {len(empty)} of them empty: line {', '.join(empty[:3])}" if empty else ""),
+            + f", line {min(empty, default=0)} is empty" * bool(empty),
             where=str(cache.root.absolute()),
         )
     return groups

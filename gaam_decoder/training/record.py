@@ -121,11 +121,7 @@ def publish(
 def _config(
     recipe: Recipe, seeds: list[int], engine: Engine, config: TrainConfig, cache: EmbeddingCache
 ) -> str:
-    """The TOML that trains one run again, whatever chose its rates: its settings, resolved.
-
-    All that decide its numbers are there, not only those that differ from a default: a default,
-    a preset or a variable may be another one where the file is read. What is None is left out.
-    """
+    """The TOML that trains one run again, whatever chose its rates: all its settings, resolved."""
     values: dict[str, Any] = {
         "attn": str(recipe.attention),
         "head": str(recipe.head),

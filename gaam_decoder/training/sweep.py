@@ -33,15 +33,13 @@ from gaam_decoder.runs.tuning import choose, first_runs
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
-from gaam_decoder.training.data import TrainData, prepare_data, warn_of_order
-from gaam_decoder.training.features import Loaded
+from gaam_decoder.training.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.grid import (
     Item,
-    apart,
+    candidates_of,
     grids_of,
     plan_items,
     reporting_items,
-    tuning_item,
 )
 from gaam_decoder.training.group import train_group
 from gaam_decoder.training.probe import fit_item
@@ -50,7 +48,7 @@ from gaam_decoder.training.record import publish
 Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
 Report = Callable[[int, int, str, int], None]
-"""The same, with how many are new of this process since the last call."""
+"""The same, with how many of this process are new since the last call."""
 TELL_SECONDS = 0.2
 """Between two words of a worker: epochs may be shorter."""
 SHORTEST_PAUSE_SECONDS = 0.05
@@ -69,15 +67,12 @@ def train(
 ) -> Runs:
     """Train every mechanism of a config over its seeds.
 
-    Runs that exist with the same mechanism, recipe and cache are kept, and only seeds that they
-    lack are trained. A seed that was finished before an interruption is not trained again.
+    Seeds that runs of the same mechanism, recipe and cache have are not trained again. With
+    ``tune_seeds`` these train every rate and weight decay, and ``seeds`` the best of each row.
 
-    With ``tune_seeds`` these train every learning rate and weight decay, and ``seeds`` only that of
-    each row that has the best mean validation accuracy.
-
-    Where ``config`` asks for several devices or another engine, workers train. Where this process
-    is one of several that somebody else started (see ``find_rank``), it is one of the workers, and
-    returns when others are at work on all that is left.
+    Where ``config`` asks for several devices or another engine, workers train; where somebody else
+    started several processes (see ``find_rank``), this is one of the workers, and returns when
+    others are at work on all that is left.
 
     >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3)
     >>> runs = gaam_decoder.train(config)
@@ -139,8 +134,8 @@ def _by_engine(
         elif kind == "run":
             on_run(Path(value))
 
-    argument = placed(config), ranks
-    task = Task(_work, argument, config.runs, config.device, (config.cache / PLAN_FILE,))
+    plan = (config.cache / PLAN_FILE,)
+    task = Task(_work, (placed(config), ranks), config.runs, config.device, plan)
     results = load_engine(config).run(task, config, warning_once(hear))
     paths, left = min(results, key=lambda result: result[1] is not None)
     return [read_run(Path(path)) for path in paths], left
@@ -181,22 +176,17 @@ class _Sweep:
         self._loaded, self._steps = Loaded(config.memory_share), Steps()
         self._total = self._later = 0  # seed-epochs: all so far, of these not planned yet
         self._left: dict[str, int] = {}  # of every item that is planned
+        self._warned = False
 
     def run(self, *, waits: bool) -> Swept:
-        """Train what nobody else trains.
-
-        It waits until all seeds are there, whoever trains them, or only until others are at work on
-        all that is left. What chooses between rates is waited for in any case.
-        """
+        """Train what nobody else trains; without ``waits`` wait only for what chooses rates."""
         config = self._config
         items = plan_items(config, self._cache, self._device)
         with self._claims:
             if (choose_by := config.choosing_seeds) is None:
                 return self._trained(items, config.seeds, waits=waits)
-            evaluated, finals = apart(items, config)
-            grids = [grid for grid in grids_of(evaluated) if len(grid) > 1]
-            winners = len(grids) + sum(len(grid) > 1 for grid in grids_of(finals))
-            tried = {i.key: tuning_item(i, config, self._cache) for grid in grids for i in grid}
+            winners = sum(len(grid) > 1 for grid in grids_of(items))
+            tried = candidates_of(items, config, self._cache)
             later = winners * len(config.seeds) * config.epochs
             tuned, _ = self._trained([*tried.values()], choose_by, waits=True, later=later)
             chosen = choose(tuned, choose_by)
@@ -270,8 +260,7 @@ class _Sweep:
             if data is None:
                 self._tell(item, ": reading and checking the cache")
                 data = self._data(item, seeds[0])
-                if not item.recipe.fitted:
-                    warn_of_order(data, item.recipe, self._loaded.told)
+                self._warn_of_disk(item, data)
             claim = self._claims.take(_name(item))
             if isinstance(claim, Holder):
                 return claim
@@ -284,9 +273,8 @@ class _Sweep:
                         item.spec, data, item.recipe, lambda text: self._tell(item, f": {text}", 1)
                     )
                     track_seeds(self._config.track, self._runs, _name(item), [result])
-                    self._on_run(
-                        publish(item, [result], data, engine, self._config, self._cache, fit)
-                    )
+                    about = data, engine, self._config, self._cache, fit
+                    self._on_run(publish(item, [result], *about))
                     continue
                 engine, groups = self._plan(item, lacking, data, num_items)
             finally:
@@ -309,6 +297,19 @@ class _Sweep:
     def _data(self, item: Item, seed: int) -> TrainData:
         return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
 
+    def _warn_of_disk(self, item: Item, data: TrainData) -> None:
+        """Say once that single rows are read from disk, and what reads many at once."""
+        of_steps = item.recipe.window is None and not item.recipe.fitted
+        if of_steps and data.train.features.place == "disk" and not self._warned:
+            self._warned, size = True, len(data.train) * data.train.features.row_bytes
+            warnings.warn(
+                f"{size / 1e9:,.1f} GB of training rows stay on disk, where every seed reads them "
+                f"row by row; --set shuffle=window:{max(1, len(data.train) // 8)} reads them once "
+                "for a group of seeds, memory-share lets them take more memory",
+                GaamWarning,
+                stacklevel=2,
+            )
+
     def _plan(
         self, item: Item, lacking: Sequence[int], data: TrainData, num_items: int
     ) -> tuple[Engine, list[list[int]]]:
@@ -318,15 +319,9 @@ class _Sweep:
         that were planned together and of which nothing is there.
         """
         asked, unfinished = self._config.seed_batch, self._unfinished(item)
-        engine = choose_engine(
-            item.spec,
-            item.recipe,
-            self._device,
-            num_seeds=len(lacking),
-            num_rows=len(data.train),
-            seed_batch=asked,
-            compile=self._config.compile,
-        )
+        sizes: dict[str, Any] = {"num_seeds": len(lacking), "num_rows": len(data.train)}
+        sizes |= {"seed_batch": asked, "compile": self._config.compile}
+        engine = choose_engine(item.spec, item.recipe, self._device, **sizes)
         if item.recipe.val_folds is not None:  # each has rows of its own
             engine = replace(engine, seed_batch=1, why=f"{engine.why}; each holds out other rows")
         # fewer seeds together, where workers would have nothing to do
@@ -377,8 +372,7 @@ class _Sweep:
                 nonlocal before
                 new, before = (epoch - before) * len(group), epoch
                 which = f"seed{'s' * (len(group) > 1)} {spell_numbers(group)}"
-                text = f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}"
-                self._tell(item, text, new)
+                self._tell(item, f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}", new)
 
             trained, compiled = train_group(
                 item.spec,
@@ -405,18 +399,14 @@ def _name(item: Item) -> str:
 
 
 def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
-    """Say which seeds are there, but were trained before a mechanism, head or loss was changed."""
+    """Say which runs are there, but were trained before a mechanism, head or loss was changed."""
     code = item.recipe.code()
     if other := [run for run in runs if run.environment["code"] != code]:
         before = other[0].environment["code"]
         what = ", ".join(name for name in code if code[name] != before.get(name))
-        seeds = spell_numbers(sorted({seed for run in other for seed in run.seeds}))
-        warnings.warn(
-            f"{item}: seeds {seeds} were trained by other code than there is now of {what}: they "
-            f"are kept; to train them again remove {', '.join(str(run.path) for run in other)}",
-            GaamWarning,
-            stacklevel=3,
-        )
+        paths = ", ".join(str(run.path) for run in other)
+        text = f"{item}: {paths} were trained by other code of {what}, and are kept: remove them"
+        warnings.warn(f"{text} to train again", GaamWarning, stacklevel=3)
 
 
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
@@ -429,7 +419,7 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
         seeds: those that were asked for.
 
     Raises:
-        NumericsError: all seeds of a recipe failed; names every recipe of which this is so.
+        NumericsError: all seeds of a recipe failed.
 
     Warns:
         GaamWarning: for every recipe of which some seeds failed.
@@ -448,16 +438,13 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
         first, why = next(iter(sorted(failed.items())))
         if len(failed) == len(asked):
             hopeless[f"{run.title}: {why}"] = run
-        else:
-            some = f"{len(failed)} of {len(asked)} seeds failed (seed {first}: {why})"
-            warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
+            continue
+        some = f"{len(failed)} of {len(asked)} seeds failed (seed {first}: {why})"
+        warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
     if hopeless:
         run = next(iter(hopeless.values()))
-        # of a rate far too large, a tenth would lead nowhere soon
-        rate = "" if run.fit else f"{min(run.recipe['lr'] / 10, 1e-3):g}"
-        raise NumericsError(
-            f"every seed failed of {'; '.join(hopeless)}",
-            expected="a training loss that stays finite",
-            where=", ".join(str(run.path) for run in hopeless.values()),
-            hint=f"try --lr {rate} or --set clip-grad-norm=1" if rate else "gaam verify CACHE",
-        )
+        hint = "gaam verify CACHE"
+        if not run.fit:  # of a rate far too large, a tenth would lead nowhere soon
+            hint = f"try --lr {min(run.recipe['lr'] / 10, 1e-3):g} or --set clip-grad-norm=1"
+        where = ", ".join(str(run.path) for run in hopeless.values())
+        raise NumericsError(f"every seed failed of {'; '.join(hopeless)}", where=where, hint=hint)

@@ -23,7 +23,7 @@ from gaam_cache.store.encoding import Encoding
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import LOWER
-from gaam_decoder.training.evaluation import EVAL_BATCH_SIZE, rows_at_once
+from gaam_decoder.training.memory import EVAL_BATCH_SIZE, rows_at_once
 
 if TYPE_CHECKING:
     from gaam_cache.encode import Placed, RowEncoder

@@ -22,8 +22,9 @@ from pathlib import Path
 import torch
 
 from gaam_decoder import TrainConfig, load_runs, train
+from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.analysis.planting import plant
-from gaam_decoder.plant_config import GATES, PlantConfig
+from gaam_decoder.config import PlantConfig
 from gaam_decoder.reports.compare import Comparison
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.specs import parse_attention

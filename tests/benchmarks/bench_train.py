@@ -34,8 +34,7 @@ from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
-from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.features import Features
+from gaam_decoder.training.data import Features, Subset, TrainData
 from gaam_decoder.training.group import Group, train_group
 from tests.benchmarks._machine import (
     alternate,

@@ -134,19 +134,13 @@ def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_sta
 
 
 WRONG = [
-    ('title = "Tiny"', "", "title"),
     ('question = "Is', 'qestion = "Is', "qestion"),
     ("rows = 90", "rowz = 90", "rowz"),
-    ("rows = 90", 'rows = "many"', "many"),
     ("rows = 90", 'out = "there"', "out"),
     ('"again"\nattn = ["gaam", "none"]\nseeds = "2-7"', '"again"\nseeds = "0-7"', "tune-seeds"),
     ('from = "small"', 'from = "smal"', "smal"),
-    ('cache = "again"', 'cache = "agan"', "agan"),
     ("lr =", 'device = "cpu"\nlr =', "--set device"),
     ('of = "laplace"', 'of = "laplce"', "laplce"),
-    ('baseline = "none"', 'baseline = "mha"', "mha"),
-    ("[[ablate]]", "[ablate]", "[[ablate]]"),
-    ("accuracy = 0.1", 'accuracy = "a"', "'a'"),
     ('name = "one"', 'name = "both"', "different names"),
     ('name = "one"', 'name = "O N E"', "small letters"),
     ("[check]", "[check", "study.toml"),

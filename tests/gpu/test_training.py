@@ -19,7 +19,7 @@ from gaam_cache import plugins
 from gaam_cache.encoders._deviation import ROUNDING
 from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import build_decoder
-from gaam_decoder.training import features
+from gaam_decoder.training import data as features
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint

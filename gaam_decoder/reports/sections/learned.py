@@ -110,7 +110,7 @@ def _histograms(table: Table) -> Iterator[Picture]:
 
 
 def _gates(table: Table) -> Iterator[Section]:
-    """The curve of every density after training; see ``analysis.gates``."""
+    """The curve of every density after training; see ``analysis.learned``."""
     shown: list[tuple[str, Row, Any]] = []
     for label, row in zip(table.labels(), table.rows, strict=True):
         cells = learned_cells(row.runs) if row.folds == 1 and row.scores.seeds else None

@@ -126,7 +126,8 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
         kept += tensor.numel() * tensor.element_size()
         return tensor
 
-    noise = torch.empty(batch_size, decoder.num_noise, device="meta") if decoder.num_noise else None
+    width = decoder.head.num_noise
+    noise = torch.empty(batch_size, width, device="meta") if width else None
     x_BLD = torch.empty(batch_size, spec.num_layers, spec.hidden_size, device="meta")
     decoder.train()
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):

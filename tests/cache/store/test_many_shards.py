@@ -15,7 +15,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 import numpy as np
 import torch
 import gaam_cache
-from gaam_decoder.training import features
+from gaam_decoder.training import data as features
 
 train = gaam_cache.open_cache(sys.argv[1])["train"]
 assert (train.labels == np.arange(len(train)) % 2).all()

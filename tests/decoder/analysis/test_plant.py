@@ -14,6 +14,7 @@ import torch
 import gaam_cache
 from gaam_cache.errors import ConfigError
 from gaam_decoder import PlantConfig, plant
+from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.analysis.planting import (
     draw_labels,
     gaussian_states,
@@ -23,7 +24,6 @@ from gaam_decoder.analysis.planting import (
 )
 from gaam_decoder.decoder import Decoder
 from gaam_decoder.heads.linear import LinearHead
-from gaam_decoder.plant_config import GATES
 from tests.conftest import shard_bytes
 
 SMALL: dict[str, Any] = {"rows": 60, "layers": 4, "width": 3, "classes": 2}

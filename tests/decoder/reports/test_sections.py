@@ -13,13 +13,13 @@ import pytest
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.analysis.learned import (
+    GATES,
     RESIDUALS,
     distance,
     learned_cells,
     learned_curves,
     planted_curve,
 )
-from gaam_decoder.plant_config import GATES
 from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections._base import Section, sections, signature

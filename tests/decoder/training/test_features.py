@@ -14,9 +14,8 @@ from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.store.read import ShardReader
 from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training import features as loaded
-from gaam_decoder.training.data import prepare_data
-from gaam_decoder.training.features import Loaded
+from gaam_decoder.training import data as loaded
+from gaam_decoder.training.data import Loaded, prepare_data
 from gaam_decoder.training.grid import plan_items, recipes
 from tests.cache.published import number_everywhere, write_cache
 

@@ -24,8 +24,7 @@ from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
-from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.features import Features
+from gaam_decoder.training.data import Features, Subset, TrainData
 from gaam_decoder.training.grid import recipes
 from gaam_decoder.training.group import Group, Plateau
 
@@ -134,8 +133,8 @@ def plain_loop(
         for start in range(0, len(order), B):
             batch = torch.from_numpy(order[start : start + B])
             drawn = None
-            if decoder.num_noise:
-                drawn = torch.rand(len(batch), decoder.num_noise, generator=noise)
+            if decoder.head.num_noise:
+                drawn = torch.rand(len(batch), decoder.head.num_noise, generator=noise)
             logits, label_B = decoder(rows.features.resident[batch], drawn), rows.label_N[batch]
             if loss_of is None:
                 loss = torch.nn.functional.cross_entropy(logits, label_B)

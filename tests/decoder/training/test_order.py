@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from gaam_cache.cache import open_cache
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.data import Subset, blocks_of_epoch, epoch_batches
-from gaam_decoder.training.features import Features
+from gaam_decoder.training.data import Features, Subset, blocks_of_epoch, epoch_batches
 from gaam_decoder.training.protocol import Rows
 from tests.cache.published import write_cache
 from tests.decoder.training import test_group as groups
@@ -121,25 +120,3 @@ def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -
                 for x_SBLD, label_SB in batches:
                     assert x_SBLD.is_contiguous()
                     assert torch.equal(x_SBLD.float(), expected[label_SB])
-
-
-def test_a_block_is_read_once_for_all_seeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def states(shard):  # noqa: ANN001, ANN202 a callback
-        return np.ones((shard.stop - shard.start, 1, 1), np.float16)
-
-    write_cache(tmp_path, {"train": 100}, 1, 1, states, shard_rows=10)
-    array = open_cache(tmp_path)["train"].embeddings
-    read: list[Rows] = []
-    original = array.read_into
-    monkeypatch.setattr(
-        array, "read_into", lambda rows, raw: (read.append(rows), original(rows, raw))
-    )
-    features = Features(array, torch.device("cpu"), "disk")
-    label_N = torch.zeros(100, dtype=torch.int64)
-    train = Subset(features=features, rows=np.arange(100), label_N=label_N)
-    told_SN = label_N.expand(16, -1)
-    list(epoch_batches(train, told_SN, recipe(30, 10), list(range(16)), epoch=1))
-    assert sorted(np.concatenate(read).tolist()) == list(range(100))
-    assert all((np.diff(rows) > 0).all() for rows in read)

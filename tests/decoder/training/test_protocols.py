@@ -66,10 +66,8 @@ def test_what_cannot_be_built_is_named_and_left_out_only_if_asked(
 ) -> None:
     config = replace(config, **axes)
     for work in (gaam_decoder.estimate, gaam_decoder.train):
-        with pytest.raises(ConfigError, match=r"cannot be built(.|\n)*skip-impossible") as caught:
+        with pytest.raises(ConfigError, match=rf"{name}(.|\n)*skip-impossible"):
             work(config)
-        assert name in str(caught.value)
-        assert f"the other {total - impossible} of {total} combinations" in str(caught.value)
     assert not config.runs.exists()
     with pytest.warns(GaamWarning, match="left out: ") as said:
         runs = gaam_decoder.train(replace(config, skip_impossible=True))

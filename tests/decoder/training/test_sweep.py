@@ -90,7 +90,7 @@ import torch
 torch.set_num_threads(1)
 import gaam_decoder
 from gaam_decoder import TrainConfig
-from gaam_decoder.training import features
+from gaam_decoder.training import data as features
 from gaam_decoder.training.arithmetic import step
 step.keep_freed_memory = lambda: None
 def status(name):

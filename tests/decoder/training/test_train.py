@@ -11,8 +11,7 @@ import torch
 import gaam_decoder
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.training import sweep as seed_groups
-from gaam_decoder.training.group import Group, train_group
+from gaam_decoder.training.group import Group
 
 
 @pytest.fixture
@@ -42,27 +41,6 @@ def test_the_kept_epoch_follows_the_protocol(select: str, config: TrainConfig) -
         assert run.epochs[seed] == best["epoch"]
         if select == "test":
             assert run.accuracy[place] == pytest.approx(best["accuracy"])
-
-
-def test_existing_seeds_are_not_trained_again_and_new_ones_are_added(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = one(config)
-    trained: list[int] = []
-
-    def count(spec, data, recipe, seeds, **options):
-        trained.extend(seeds)
-        return train_group(spec, data, recipe, seeds, **options)
-
-    monkeypatch.setattr(seed_groups, "train_group", count)
-    assert one(config).path == first.path
-    assert trained == []
-    runs = gaam_decoder.train(replace(config, seeds=(1, 2, 3, 5)))
-    assert trained == [3, 5]
-    assert [run.seeds for run in runs] == [(0, 1, 2), (3, 5)]
-    gaam_decoder.train(replace(config, lr=0.02))
-    assert trained == [3, 5, 0, 1, 2]
-    assert len(gaam_decoder.load_runs(config.runs)) == 3
 
 
 def test_a_run_whose_logits_are_not_finite_fails_the_seed(

@@ -30,10 +30,6 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     )
 
 
-def made(runs: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(runs)): file.read_bytes() for file in runs.rglob("*.safetensors")}
-
-
 def trained(runs: list[RunResult]) -> list[tuple[str, float, tuple[int, ...]]]:
     return [(run.attention, run.recipe["lr"], run.seeds) for run in runs]
 
@@ -65,28 +61,6 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
     ]
     again = gaam_decoder.train(config, on_run=lambda run: pytest.fail("trained again"))
     assert [run.path for run in again] == [run.path for run in reporting_first]
-
-
-def test_interrupted_after_the_grid_and_called_again_it_is_the_same(
-    config: TrainConfig, tmp_path: Path
-) -> None:
-    """After 6 runs the grid is trained and nothing of what it chooses."""
-    after = 6
-    gaam_decoder.train(replace(config, runs=tmp_path / "whole"))
-    count = 0
-
-    def stop(run: RunResult) -> None:
-        nonlocal count
-        count += 1
-        if count == after:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        gaam_decoder.train(config, on_run=stop)
-    rest: list[RunResult] = []
-    gaam_decoder.train(config, on_run=rest.append)
-    assert len(rest) == 8 - after
-    assert made(config.runs) == made(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("before", [(), (0, 7, 8)])

@@ -7,23 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 import gaam_decoder
-from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.extraction.extract import extract
 from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training import data as prepared
-from gaam_decoder.training.data import MOST_APART, _apart, prepare_data
-from gaam_decoder.training.grid import plan_items
-from tests.cache.published import write_cache
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -82,33 +74,6 @@ def test_disk_and_memory_give_the_same_bits(
     assert (held.engine["data"], read.engine["data"]) == ("memory", "disk")
     assert held.key == read.key
     same(held, read)
-
-
-def test_rows_sorted_by_class_are_said_and_mixed_ones_are_not(tmp_path: Path) -> None:
-    """Whatever the window, rows in turn are mixed; sorted ones are where it holds many shards."""
-
-    def states(shard: Any) -> Any:
-        return np.ones((shard.stop - shard.start, 1, 2), np.float16)
-
-    write_cache(tmp_path / "cache", {"train": 4000, "test": 10}, 1, 2, states, shard_rows=10)
-    cache = open_cache(tmp_path / "cache")
-    mixed = cache["train"].labels
-    for sort in (False, True):
-        cache["train"].__dict__["labels"] = np.sort(mixed) if sort else mixed
-        said = {}
-        for window in (5, 10, 40, 100, 1000, 2000, 5000):
-            [item] = plan_items(
-                TrainConfig(lr=3e-4, attn=("none",), cache=cache.root, shuffle=f"window:{window}"),
-                cache,
-                CPU,
-            )
-            data = prepare_data(cache, item.recipe, CPU)
-            said[window] = _apart(data.train, item.recipe) > MOST_APART
-        if not sort:
-            assert not any(said.values())
-        else:
-            assert all(said[window] for window in (5, 10, 40))
-            assert not said[2000] | said[5000]
 
 
 def test_blocks_that_do_not_fit_are_refused_with_the_largest_that_do(
