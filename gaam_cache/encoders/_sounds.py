@@ -145,20 +145,20 @@ class Hearing:
         if self._total is None:
             high = self.real(self.max_samples)
             low = max(1, min(self.real(self.rate), high // 3))
-            self._steps = measure(lambda n: self._count(part, n), low, high, "the model")
-            self.width = self._steps(self.max_samples) if published else None
+            self.steps = measure(lambda n: self._count(part, n), low, high, "the model")
+            self.width = self.steps(self.max_samples) if published else None
         else:
             self.width = self._count(part, self._total)
             if self._total % self.width:
                 raise Unusable(f"{self._total:,} {self.input_name} give {self.width:,} states")
             each = self._total // self.width
-            self._steps = Steps(offset=each - 1, stride=each)
-        one = self._steps.first(self._steps.least)
+            self.steps = Steps(offset=each - 1, stride=each)
+        one = self.steps.first(self.steps.least)
         self.least_samples = self.real.first(max(one, self.real.least))
         """Of a sound that gives a position."""
 
     def _look_at_features(self, takes: Set[str]) -> None:
-        short, long = (_noise(round(s * self.rate)) for s in (SHORT_SECONDS, LONG_SECONDS))
+        short, long = (noise(round(s * self.rate)) for s in (SHORT_SECONDS, LONG_SECONDS))
         made = [self._call(samples) for samples in (short, long, short)]
         given = [key for key in made[0] if key != MASK]
         if len(given) != 1 or given[0] not in takes:
@@ -183,7 +183,7 @@ class Hearing:
         self.is_waveform = first.shape == short.shape and not fixed
         """Whether the features are the samples, normalised at most."""
         high = round((LONG_SECONDS if fixed else 10 * LONG_SECONDS) * self.rate)
-        count = lambda n: self._features(_noise(n))[1]  # noqa: E731
+        count = lambda n: self._features(noise(n))[1]  # noqa: E731
         self.real = measure(count, len(short), high, f"its {self._name}")
         """S -> rows of features that are the sound's."""
 
@@ -240,15 +240,11 @@ class Hearing:
 
     def positions(self, extent: int) -> int:
         """P of a sound of that many samples, those of what fills it not counted."""
-        return self.width or 0 if self.published else self._steps(self.real(extent))
-
-    def positions_of_features(self, count: int) -> int:
-        """P of that many features, whatever they are."""
-        return self.width or self._steps(count)
+        return self.width or 0 if self.published else self.steps(self.real(extent))
 
     def samples(self, positions: int) -> tuple[int, int]:
         """The fewest and the most samples of so many positions."""
-        steps = self._steps
+        steps = self.steps
         return self.real.first(steps.first(positions)), self.real.last(steps.last(positions))
 
     def clip(self, sound: Any) -> Clip:
@@ -278,5 +274,6 @@ class Hearing:
         return Clip(x=x, real=real if self.width is None else len(x), extent=extent)
 
 
-def _noise(samples: int) -> NDArray[np.float32]:
-    return np.random.default_rng(0).normal(scale=0.1, size=samples).astype(np.float32)
+def noise(samples: int, seed: int = 0) -> NDArray[np.float32]:
+    """A sound for measuring."""
+    return np.random.default_rng(seed).normal(scale=0.1, size=samples).astype(np.float32)

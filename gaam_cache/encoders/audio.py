@@ -18,7 +18,7 @@ from gaam_cache.encoders._base import Inputs, Lazy
 from gaam_cache.encoders._forward import Batch, Forward, Unusable
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
-from gaam_cache.encoders._sounds import QUALITY, Clip, Hearing
+from gaam_cache.encoders._sounds import QUALITY, Clip, Hearing, noise
 from gaam_cache.encoders._weights import encoder_part, skeleton
 from gaam_cache.errors import DataError
 from gaam_cache.sources._base import Rows
@@ -124,7 +124,7 @@ class AudioEncoder(ModelEncoder):
             # at one end or the other of what has so many positions
             extent = hearing.samples(length)[number % 2]
             extent = max(hearing.least_samples, min(extent, hearing.max_samples))
-            clips.append(hearing.clip_of(_noise(number, extent), extent))
+            clips.append(hearing.clip_of(noise(extent, number), extent))
             if length <= twins:
                 clips.append(hearing.clip_of(_tone(number, extent, hearing.rate), extent))
                 longest = extent
@@ -149,7 +149,7 @@ class _SoundForward(Forward):
             inputs={self.hearing.input_name: features},
             length_B=self.to_device(pooled_B),
             padded=int(real_B.min()) < width,
-            positions=self.hearing.positions_of_features(width),
+            positions=self.hearing.width or self.hearing.steps(width),
             mask=self.to_device((np.arange(width) < real_B[:, None]).astype(np.int64)),
         )
 
@@ -157,10 +157,6 @@ class _SoundForward(Forward):
         if batch.positions is None or x_BTD.shape[1] < batch.positions:
             raise Unusable(f"a layer has {x_BTD.shape[1]} states, not {batch.positions}")
         return super()._reduce(x_BTD, batch)
-
-
-def _noise(number: int, samples: int) -> NDArray[np.float32]:
-    return np.random.default_rng(number).normal(scale=0.1, size=samples).astype(np.float32)
 
 
 def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
