@@ -166,7 +166,8 @@ def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:
     revision = f" at {short_digest(about['revision'])}" if about["revision"] else ""
     where = f"in {about['compute_dtype']}" if about["imported_from"] is None else "elsewhere"
     over = "the text's own tokens" if about["pool_over"] == "text" else about["pooled"]
-    states = f"{about['num_layers']} layers x {about['hidden_size']} from {about['first_layer']}, "
+    zero = "" if about["first_layer"] else ", from layer 0"
+    states = f"{about['num_layers']} layers x {about['hidden_size']}{zero}, "
     states += f"pooled by {' and '.join(about['pooling'])}" + (f" over {over}" if over else "")
     teacher = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}"
     return [
