@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -145,17 +144,3 @@ def test_an_accuracy_is_in_its_interval_which_is_within_0_and_1(
     assert mean - 2e-12 <= narrow[1] - 1e-12 <= wide[1] <= 1
     assert narrow[0] < narrow[1], "no test is certain"
     np.testing.assert_allclose([1 - wrong[1], 1 - wrong[0]], wide, atol=1e-9)
-
-
-def test_less_than_two_have_no_interval_and_what_is_no_number_is_refused() -> None:
-    for shape, without_seeds in (((1, 10), False), ((2, 1), False), ((0, 10), False),
-                                 ((1, 1), True), ((0, 10), True), ((2, 0), False)):  # fmt: skip
-        assert stats.two_level_interval(np.ones(shape, bool), without_seeds=without_seeds) is None
-    for shape in ((0, 5), (2, 1), (2, 0)):
-        with pytest.raises(ValueError, match="a seed and two rows"):
-            crossed(np.zeros(shape))
-    for bad in (math.nan, math.inf, -math.inf):
-        value_SN = np.zeros((3, 10))
-        value_SN[2, 9] = bad
-        with pytest.raises(ValueError, match="finite values"):
-            crossed(value_SN)
