@@ -16,9 +16,6 @@ from gaam_decoder.runs.loading import Progress, Selection, find_runs, select
 from gaam_decoder.runs.result import RunResult, repair
 from gaam_decoder.runs.tuning import on_training_rows
 
-KEYS = ("created", "attention", "head", "dataset", "fingerprint", "accuracy", "what", "lr")
-"""Of an entry, beside its state, name, path and bytes; most are None where it is not finished."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
@@ -49,21 +46,11 @@ class Listing:
         for entry in self.entries:
             if self.whole and entry["state"] == "finished":
                 continue
-            made, size = (entry["created"] or "")[:10], f"{entry['bytes'] / 1e6:,.2f} MB"
+            made, size = (entry.get("created") or "")[:10], f"{entry['bytes'] / 1e6:,.2f} MB"
             lines.append(visible("  ".join(filter(None, (entry["name"], made, size)))))
-            if entry["state"] != "finished":
-                lines.append(f"  {entry['state'].upper()}: {brief(entry['what'], 200)}")
-                lines += [f"  {entry['repair']}"] if "repair" in entry else []
-                continue
-            seeds = f"seeds: {len(entry['seeds'])}"
-            seeds += f" ({len(entry['failed'])} failed)" if entry["failed"] else ""
-            seeds += " to choose a rate" if entry["chose"] else ""
-            accuracy = entry["what"] or f"{100 * entry['accuracy']:.1f}%"
-            accuracy += " (epoch chosen on the test rows)" if entry["optimistic"] else ""
-            decoder = f"{brief(entry['attention'])} + {brief(entry['head'])}"
-            decoder += f", lr {entry['lr']:g}" if entry["lr"] else ""
-            cache = f"{brief(entry['dataset'])} {entry['fingerprint'][:8]}"
-            lines.append(f"  {decoder}, {cache}, {seeds}, {accuracy}")
+            state = "" if entry["state"] == "finished" else f"{entry['state'].upper()}: "
+            lines.append(f"  {state}{brief(entry['what'], 300)}")
+            lines += [f"  {entry['repair']}"] if "repair" in entry else []
         states = Counter(entry["state"] for entry in self.entries)
         counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
         lines.append(counts + ", every byte hashed" * self.whole)
@@ -101,24 +88,20 @@ def list_runs(
 
 
 def _finished(run: RunResult) -> dict[str, Any]:
-    reasons = {
-        "not evaluated": not run.evaluated,
-        "tested on its own training rows": on_training_rows(run.recipe),
-        "labels shuffled": run.shuffled,
-        "no seed finished": not run.finished,
-    }
-    why = next((text for text, holds in reasons.items() if holds), None)
+    learned_from = on_training_rows(run.recipe)
+    of_test = run.evaluated and run.finished and not (learned_from or run.shuffled)
+    what = run.in_words() + ", tested on its own training rows" * learned_from
     return _entry(
         run.path,
         "finished",
-        optimistic=run.select == "test",
+        what=f"{what}, {run.cache['dataset']} {run.cache['fingerprint'][:8]}",
         created=run.created,
         attention=run.attention,
         head=run.head,
         dataset=run.cache["dataset"],
         fingerprint=run.cache["fingerprint"],
-        accuracy=None if why else float(run.accuracy.mean()),
-        what=why,
+        accuracy=float(run.accuracy.mean()) if of_test else None,
+        select=run.select,
         lr=run.recipe.get("lr"),
         chose=run.chose,
         seeds=list(run.seeds),
@@ -132,8 +115,7 @@ def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
         with suppress(FileNotFoundError):  # of somebody who is at work
             size += 0 if file.is_dir() else file.lstat().st_size
     about = {"state": state, "name": path.absolute().name, "path": str(path.absolute())}
-    empty: dict[str, Any] = {"bytes": size, "optimistic": False, "chose": False}
-    return about | empty | dict.fromkeys(KEYS) | {"seeds": [], "failed": []} | known
+    return about | {"bytes": size} | known
 
 
 def is_runs(path: Path) -> bool:

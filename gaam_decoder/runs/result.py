@@ -304,8 +304,8 @@ class RunResult:
             **{name: value for name in some if (value := getattr(self, name))},
         }
 
-    def summary(self) -> str:
-        """One line for people."""
+    def in_words(self) -> str:
+        """What was run, and what came of it, on one line."""
         said = "not evaluated"
         if not self.finished:
             said = f"no seed finished: {self.failed[self.seeds[0]]}"
@@ -313,13 +313,21 @@ class RunResult:
             spread = stats.standard_deviation(self.accuracy)
             said = f"{100 * self.accuracy.mean():.1f}%"
             said += "" if spread is None else f" (sd {100 * spread:.1f})"
+            said += " (epoch chosen on the test rows)" if self.select == "test" else ""
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            return f"{self.title}: {said}, {fit_in_words(self.fit)}  {self.path}"
-        how = "compiled" if self.engine["compiled"] else "not compiled"
-        how += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']}"
-        return f"{self.title}: {said} a seed, {len(self.seeds)} seeds ({how})  {self.path}"
+            return f"{self.title}: {said}, {fit_in_words(self.fit)}"
+        purpose = " to choose a rate" if self.chose else ""
+        return f"{self.title}: {said} a seed, seeds: {len(self.seeds)}{purpose}"
+
+    def summary(self) -> str:
+        """The same, how it was run, and where it lies."""
+        how = "" if self.fit else " (compiled" if self.engine["compiled"] else " (not compiled"
+        how += (
+            f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})" if how else ""
+        )
+        return f"{self.in_words()}{how}  {self.path}"
 
 
 def fit_in_words(fit: dict[str, Any]) -> str:
