@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, islice
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from gaam_cache import plugins
@@ -26,31 +24,8 @@ Record = tuple[str, Mapping[str, Any]]
 NO_LABEL = ""
 """Of a row whose class nobody knows; no class can be called so."""
 SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"
-CHUNK_ROWS = 4096
 FEWEST_ROWS = 10
 """Of which some can be held out for testing."""
-
-
-class Strings(Sequence[str]):
-    """Strings in an Arrow array: their bytes and eight more each, whatever Python would take."""
-
-    def __init__(self, values: Iterable[str]) -> None:
-        left, chunks = iter(values), [pa.array([], pa.large_string())]
-        while chunk := list(islice(left, CHUNK_ROWS)):
-            chunks.append(pa.array(chunk, pa.large_string()))
-        self._array = pa.concat_arrays(chunks)
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return self._array[index].to_pylist()
-        return self._array[range(len(self))[index]].as_py()
-
-    def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), CHUNK_ROWS):
-            yield from self[start : start + CHUNK_ROWS]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,14 +176,13 @@ def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Ro
         raise DataError(message, where=rows.origin)
     parts = {}
     for split, chosen_N in (("train", ~test_N), ("test", test_N)):
-        mask = (chosen_N & (np.cumsum(chosen_N) <= (config.limit or len(rows)))).tolist()
-        inputs = compress(rows.inputs, mask)
+        row_N = np.flatnonzero(chosen_N)[: config.limit].tolist()
         parts[split] = replace(
             rows,
-            inputs=Strings(inputs) if isinstance(rows.inputs, Strings) else list(inputs),
-            labels=list(compress(rows.labels, mask)),
-            kept={name: Strings(compress(of, mask)) for name, of in rows.kept.items()},
-            units=list(compress(rows.units, mask)),
+            inputs=[rows.inputs[row] for row in row_N],
+            labels=[rows.labels[row] for row in row_N],
+            kept={name: [of[row] for row in row_N] for name, of in rows.kept.items()},
+            units=[rows.units[row] for row in row_N] if rows.units else (),
             origin=f"{rows.origin}, {split}",
             skipped=rows.skipped if split == "train" else (),
         )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import excerpt
-from gaam_cache.sources._base import NO_LABEL, Record, Rows, Strings, Texts
+from gaam_cache.sources._base import NO_LABEL, Record, Rows, Texts
 from gaam_cache.sources.media._base import Files
 from gaam_cache.store.plan import MAX_VALUE_BYTES
 from gaam_cache.terminal import Report, counting, silent
@@ -145,57 +145,51 @@ def collect(
     if names is not None and strip:
         names = tuple(name.strip() for name in names)
     bad, skipped, total = BadRows(origin), list[str](), 0
-    labels, units, clips = list[str](), list[int](), list[str]()
+    inputs, labels, units, clips = list[Any](), list[str](), list[int](), list[str]()
     kept: dict[str, list[str]] = {name: [] for name in columns.kept}
     files = Files(folder, config, anywhere=anywhere) if columns.of_files else None
     found: Any = table.records(columns)
     if files:
         found = files.read(found, columns.inputs[0])
-
-    def inputs() -> Iterator[Any]:
-        """All of them in order; what stands beside each is noted."""
-        nonlocal total
-        every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
-        for place, record, *read in counting(found, report, f"reading {origin}", every=every):
-            total += 1
-            try:
-                text = None if files else text_of(record, columns.inputs)
-                made: Any = read[0]() if files else [text] if text else []
-                if not made and config.skip_empty:
-                    total -= 1
-                    skipped.append(place)
-                    continue
-                if not made:
-                    raise DataError(
-                        "no file is named" if files else "a text is empty",
-                        expected=f"something in {' + '.join(columns.inputs)}",
-                        found=", ".join(excerpt(record[column]) for column in columns.inputs),
-                        hint="remove such rows, or leave them out: --set skip-empty=true",
-                    )
-                label = NO_LABEL
-                if columns.label is not None:
-                    label = _class_of(record[columns.label], names, strip=strip)
-                values = [_kept(record[name], name) for name in kept]
-                "".join([label, *values, *([] if files else made)]).encode()
-            except DataError as error:
-                bad.add(place, error)
-                made = ()
-            except UnicodeEncodeError as error:  # it can neither be hashed nor tokenised
-                half = DataError("a row holds half a character", found=str(error), hint="mend it")
-                bad.add(place, half)
-                made = ()
-            for one in made[: most - len(labels)]:
-                labels.append(label)
-                for of, value in zip(kept.values(), values, strict=True):
-                    of.append(value)
-                if files:
-                    units.append(total)
-                    clips.append(one.name)
-                yield one
-            if max(total, len(labels)) >= most:
-                break
-
-    all_inputs = list(inputs()) if files else Strings(inputs())
+    every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
+    for place, record, *read in counting(found, report, f"reading {origin}", every=every):
+        total += 1
+        try:
+            text = None if files else text_of(record, columns.inputs)
+            made: Any = read[0]() if files else [text] if text else []
+            if not made and config.skip_empty:
+                total -= 1
+                skipped.append(place)
+                continue
+            if not made:
+                raise DataError(
+                    "no file is named" if files else "a text is empty",
+                    expected=f"something in {' + '.join(columns.inputs)}",
+                    found=", ".join(excerpt(record[column]) for column in columns.inputs),
+                    hint="remove such rows, or leave them out: --set skip-empty=true",
+                )
+            label = NO_LABEL
+            if columns.label is not None:
+                label = _class_of(record[columns.label], names, strip=strip)
+            values = [_kept(record[name], name) for name in kept]
+            "".join([label, *values, *([] if files else made)]).encode()
+        except DataError as error:
+            bad.add(place, error)
+            made = ()
+        except UnicodeEncodeError as error:  # it can neither be hashed nor tokenised
+            half = DataError("a row holds half a character", found=str(error), hint="mend it")
+            bad.add(place, half)
+            made = ()
+        for one in made[: most - len(labels)]:
+            inputs.append(one)
+            labels.append(label)
+            for of, value in zip(kept.values(), values, strict=True):
+                of.append(value)
+            if files:
+                units.append(total)
+                clips.append(one.name)
+        if max(total, len(labels)) >= most:
+            break
     bad.refuse(total)
     if not labels:
         left = f"{len(skipped):,} of which nothing is to be encoded" if skipped else "none"
@@ -204,11 +198,11 @@ def collect(
         kept[CLIP_OF] = clips
     cls = files.kind if files else Texts
     return cls(
-        inputs=all_inputs,
+        inputs=inputs,
         labels=labels,
         class_names=names,
         origin=origin,
-        kept={name: Strings(values) for name, values in kept.items()},
+        kept=kept,
         skipped=skipped,
         labelled=columns.label is not None,
         units=units,

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-import numpy as np
-
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Rows
 from gaam_cache.terminal import Report, counting, silent
@@ -45,26 +43,21 @@ def check_rows(
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:
     """The rows of every text that occurs more than once, splits and rows in order.
 
-    Numerics:
-        Texts are compared by 16-byte BLAKE2b digests in one array: some 60 bytes a row while it
-        runs, however long the texts are.
+    Texts are compared by 16-byte BLAKE2b digests: some 200 bytes a row, however long they are.
     """
-    essences = (essence for part in rows.values() for essence in part.essences())
-    digests = bytearray()  # joined at once they would all be objects
-    for essence in counting(essences, report, "looking for repeated texts"):
-        digests += hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
-    low_N, high_N = np.frombuffer(digests, dtype="<u8").reshape(-1, 2).T
-    order_N = np.lexsort((low_N, high_N))  # stable: equal digests stay in order
-    low_N, high_N = low_N[order_N], high_N[order_N]
-    same_N = (low_N[1:] == low_N[:-1]) & (high_N[1:] == high_N[:-1])
-    names = list(rows)
-    starts = np.cumsum([0, *(len(rows[name]) for name in names)])
-    edges = np.diff(same_N, prepend=False, append=False).nonzero()[0]
-    for first, last in edges.reshape(-1, 2):
-        members = order_N[first : last + 1]
-        splits = np.searchsorted(starts, members, side="right") - 1
-        pairs = zip(splits.tolist(), (members - starts[splits]).tolist(), strict=True)
-        yield [(names[split], row) for split, row in pairs]
+    places = (
+        ((name, row), essence)
+        for name, part in rows.items()
+        for row, essence in enumerate(part.essences())
+    )
+    first: dict[bytes, tuple[str, int]] = {}
+    groups: dict[bytes, Group] = {}
+    for place, essence in counting(places, report, "looking for repeated texts"):
+        digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
+        if (other := first.setdefault(digest, place)) is not place:
+            groups.setdefault(digest, [other]).append(place)
+    for digest in sorted(groups, key=lambda digest: int.from_bytes(digest, "little")):
+        yield groups[digest]
 
 
 def shared_texts(groups: Sequence[Group]) -> dict[str, dict[str, int]]:

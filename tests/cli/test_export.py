@@ -6,20 +6,18 @@ import getpass
 import json
 import os
 import re
-import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from gaam_cache.inspect import is_cache
 from tests.cache.encoders.audio import sounds, spoken
-from tests.cache.hub.hub_server import Hub, folder_content
+from tests.cache.hub.hub_server import Writable, folder_content
 from tests.conftest import Outcome, build_encoder, random_rows, write_csv
 
 Gaam = Callable[..., Outcome]
@@ -160,22 +158,17 @@ def test_it_asks_before_it_sends(
         def readline(self) -> str:
             return answer
 
-    with Hub() as hub:
-        hub.is_spoken_to(monkeypatch)
-        monkeypatch.setattr(sys, "stdin", Terminal())
-        outcome = gaam("export", tiny_cache, tmp_path / "o", "--push", "someone/states", "-q")
-        assert f"to           {hub.endpoint}/datasets/someone/states" in outcome.err
-        assert "PUBLIC" in outcome.err
-        assert "as           someone" in outcome.err
-        assert "send it? [y/N]" in outcome.err
-        sent: Any = hub.datasets.get("someone/states")
-        if answer.strip().lower() in ("y", "yes"):
-            assert outcome.code == 0, outcome.err
-            files = sent.commits[sent.branches["main"]]
-            assert folder_content(tmp_path / "o").items() <= files.items()
-            shutil.rmtree(tmp_path / "o")
-        else:
-            assert outcome.code == 1
-            assert "nothing was sent" in outcome.err
-            assert sent is None
-            assert {request.method for request in hub.requests} <= {"GET", "HEAD"}
+    hub = Writable(monkeypatch)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    outcome = gaam("export", tiny_cache, tmp_path / "o", "--push", "someone/states", "-q")
+    assert f"to           {hub.endpoint}/datasets/someone/states" in outcome.err
+    assert "PUBLIC" in outcome.err
+    assert "as           someone" in outcome.err
+    assert "send it? [y/N]" in outcome.err
+    if answer.strip().lower() in ("y", "yes"):
+        assert outcome.code == 0, outcome.err
+        assert folder_content(tmp_path / "o").items() <= hub.content("someone/states").items()
+    else:
+        assert outcome.code == 1
+        assert "nothing was sent" in outcome.err
+        assert not hub.written

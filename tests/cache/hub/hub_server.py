@@ -1,13 +1,11 @@
 """A small server that speaks the protocol of the Hugging Face hub, on 127.0.0.1.
 
-It has what ``huggingface_hub`` and ``datasets`` ask of the real one: information on a repository,
-its tree and files at a revision; and to write, who a token is, new repositories, the check of a
-card, uploads of large files, and commits, which are all or nothing. Every request is kept.
+It has what ``huggingface_hub`` and ``datasets`` ask of the real one to read: information on a
+repository, its tree and files at a revision. What is written goes to ``Writable``, in this process.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -16,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -28,7 +27,6 @@ GIT_ATTRIBUTES = b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
 """What the hub puts into a new repository."""
 API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(\w+)/([^/]+)(?:/(.*))?)?")
 RESOLVE = re.compile(r"/(?:(datasets)/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
-BATCH = re.compile(r"/(?:datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch")
 
 
 class Request(NamedTuple):
@@ -71,7 +69,7 @@ def _etag(name: str, content: bytes) -> str:
 
 
 class Hub:
-    """The server; a context manager. Whoever has the token writes to repositories of 'someone'."""
+    """The server; a context manager."""
 
     def __init__(self) -> None:
         self.models: dict[str, Repository] = {}
@@ -79,8 +77,6 @@ class Hub:
         self.requests: list[Request] = []
         self.fault: Callable[[Request], int | None] = lambda request: None
         """Asked about every request: a status that is all of its answer."""
-        self.uploaded: dict[str, bytes] = {}
-        """Large files by SHA-256, in a commit or not."""
 
     def __enter__(self) -> Hub:
         handler = type("Handler", (_Handler,), {"hub": self})
@@ -100,15 +96,61 @@ class Hub:
         matches = [RESOLVE.fullmatch(request.path) for request in self.requests]
         return {match[4] for match in matches if match and match[2] == name}
 
-    def is_spoken_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """This process talks to it as somebody, over LFS, and waits for nothing."""
-        constants = huggingface_hub.constants
-        where = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, self.endpoint)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", where)
-        monkeypatch.setattr(constants, "ENDPOINT", self.endpoint)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+
+class Writable:
+    """The client's calls that write, answered in this process; the token decides who one is."""
+
+    endpoint = "https://hub.example"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.datasets: dict[str, Repository] = {}
+        self.written = 0
+        """Calls that change something."""
+        for name in ("repo_exists", "repo_info", "whoami", "create_repo", "upload_folder"):
+            monkeypatch.setattr(huggingface_hub.HfApi, name, getattr(self, name))
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", self.endpoint)
         monkeypatch.setenv("HF_TOKEN", "token-of-someone")
+
+    def content(self, repo_id: str) -> dict[str, bytes]:
+        """Of the last commit."""
+        repository = self.datasets[repo_id]
+        return repository.commits[repository.branches["main"]]
+
+    def whoami(self) -> dict[str, str]:
+        if huggingface_hub.get_token() != "token-of-someone":
+            raise refusal(401)
+        return {"name": "someone"}
+
+    def repo_exists(self, repo_id: str, *, repo_type: str) -> bool:
+        return repo_id in self.datasets
+
+    def repo_info(self, repo_id: str, *, repo_type: str) -> Any:
+        there = self.datasets[repo_id]
+        siblings = [SimpleNamespace(rfilename=name) for name in self.content(repo_id)]
+        sha = there.branches["main"]
+        return SimpleNamespace(sha=sha, private=there.private, siblings=siblings)
+
+    def create_repo(self, repo_id: str, *, private: bool = False, **options: Any) -> None:
+        self.written += 1
+        if repo_id not in self.datasets:
+            self.datasets[repo_id] = Repository(private=private)
+            self.datasets[repo_id].commit({".gitattributes": GIT_ATTRIBUTES})
+
+    def upload_folder(
+        self, *, repo_id: str, folder_path: Path, delete_patterns: Any, parent_commit: Any, **_: Any
+    ) -> None:
+        self.written += 1
+        there, before = self.datasets[repo_id], self.content(repo_id)
+        if parent_commit not in (None, there.branches["main"]):
+            raise refusal(412)
+        kept = {".gitattributes": before[".gitattributes"]} if delete_patterns == "*" else before
+        there.commit(kept | folder_content(folder_path))
+
+
+def refusal(status: int) -> Exception:
+    """What the client raises where the hub answers so."""
+    response: Any = SimpleNamespace(status_code=status, headers={}, request=None)
+    return huggingface_hub.errors.HfHubHTTPError("no", response=response)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -126,26 +168,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.requests.append(request)
         if status := self.hub.fault(request):
             self._refuse(status)
-        elif self.url.startswith("/store/"):
-            self.hub.uploaded[hashlib.sha256(self.body).hexdigest()] = self.body
-            self._send(b"")
-        elif self.url == "/api/whoami-v2":
-            if self._may_write("someone/"):
-                self._json({"name": "someone", "type": "user", "orgs": [], "auth": {}})
-        elif self.url == "/api/validate-yaml":
-            self._json({"errors": [], "warnings": []})
-        elif self.url == "/api/repos/create":
-            self._create()
-        elif match := BATCH.fullmatch(self.url):
-            if self._may_write(match[1]):
-                self._batch()
         elif match := API.fullmatch(self.url):
             kind, name, what, revision, path = match.groups()
-            if what in ("preupload", "commit") and not self._may_write(name):
-                return
             if found := self._find(kind, name, revision):
                 answer = {None: self._info, "revision": self._info, "tree": self._tree}
-                answer |= {"preupload": self._preupload, "commit": self._commit}
                 answer[what](name, *found, path or "")
         elif match := RESOLVE.fullmatch(self.url):
             kind, name, revision, path = match.groups()
@@ -154,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._refuse(404)
 
-    do_HEAD = do_GET = do_POST = do_PUT = _handle  # noqa: N815
+    do_HEAD = do_GET = do_POST = _handle  # noqa: N815
 
     def _refuse(self, status: int, code: str = "", message: str = "something is wrong") -> None:
         headers = {"X-Error-Code": code, "X-Error-Message": message} if code else {}
@@ -221,57 +247,3 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             headers = {"X-Repo-Commit": commit, "ETag": f'"{_etag(path, content)}"'}
             self._send(content, 200, headers)
-
-    def _may_write(self, name: str) -> bool:
-        known = self.headers.get("Authorization") == "Bearer token-of-someone"
-        if not known or not name.startswith("someone/"):
-            self._refuse(403 if known else 401, message="You may not do this")
-        return known and name.startswith("someone/")
-
-    def _create(self) -> None:
-        asked = json.loads(self.body)
-        name = f"{asked['organization'] or 'someone'}/{asked['name']}"
-        kind = f"{asked.get('type', 'model')}s"
-        repositories = getattr(self.hub, kind)
-        if not self._may_write(name):
-            return
-        url = f"{self.hub.endpoint}/{'' if kind == 'models' else f'{kind}/'}{name}"
-        if name in repositories:
-            self._json({"error": "You already created this repo", "url": url}, 409)
-            return
-        repositories[name] = Repository(private=asked.get("visibility") == "private")
-        repositories[name].commit({".gitattributes": GIT_ATTRIBUTES})
-        self._json({"url": url})
-
-    def _preupload(self, name: str, repository: Repository, commit: str, path: str) -> None:
-        files = [
-            {"path": file["path"], "shouldIgnore": False}
-            | {"uploadMode": "lfs" if file["path"].endswith(LARGE) else "regular"}
-            for file in json.loads(self.body)["files"]
-        ]
-        self._json({"files": files})
-
-    def _batch(self) -> None:
-        found = []
-        for one in json.loads(self.body)["objects"]:
-            href = f"{self.hub.endpoint}/store/{one['oid']}"
-            there = one["oid"] in self.hub.uploaded
-            found.append(one if there else one | {"actions": {"upload": {"href": href}}})
-        self._json({"transfer": "basic", "objects": found})
-
-    def _commit(self, name: str, repository: Repository, commit: str, path: str) -> None:
-        files = dict(repository.commits[commit])
-        for line in self.body.decode().splitlines():
-            entry = json.loads(line)
-            key, value = entry["key"], entry["value"]
-            if key == "header" and value.get("parentCommit", commit) != commit:
-                self._refuse(412, message="A commit has happened since")
-                return
-            if key == "file":
-                files[value["path"]] = base64.b64decode(value["content"])
-            elif key == "lfsFile":
-                files[value["path"]] = self.hub.uploaded[value["oid"]]
-            elif key == "deletedFile":
-                del files[value["path"]]
-        made = repository.commit(files)
-        self._json({"commitUrl": f"{self.hub.endpoint}/{name}/commit/{made}", "commitOid": made})

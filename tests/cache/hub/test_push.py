@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub
@@ -11,18 +10,16 @@ import pytest
 import gaam_cache
 from gaam_cache.errors import ConfigError, HubError
 from gaam_cache.hub.push import look
-from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Hub, folder_content
+from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Writable, folder_content
 
 NAME = "someone/states"
 HEAD = {".gitattributes": GIT_ATTRIBUTES}
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(monkeypatch: pytest.MonkeyPatch) -> Writable:
     """A hub that this process talks to, as somebody who may write there."""
-    with Hub() as hub:
-        hub.is_spoken_to(monkeypatch)
-        yield hub
+    return Writable(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +29,9 @@ def folder(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def content(hub: Hub, name: str = NAME) -> dict[str, bytes]:
-    repository = hub.datasets[name]
-    return repository.commits[repository.branches["main"]]
-
-
 @pytest.mark.parametrize("private", [False, True])
 def test_what_is_pushed_is_the_folder_byte_for_byte(
-    private: bool, hub: Hub, folder: Path, capsys: pytest.CaptureFixture[str]
+    private: bool, hub: Writable, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = look(NAME, kind="dataset", private=private)
     there.confirm(folder, yes=True)
@@ -47,14 +39,14 @@ def test_what_is_pushed_is_the_folder_byte_for_byte(
     for words in (f"{len(files)} files", f"{sum(map(len, files.values())):,} bytes", "someone"):
         assert words in said
     assert ("private" in said, "PUBLIC" in said) == (private, not private)
-    assert {request.method for request in hub.requests} <= {"GET", "HEAD"}, "nothing is sent yet"
+    assert not hub.written, "nothing is sent yet"
     assert there.send(folder) == f"{hub.endpoint}/datasets/{NAME}"
-    assert content(hub) == HEAD | files
+    assert hub.content(NAME) == HEAD | files
     assert hub.datasets[NAME].private == private
 
 
 def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
-    hub: Hub, folder: Path, tmp_path: Path
+    hub: Writable, folder: Path, tmp_path: Path
 ) -> None:
     huggingface_hub.HfApi().create_repo(NAME, repo_type="dataset")
     with pytest.raises(ConfigError, match="is public"):
@@ -68,17 +60,17 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
         (other / name).write_bytes((folder / name).read_bytes() + b"\n")
     there = look(NAME, kind="dataset", overwrite=True)
     there.send(other)
-    assert content(hub) == HEAD | folder_content(other), "what is no longer there is gone"
+    assert hub.content(NAME) == HEAD | folder_content(other), "what is no longer there is gone"
     with pytest.raises(HubError):  # somebody has committed since it was looked at
         there.send(folder)
-    assert content(hub) == HEAD | folder_content(other)
-    hub.datasets[NAME].commit(content(hub) | {"mine.txt": b"!"})
+    assert hub.content(NAME) == HEAD | folder_content(other)
+    hub.datasets[NAME].commit(hub.content(NAME) | {"mine.txt": b"!"})
     with pytest.raises(ConfigError, match=r"mine.txt"):
         look(NAME, kind="dataset", overwrite=True)
 
 
 def test_who_may_not_write_is_told_so_before_anything_is_sent(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
+    hub: Writable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError):
         look("states", kind="dataset")

@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ import pytest
 import soundfile
 from PIL import Image
 
-import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.sources._base import Rows, find_source
-from tests.cache.encoders.vision.models import FAMILIES
 
 Files = dict[str, dict[str, bytes]]
 KINDS = ("audio", "vision")
@@ -216,9 +213,8 @@ def seen(picture: Image.Image) -> np.ndarray:
 
 
 EXACT = {
-    "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "GIF": ("L", "P"),
-    "BMP": ("1", "L", "P", "RGB"), "TIFF": ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"),
-    "PPM": ("1", "L", "RGB", "I;16"), "WEBP": ("RGB", "RGBA"),
+    "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "GIF": ("P",), "BMP": ("RGB",),
+    "TIFF": ("RGBA", "CMYK", "I;16"), "PPM": ("I;16",), "WEBP": ("RGBA",),
 }  # fmt: skip
 
 
@@ -284,13 +280,3 @@ def test_a_file_that_was_changed_or_removed_since_is_refused(make: Callable[...,
     for item in (changed, removed):
         with pytest.raises(DataError, match="changed or removed"):
             item.samples()
-
-
-def test_workers_get_pictures_and_what_they_made_of_them_can_be_verified(
-    make: Callable[..., str], tmp_path: Path
-) -> None:
-    dataset, out = make("parquet bytes", files_of("vision")), tmp_path / "cache"
-    encoder = str(FAMILIES["vit"].save(tmp_path / "encoder"))
-    config = ExtractConfig(encoder=encoder, dataset=dataset, out=out, shard_rows=4, device="cpu")
-    assert gaam_cache.extract(replace(config, devices="2")).shards_made == 3
-    assert gaam_cache.verify(out, recompute_rows=4).good
