@@ -60,7 +60,10 @@ class Array:
     """What has a shape and a type and can be sliced, of NumPy, torch, h5py, safetensors; a list."""
 
     def __init__(self, name: str, values: Any, file: Path = Path()) -> None:
-        self.name, self.file, self.where = name, file, f"{file}: {name}" if file.name else name
+        self.name, self.file = name, file
+        self.where = (
+            str(file) if file.suffix == ".npy" else f"{file}: {name}" if file.name else name
+        )
         with reading(self.where):
             values = np.asarray(values) if isinstance(values, (list, tuple)) else values
             of_safetensors = hasattr(values, "get_shape")
