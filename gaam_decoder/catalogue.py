@@ -68,31 +68,28 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     except ConfigError as error:
         error.details.setdefault("where", f"--attn {text}")
         raise
-    frames = _frames(cls)
+    # what a mechanism is made in, such as ``DensityGate``, explains options and symbols too
+    frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
     meanings: dict[str, str] = {}
     for base in (*reversed(frames), cls):
-        block = _sections(vars(base).get("__doc__")).get("Args", "")
-        found = ARGUMENT.split(block)[1:]  # name, meaning, name, meaning
+        found = ARGUMENT.split(_parts(base)["args"])[1:]  # name, meaning, name, meaning
         meanings |= {k: _flow(v) for k, v in zip(found[::2], found[1::2], strict=True)}
-    given = dict(spec.options)
-    # a default of None is chosen to fit the encoder: the module knows what it chose
-    chosen = {name: getattr(attention, name, None) for name in plugin_options(cls)}
+    given, parts = dict(spec.options), _parts(cls)
+    options = []
+    for name, (hint, default) in plugin_options(cls).items():
+        # a default of None is chosen to fit the encoder: the module knows what it chose
+        chosen = getattr(attention, name, None) if default is None else default
+        about = {"name": name, "type": _type_name(hint), "default": default}
+        options.append(
+            about | {"value": given.get(name, chosen), "meaning": meanings.get(name, "")}
+        )
     return {
         "name": spec.name,
         "spec": str(spec),
         "origin": plugins.origin("gaam_decoder.attention", spec.name),
-        **_parts(cls),
-        "frames": [_parts(base)["text"] for base in frames],
-        "options": [
-            {
-                "name": name,
-                "type": _type_name(hint),
-                "default": default,
-                "value": given.get(name, chosen[name] if default is None else default),
-                "meaning": meanings.get(name, ""),
-            }
-            for name, (hint, default) in plugin_options(cls).items()
-        ],
+        **{name: parts[name] for name in ("summary", "formula", "source")},
+        "text": "\n\nin this frame:\n\n".join(_parts(one)["text"] for one in (cls, *frames)),
+        "options": options,
         "input_shape": ["B", num_layers, hidden_size],
         "output_shape": ["B", *attention.output_shape],
         "parameters": {
@@ -103,31 +100,18 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     }
 
 
-def _frames(cls: type) -> list[type]:
-    """What a mechanism is made in, such as ``DensityGate``."""
-    return [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
-
-
-def _sections(docstring: str | None) -> dict[str, str]:
-    """A docstring by its sections; its prose by the empty name."""
-    first, *parts = SECTION.split(inspect.cleandoc(docstring or ""))
-    found = {"": first, **dict(zip(parts[::2], parts[1::2], strict=True))}
-    if "Formula" in found:  # what follows its paragraph belongs to no section
-        found["Formula"], _, after = found["Formula"].partition("\n\n")
-        found[""] += f"\n\n{after}"
-    return found
-
-
 def _parts(cls: type) -> dict[str, Any]:
-    """Summary, prose, formula, numerics and source of a docstring, each on one line or None."""
-    sections = _sections(cls.__doc__)
-    paragraphs = [p for p in re.split(r"\n\s*\n", sections[""]) if p.strip()]
-    parts: dict[str, Any] = {"summary": _flow(paragraphs[0]) if paragraphs else ""}
-    parts["text"] = "\n\n".join(p if p.startswith("    ") else _flow(p) for p in paragraphs)
-    for name in ("Formula", "Numerics", "Source"):
-        text = _flow(sections[name]) if name in sections else None
-        parts[name.lower()] = text and text.replace("``", "") if name == "Formula" else text
-    return parts
+    """A docstring, and of it summary, formula and source on one line each or None."""
+    text = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    first, *parts = SECTION.split(text)
+    found = dict(zip(parts[::2], parts[1::2], strict=True))
+    return {
+        "text": text,
+        "summary": _flow(first.partition("\n\n")[0]),
+        "formula": _flow(found.get("Formula", "").partition("\n\n")[0]).replace("``", "") or None,
+        "source": _flow(found.get("Source", "")) or None,
+        "args": found.get("Args", ""),
+    }
 
 
 def _flow(text: str) -> str:
@@ -163,11 +147,8 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
 
 
 def mechanism_in_words(about: dict[str, Any]) -> str:
-    """The result of ``describe_mechanism`` for people, with what its author wrote of it."""
-    cls = plugins.load(KINDS["mechanism"][0], about["name"], kind="mechanism")
-    lines = [about["spec"], "", inspect.cleandoc(cls.__doc__ or ""), ""]
-    for frame in _frames(cls):
-        lines += ["in this frame:", "", inspect.cleandoc(frame.__doc__ or ""), ""]
+    """The result of ``describe_mechanism`` for people."""
+    lines = [about["spec"], "", about["text"], ""]
     lines += [f"from the package {about['origin']}"] * bool(about["origin"])
     shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
     lines += [f"shapes: {' -> '.join(shapes)}, B the batch"]

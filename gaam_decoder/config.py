@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import typing
 from collections.abc import Iterator
@@ -172,12 +171,13 @@ class TrainConfig(Placing):
 
     def __post_init__(self) -> None:
         """Parse every value into its type, and refuse what cannot work before anything is read."""
+        hints = typing.get_type_hints(type(self))
         for one in fields(self):
             value = getattr(self, one.name)
             if value is None and one.default is None:
                 continue
             try:
-                parsed = settings.parsed(value, _hints()[one.name], one.metadata)
+                parsed = settings.parsed(value, hints[one.name], one.metadata)
             except (TypeError, ValueError, OverflowError) as error:
                 message, found = f"{spelled(self, one.name)} is out of range", shortened(str(value))
                 raise ConfigError(message, expected=str(error), found=found) from None
@@ -228,11 +228,6 @@ class TrainConfig(Placing):
     def _steps(self) -> bool:
         """Whether a head is trained in steps."""
         return any(head_class(parse_head(text)).trained_by != "fit" for text in self.head)
-
-
-@functools.cache
-def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(TrainConfig)
 
 
 def _rules(config: TrainConfig) -> Iterator[Rule]:

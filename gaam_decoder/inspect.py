@@ -66,11 +66,8 @@ def inspect(path: Path) -> Inspection:
         return Inspection(runs[0])
     alive = sum(not one.dead for one in held)
     unfinished = [work_of(folder.name) for folder in unfinished_folders(path)]
-    left = [work["seconds_left"] for work in begun if work["seconds_left"] is not None]
-    damage = [
-        {"path": str(folder.absolute()), "reason": one.details["found"], "repair": repair(folder)}
-        for folder, one in sorted(damaged.items())
-    ]
+    left = [work["seconds_left"] for work in begun]
+    known = alive and left and None not in left
     about = {
         "kind": "runs",
         "path": str(path.absolute()),
@@ -78,9 +75,12 @@ def inspect(path: Path) -> Inspection:
         "unfinished": unfinished,
         "begun": begun,
         "at_work": [asdict(one) for one in held],
-        "seconds_left": sum(left) / alive if alive and left and len(left) == len(begun) else None,
+        "seconds_left": sum(left) / alive if known else None,
         "runs": runs,
-        "damage": damage,
+        "damage": [
+            {"path": str(of.absolute()), "reason": one.details["found"], "repair": repair(of)}
+            for of, one in sorted(damaged.items())
+        ],
     }
     return Inspection(about)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -69,12 +68,6 @@ class Groups:
         """Where they were read, as JSON values."""
         source = self.source if self.kind == "column" else str(Path(self.source).absolute())
         return {"kind": self.kind, "source": source}
-
-
-def has_test_rows(recipe: Mapping[str, Any], splits: Container[str]) -> bool:
-    """Whether what was trained under a recipe, as ``to_dict`` has it, was tested."""
-    untested = recipe.get("test_split") == NO_TEST and NO_TEST not in splits
-    return recipe.get("fold") is not None or not untested
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

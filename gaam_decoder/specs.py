@@ -130,11 +130,7 @@ def head_class(spec: Spec) -> type[Head]:
     return cls
 
 
-def parse_attention(text: str, option: str = "--attn") -> Spec:
-    """Read an attention spec."""
-    return parse_spec(text, "mechanism", option)
-
-
+parse_attention = functools.partial(parse_spec, kind="mechanism")
 parse_head = functools.partial(parse_spec, kind="head")
 parse_loss = functools.partial(parse_spec, kind="loss")
 

@@ -190,7 +190,7 @@ def _steps(
             _known(options, set(options) - DECIDED - {"cache"})
             if command == "ablate":
                 _known(options, ("of", "num_layers", "seed"))
-                parse_attention(str(options.get("of", "")), "of")
+                parse_attention(str(options.get("of", "")), option="of")
                 yield Step(command, options, options | {k: here[k] for k in here if k == "device"})
                 continue
             cls = COMMANDS[_one_of("command", command, COMMANDS)][0]

@@ -223,7 +223,7 @@ def report(
         CacheError: a run is damaged.
     """
     meant = score_of(score)
-    spec = str(parse_attention(baseline, "--baseline")) if baseline else None
+    spec = str(parse_attention(baseline, option="--baseline")) if baseline else None
     if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
         raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
     asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache}

@@ -41,7 +41,7 @@ from gaam_cache.store.digest import hash_file, unsealed
 from gaam_cache.store.files import raise_if_refused, read_json
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
-from gaam_decoder.recipe import DEFAULTS, has_test_rows
+from gaam_decoder.recipe import DEFAULTS, NO_TEST
 from gaam_decoder.specs import row_title
 from gaam_decoder.stats.temperature import fit_temperature
 
@@ -164,7 +164,9 @@ class RunResult:
     @property
     def evaluated(self) -> bool:
         """Whether it was tested; a final model has no test rows, and no accuracy."""
-        return has_test_rows(self.recipe, self.cache["rows"])
+        # a cache may have a split that is really called so
+        untested = self.recipe.get("test_split") == NO_TEST and NO_TEST not in self.cache["rows"]
+        return self.recipe.get("fold") is not None or not untested
 
     @property
     def shuffled(self) -> bool:

@@ -206,10 +206,9 @@ def claim_of(work: str, group: Sequence[int]) -> str:
 
 
 def look(runs: Path) -> Iterator[dict[str, Any]]:
-    """All that is begun, by name: JSON values; what cannot be read at the moment is left out.
+    """All that is begun, by name, as JSON values; ``planned`` and ``done`` are seeds.
 
-    ``planned`` and ``done`` are seeds, ``groups`` those that are not finished, each with its last
-    ``epoch`` and ``claim``; ``seconds_left`` is of one worker, None where nothing was timed yet.
+    ``groups`` are not finished; ``seconds_left`` is of one worker, None where nothing was timed.
     """
     for folder in unfinished_folders(runs):
         name = work_of(folder.name)
