@@ -20,7 +20,7 @@ from gaam_cache.extraction.states import Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.sources._collect import given_inputs
 from gaam_cache.store.dtypes import as_float32
-from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import Encoding
 
 __all__ = ["OPENING", "Encoding", "Placed", "RowEncoder"]
 

@@ -20,11 +20,11 @@ from gaam_cache.extraction.job import Job, make_plan, warn
 from gaam_cache.extraction.shards import CLAIM_FOLDER, RowArrays, discard_broken
 from gaam_cache.extraction.states import Encoded, Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
-from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import storage_errors
 from gaam_cache.store.plan import (
     PLAN_FILE,
     SHARD_FOLDER,
+    Encoding,
     Plan,
     ShardSpec,
     adopt_plan,

@@ -9,8 +9,7 @@ from typing import Any
 from gaam_cache import settings
 from gaam_cache.config import RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.plan import Plan
+from gaam_cache.store.plan import Encoding, Plan
 
 
 def settings_of(encoding: Encoding) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
 from gaam_cache.sources._base import MEDIA, Rows, find_source
 from gaam_cache.store.digest import hash_file
-from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.plan import difference_table, differences
+from gaam_cache.store.plan import Encoding, difference_table, differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
 """What can be done without an encoder."""

@@ -28,8 +28,7 @@ from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
 from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
-from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.plan import BATCHINGS
+from gaam_cache.store.plan import BATCHINGS, Encoding
 
 ROWS_PER_PROOF = 500
 FEWEST = 2

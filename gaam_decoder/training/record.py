@@ -15,9 +15,8 @@ import torch
 import gaam_cache
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import KEY as PLANTED
-from gaam_cache.store.plan import planted_in
+from gaam_cache.store.plan import Encoding, planted_in
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder

@@ -11,8 +11,8 @@ from typing import Any
 from gaam_cache.hub.export import cut_of
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
-from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import whole_folder, write_file
+from gaam_cache.store.plan import Encoding
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers

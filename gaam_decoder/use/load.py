@@ -23,9 +23,8 @@ from gaam_cache import devices, plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of, sealed_text, unsealed
-from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import read_json, write_file
-from gaam_cache.store.plan import read_plan
+from gaam_cache.store.plan import Encoding, read_plan
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.answer import recommended
 from gaam_decoder.reports.report import report

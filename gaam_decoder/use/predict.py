@@ -29,9 +29,8 @@ from gaam_cache.settings import check_at_least, settle_paths
 from gaam_cache.sources._collect import BadRows, choose, is_blank, text_of
 from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import make_folder, storage_errors, temporary_path
-from gaam_cache.store.plan import Plan, differences
+from gaam_cache.store.plan import Encoding, Plan, differences
 from gaam_decoder.runs.folders import is_run
 from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.load import load

@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 from gaam_cache import devices
 from gaam_cache.encode import OPENING
 from gaam_cache.errors import CacheError, ConfigError, DataError, NumericsError
-from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import Encoding
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import LOWER

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from gaam_cache.hub.export import card as cache_card
-from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.plan import read_plan
+from gaam_cache.store.plan import Encoding, read_plan
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import SLOTS, card
