@@ -20,7 +20,10 @@ MAX_JSON_BYTES = 16 * 2**20
 """A plan names every class twice; no honest one comes near this."""
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """How file systems say so; a missing permission is EACCES."""
-_REFUSED_NOW = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
+_REFUSED_NOW = {
+    *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+    *(errno.ETIMEDOUT, errno.ESTALE),
+}
 """What the system says of us or of this moment, and not of the file."""
 
 

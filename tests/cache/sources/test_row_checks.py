@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import random
 import unicodedata
-import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
-import gaam_cache
-from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import GaamWarning
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, Texts
-from tests.conftest import Outcome, write_csv
 
 Pairs = list[tuple[str, str]]
 
@@ -92,26 +85,3 @@ def test_shared_texts_are_those_of_brute_force() -> None:
             if count:
                 expected.setdefault(name, {})[other] = count
         assert row_checks.shared_texts(list(row_checks.repeated_texts(rows))) == expected
-
-
-def test_extract_warns_where_it_was_called_from_and_the_command_on_stderr(
-    tiny_config: ExtractConfig, gaam: Callable[..., Outcome], tmp_path: Path
-) -> None:
-    data = tmp_path / "d"
-    write_csv(data / "train.csv", [("a", "goal cup"), ("b", "bank"), ("a", "bank"), ("c", "vote")])
-    write_csv(data / "test.csv", [("a", "goal cup"), ("b", "loan star atom army team price")])
-    config = replace(tiny_config, dataset=str(data), max_length=4)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        summary = gaam_cache.extract(config)
-    ours = [str(warning.message) for warning in caught if warning.category is GaamWarning]
-    starts = ["1 of 2 rows of 'test'", "1 text has several labels", "'test' has no row of 1 of 3"]
-    starts += ["1 of 6 rows (16.7%) are cut at 4 tokens"]
-    assert len(ours) == len(starts)
-    assert all(map(str.startswith, ours, starts))
-    assert summary.truncated == 1
-    options = ("--encoder", config.encoder, "--dataset", data, "--max-length", 4)
-    outcome = gaam("extract", *options, "--out", tmp_path / "c")
-    assert outcome.code == 0
-    assert sum(line.startswith("warning: ") for line in outcome.err.splitlines()) == len(starts)
-    assert "warning" not in outcome.out
