@@ -82,16 +82,11 @@ class Ablation:
         return found
 
     def check(self) -> None:
-        """Refuse what no seed finished of.
-
-        Raises:
-            NumericsError: naming the layers and why.
-        """
+        """NumericsError where no seed finished on the layers of a group."""
         for group in self.groups:
             if not group.accuracy:
                 raise NumericsError(
                     f"every seed failed on the layers {spell_numbers(group.layers)}",
-                    expected="a training loss that stays finite",
                     found=next(iter(group.failed.values()), None),
                     where=", ".join(group.runs),
                     hint="train the run again with a lower --lr and ablate that",
@@ -120,13 +115,12 @@ class Ablation:
         by_name = {group.name: set(group.layers) for group in self.groups}
         if by_name["random"] & (by_name["high"] | by_name["low"]):
             lines.append("random shares layers with the others: there are too few for three groups")
-        lines.append("differences, paired by seed, in points")
+        lines.append("differences, paired by seed, in points; intervals (95%) are over seeds alone")
         for pair in self.differences():
             name = f"{pair['first']} - {pair['second']}"
             lines.append(f"  {name:<14}  {_in_words(pair, '', sign='+')}")
-        few = f"; with fewer than {stats.LEAST_SEEDS} seeds nothing can be claimed"
-        few *= any(len(pair["seeds"]) < stats.LEAST_SEEDS for pair in self.differences())
-        lines.append(f"intervals (Student's t, 95%) are over seeds alone, each for itself{few}")
+        if any(len(pair["seeds"]) < stats.LEAST_SEEDS for pair in self.differences()):
+            lines.append(f"with fewer than {stats.LEAST_SEEDS} seeds nothing can be claimed")
         return "\n".join(lines)
 
 
@@ -143,11 +137,10 @@ def _spread(values: Sequence[float], least: float) -> dict[str, Any]:
 def _in_words(spread: dict[str, Any], unit: str, sign: str = "") -> str:
     if spread["mean"] is None:
         return "no seed finished"
-    # + 0.0: what rounds to zero is written without a minus
-    text = f"{round(100 * spread['mean'], 2) + 0.0:{sign}.2f}{unit}"
+    text = f"{100 * spread['mean']:{sign}z.2f}{unit}"
     if spread["ci95"] is not None:
-        low, high = (round(100 * bound, 2) + 0.0 for bound in spread["ci95"])
-        text += f" (sd {100 * spread['std']:.2f}; {low:{sign}.2f} to {high:{sign}.2f})"
+        low, high = (f"{100 * bound:{sign}z.2f}" for bound in spread["ci95"])
+        text += f" (sd {100 * spread['std']:.2f}; {low} to {high})"
     return text
 
 
@@ -186,16 +179,14 @@ def ablate(
         NotFoundError: no such run or cache.
         CacheError: the cache is not the one that the run was trained on.
     """
-    report = progress or (lambda done, total, text: None)
     run = one_run(Path(path).expanduser())
-    if (importance := importance_of([run])) is None or run.recipe.get("fold"):
+    importance, fold = importance_of([run]), run.recipe.get("fold")
+    if importance is None or fold:
         why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
         raise ConfigError(
             f"the layers of '{run.attention}' cannot be ranked",
             expected="a finished run of a mechanism with an attention map, tested on a split",
-            found=(why if run.finished else "every seed failed")
-            if importance is None
-            else f"fold {run.recipe['fold']}",
+            found=f"fold {fold}" if fold else why if run.finished else "every seed failed",
             where=str(run.path.absolute()),
         )
     chosen = choose_layers(importance, num_layers, seed)
@@ -220,7 +211,8 @@ def ablate(
     for name, layers in chosen.items():
 
         def tick(done: int, total: int, text: str, name: str = name) -> None:
-            report(done, total, f"{name} layers: {text}")
+            if progress is not None:
+                progress(done, total, f"{name} layers: {text}")
 
         try:
             runs = train(TrainConfig(**recipe | {"layers": layers}), progress=tick)
@@ -247,8 +239,7 @@ def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tu
     Raises:
         ConfigError: too few layers for three different groups, or none more important than others.
     """
-    layers = np.array(importance.layers)
-    factor = np.array(importance.factor)
+    layers, factor = np.array(importance.layers), np.array(importance.factor)
     if not 1 <= count <= len(layers) // 2 or math.comb(len(layers), count) < 3:
         raise ConfigError(
             "--num-layers is out of range",
@@ -260,7 +251,6 @@ def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tu
     if np.ptp(factor) <= FLAT:
         raise ConfigError(
             "no layer is more important than another",
-            expected="an attention map that varies over the layers",
             found=f"a mean importance factor of {factor[0]:.3f} everywhere",
         )
 
@@ -272,10 +262,9 @@ def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tu
     generator = np.random.default_rng(seed)
     others = np.sort(order[count:-count])
     pool = layers[others] if len(others) >= count else layers
-    while True:
-        random = numbers(generator.choice(pool, count, replace=False))
-        if random not in (high, low):
-            return {"high": high, "low": low, "random": random}
+    while (random := numbers(generator.choice(pool, count, replace=False))) in (high, low):
+        pass
+    return {"high": high, "low": low, "random": random}
 
 
 def _group(

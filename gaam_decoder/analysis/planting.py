@@ -85,19 +85,18 @@ class PlantSummary:
     def in_words(self) -> str:
         """Lines for people."""
         about, best = GATES[self.gate], self.teacher_accuracy
-        linear = "a linear decoder of the states: not known, they have too many features"
+        linear = "not known, too many features"
         if self.linear_accuracy is not None:
-            gap = round(100 * (best - self.linear_accuracy), 1) + 0.0  # no minus before 0.0
-            linear = f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
-            linear += f"strength {self.strength:g} is {gap:.1f} points here"
-        drawn = f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn"
+            gap = 100 * (best - self.linear_accuracy)
+            linear = f"{100 * self.linear_accuracy:.1f}%, {gap:z.1f} points less"
         return f"""\
 the cache in '{visible(self.path)}' is complete
   gate         {self.gate}: {about.formula}; --attn {about.attn} can express it
   states       {self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}
   rows         {", ".join(f"{name} {count:,}" for name, count in self.rows.items())}
-  accuracy     teacher {100 * best:.1f}% expected, {drawn};
-               {linear}
+  accuracy     teacher {100 * best:.1f}% expected, {100 * self.teacher_accuracy_drawn:.1f}% on the \
+labels that were drawn;
+               the best linear decoder of the states: {linear}
   fingerprint  {short_digest(self.fingerprint)}"""
 
 
@@ -144,16 +143,11 @@ def plant(
         "teacher_accuracy_drawn": float((p[1].argmax(1) == label[1]).mean()),
         "linear_accuracy": linear_accuracy(train, p[0], test, p[1]),
     }
-    # of a number the shortest text that is that number again
-    exact = {
-        value: f"{value:g}" if float(f"{value:g}") == value else repr(value)
-        for value in (*about.parameters.values(), config.strength)
-    }
     recorded = {
         "gate": config.gate,
         "mechanism": about.mechanism,
-        "parameters": {name: exact[value] for name, value in about.parameters.items()},
-        "strength": exact[config.strength],
+        "parameters": {name: _shortest(value) for name, value in about.parameters.items()},
+        "strength": _shortest(config.strength),
         "seed": seed,
         "states": source.fingerprint if source else GAUSSIAN,
     }
@@ -181,6 +175,11 @@ def plant(
     )
 
 
+def _shortest(value: float) -> str:
+    """The shortest text that is that number again."""
+    return short if float(short := f"{value:g}") == value else repr(value)
+
+
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
     """Of the training and of the test rows, drawn or taken from a cache."""
     there = sum(len(cache[name]) for name in cache) if cache else 0
@@ -200,20 +199,16 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
         )
     config.check_rows(rows)
     order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
-    parts = np.sort(order_N[:train]), np.sort(order_N[train:rows])
-    of_train, of_test = (_taken(cache, row_N, config.storage_dtype) for row_N in parts)
-    return of_train, of_test
-
-
-def _taken(cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -> States:
-    """Rows of a cache, counted over all its splits in order, (N, L, D)."""
-    parts, first = [], 0
-    for split in cache.values():
-        mine = row_N[(row_N >= first) & (row_N < first + len(split))] - first
-        with np.errstate(over="ignore"):  # what overflows is refused where it is stored
-            parts.append(split.embeddings[mine].astype(dtype or split.embeddings.dtype))
+    parts: tuple[list[States], list[States]] = [], []
+    first = 0
+    for split in cache.values():  # rows are counted over all of them in order
+        for part, row_N in zip(parts, (order_N[:train], order_N[train:rows]), strict=True):
+            mine = np.sort(row_N[(row_N >= first) & (row_N < first + len(split))] - first)
+            with np.errstate(over="ignore"):  # what overflows is refused where it is stored
+                taken = split.embeddings[mine]
+                part.append(taken.astype(config.storage_dtype or taken.dtype))
         first += len(split)
-    return np.concatenate(parts)
+    return np.concatenate(parts[0]), np.concatenate(parts[1])
 
 
 def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 ``accuracy`` scores predictions, ``seeds`` treats the accuracies of several seeds as a sample,
 ``crossed`` treats seeds and test rows as samples both, ``claim`` says of two mechanisms what may
-be said, and what it rests on is in ``paired`` and ``resampled``.
+be said, and what it rests on is in ``paired``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 from gaam_decoder.stats.accuracy import (
     accuracy,
     confusion,
-    macro_f1,
     majority_accuracy,
     majority_votes,
 )
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.limits import ALPHA
-from gaam_decoder.stats.paired import holm, sign_flip
-from gaam_decoder.stats.resampled import CorrectedT, corrected_resampled_t
+from gaam_decoder.stats.paired import (
+    LEAST_SEEDS,
+    CorrectedT,
+    corrected_resampled_t,
+    holm,
+    sign_flip,
+)
 from gaam_decoder.stats.seeds import (
     later_than_chance,
     minimum_detectable_difference,
@@ -27,7 +31,6 @@ from gaam_decoder.stats.seeds import (
     t_interval,
     within,
 )
-from gaam_decoder.stats.seeds_alone import LEAST_SEEDS
 
 __all__ = [
     "ALPHA",
@@ -42,7 +45,6 @@ __all__ = [
     "holm",
     "holm_corrected",
     "later_than_chance",
-    "macro_f1",
     "majority_accuracy",
     "majority_votes",
     "minimum_detectable_difference",

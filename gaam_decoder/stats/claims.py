@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from gaam_decoder.stats.crossed import crossed
 from gaam_decoder.stats.limits import ALPHA, Limits, MeanLimits
-from gaam_decoder.stats.paired import holm, sign_flip_of_rows
-from gaam_decoder.stats.seeds_alone import (
+from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
     NO_CLAIM,
     OnTheseRows,
     Verdict,
+    holm,
     on_these_rows,
+    sign_flip_of_rows,
     verdict_of,
 )
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from gaam_decoder.stats.claims import Claim, claim
 from gaam_decoder.stats.crossed import crossed, two_level_interval
 from gaam_decoder.stats.limits import ALPHA, MeanLimits
+from gaam_decoder.stats.paired import NO_CLAIM, on_these_rows
 from gaam_decoder.stats.scores._base import Found, Score
-from gaam_decoder.stats.seeds_alone import NO_CLAIM, on_these_rows
 
 Floats = NDArray[np.float64]
 UNSEEN = 3.33
