@@ -64,8 +64,7 @@ class Engine(ABC):
 
 def load_engine(placing: Placing) -> Engine:
     """The engine that was asked for; ConfigError where there is none of that name."""
-    engine: Engine = plugins.load(ENGINES, placing.engine, kind="engine")()
-    return engine
+    return plugins.load(ENGINES, placing.engine, kind="engine")()
 
 
 def warning_once(hear: Hear) -> Hear:

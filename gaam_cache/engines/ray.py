@@ -23,16 +23,12 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install, shortened
 from gaam_cache.store.files import write_file
 
-MOST_RESTARTS = 10
-"""Of one worker: on a cluster nodes come and go."""
-LOOK_SECONDS = 0.5
-"""Between two looks at what workers said."""
-ANSWER_SECONDS = 10.0
-"""For the first node of a cluster to accept a connection."""
+MOST_RESTARTS = 10  # of one worker: on a cluster nodes come and go
+LOOK_SECONDS = 0.5  # between two looks at what workers said
+ANSWER_SECONDS = 10.0  # for the first node of a cluster to accept a connection
+ARRIVAL_SECONDS = 30.0  # for the last words of a worker, whose mailbox may be on a lost node
 OWN_CLUSTER: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 """Of this machine alone: nothing of ours goes through the store, which would take a third of it."""
-ARRIVAL_SECONDS = 30.0
-"""For the last words of a worker, whose mailbox may be on a node that is gone."""
 
 
 class Ray(Engine):
@@ -204,7 +200,6 @@ def _enter(needed: list[str]) -> None:
 
 
 def _address(placing: Placing) -> str:
-    """Of a cluster; empty where none was named."""
     return placing.address or os.environ.get("RAY_ADDRESS") or ""
 
 
