@@ -241,8 +241,6 @@ def report(
     if figures:
         tell(f"{len(found.save_figures(figures))} files in {figures}", to=sys.stderr)
     found.save(out, name, section) if out else found.show(name, section)
-    for line in found.beside(name):
-        tell(f"note: {line}", to=sys.stderr)
 
 
 @app.command("import", rich_help_panel=CARE)

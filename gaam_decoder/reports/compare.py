@@ -21,7 +21,7 @@ from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.unit import numbered
 from gaam_decoder.runs.tuning import TUNED
-from gaam_decoder.stats.scored import claim_by_score
+from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT_BASELINE = "none"
 DEFAULT_AXIS = "attn"
@@ -115,11 +115,14 @@ def minus(row: Row, other: Row, margin: float) -> Minus | None:
         return None
     mine = [one.seeds.index(seed) for seed in seeds]
     theirs = [0 if other.fitted else two.seeds.index(seed) for seed in seeds]
-    values = (
-        replace(row.scores.chosen.scored.chosen(places), choice=row.choice_variance)
-        for row, places in ((row, mine), (other, theirs))
-    )
-    return Minus(seeds, mine, theirs, claim_by_score(score, *values, margin=margin))
+    claim = claim_by_score(score, _scored(row, mine), _scored(other, theirs), margin=margin)
+    return Minus(seeds, mine, theirs, claim)
+
+
+def _scored(row: Row, places: list[int]) -> Scored:
+    """Of some seeds, with what the doubt of its choices adds to the variance."""
+    choice = sum(one.variance for one in row.choices) / row.scores.part_value.shape[1] ** 2
+    return replace(row.scores.chosen.scored.chosen(places), choice=choice)
 
 
 def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()) -> bool:
@@ -261,8 +264,6 @@ class Group:
     """Their values of the setting."""
     rows: tuple[Row, ...] = field(repr=False)
     pairs: tuple[Pair, ...]
-    left_out: int
-    """Rows that are not as good, which are compared with nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -273,8 +274,6 @@ class Pairs:
     num_tests: int
     """Pairs of the whole report with seeds enough for a claim: what Holm corrects for."""
     groups: tuple[Group, ...]
-    groups_left_out: int
-    """Beyond ``MOST_GROUPS``."""
 
 
 def every_pair(
@@ -322,9 +321,8 @@ def every_pair(
                 replace(g, pairs=tuple(pair._replace(claim=next(told)) for pair in g.pairs))
                 for g in groups
             ),
-            groups_left_out=len(of) - len(groups),
         )
-        for of, groups in zip(sets, made, strict=True)
+        for groups in made
     ]
 
 
@@ -347,7 +345,6 @@ def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group
                 for first, second in combinations(range(len(best)), 2)
                 if (made := minus(best[first], best[second], margin))
             ),
-            left_out=len(rows) - len(best),
         )
         found.append(group)
     return found

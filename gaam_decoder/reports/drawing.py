@@ -1,4 +1,4 @@
-"""How pictures are drawn: style, labels, lines, cells, and what becomes of a figure.
+"""How pictures are drawn: style, labels, lines, the overviews, and what becomes of a figure.
 
 Pictures are drawn in the colours of ``PALETTE``; in HTML those become CSS variables, so that a
 picture follows the page into dark mode. matplotlib is imported when something is drawn.
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -54,8 +54,6 @@ DASHES = ["-", "--", "-.", ":"]
 """Line styles beside colours, for who does not see or print these."""
 _STYLE = Path(__file__).with_name("templates") / "gaam.mplstyle"
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
-
-
 Values = Sequence[float] | np.ndarray
 
 
@@ -84,13 +82,6 @@ class Line(NamedTuple):
     band: tuple[Values, Values] | None = None
 
 
-def new_figure(height: float) -> Figure:
-    """An empty figure, its height in inches, that arranges itself when it is saved."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(WIDTH, height), layout="constrained")
-
-
 def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
     """Labels on lines of bounded length, no two alike; the middle of very long ones is marked.
 
@@ -109,39 +100,9 @@ def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
     return numbered(found)
 
 
-def name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
-    """A figure with rows 0, 1, ... downwards, their labels beside them."""
-    names = names_of(labels)
-    most = max(name.count("\n") + 1 for name in names)
-    figure = new_figure(1.2 + max(0.36, LINE * most + 0.04) * len(names))
-    axes = figure.add_subplot()
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
-    _round_ticks(axes.xaxis)
-    return figure, axes
-
-
-def _round_ticks(*axes: Any) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    for one in axes:
-        one.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-
-
-def legend_below(figure: Figure) -> Figure:
-    """The figure with a legend of everything in it that has a label, once."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    by_label = dict(zip(labels, handles, strict=True))
-    figure.legend(list(by_label.values()), list(by_label), loc="outside lower left", ncols=2)
-    return figure
-
-
 def line_panels(
     panels: Sequence[tuple[str, Sequence[Line]]], x: str, *, ticks: Sequence[float] = (),
-    log: bool = False, alike: bool = True, beside: Line | None = None, bottom: float | None = None,
+    log: bool = False, beside: Line | None = None, bottom: float | None = None,
 ) -> Figure:  # fmt: skip
     """Panels one below the other; labels that the panel above has too are not written again.
 
@@ -150,18 +111,17 @@ def line_panels(
         x: label of the x axis.
         ticks: of the x axis; default: few round ones.
         log: whether equal ratios of x are equal steps.
-        alike: whether panels share the x axis.
         beside: a dashed line in every panel.
         bottom: where the y axis starts.
     """
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
     name_of = dict(zip(labels, names_of(labels, 52), strict=True))
     rows = sum(name.count("\n") + 1 for name in name_of.values()) + len(panels) * bool(beside)
-    figure = new_figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * rows)
-    every = figure.subplots(len(panels), 1, squeeze=False, sharex=alike)[:, 0]
+    figure = _new_figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * rows)
+    every = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     before: list[str] = []
     for axes, (what, lines) in zip(every, panels, strict=True):
-        _round_ticks(axes.xaxis, axes.yaxis)
+        axes.locator_params(nbins=6, steps=[1, 2, 5, 10])
         if beside:
             axes.plot(beside.x, beside.y, "--", color=PALETTE["ink"], label=beside.label, zorder=3)
         for line in lines:
@@ -193,6 +153,13 @@ def in_fours(what: str, lines: Sequence[Line]) -> list[tuple[str, Sequence[Line]
     return [(what, lines[i : i + MOST_LINES]) for i in range(0, len(lines), MOST_LINES)]
 
 
+def _new_figure(height: float) -> Figure:
+    """An empty figure, its height in inches, that arranges itself when it is saved."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
 def overviews(table: Table) -> Iterator[Picture]:
     """One row beside the other, those that are shown; none without rows."""
     if not table.rows:
@@ -219,29 +186,28 @@ def overviews(table: Table) -> Iterator[Picture]:
 
 def _strip(table: Table) -> Figure:
     """A dot for each seed, the mean, and both intervals."""
-    labels, unit = table.labels(), table.unit
-    figure, axes = name_rows([labels[place] for place in table.places])
+    unit, labels = table.unit, table.labels()
+    figure, axes = _name_rows([labels[place] for place in table.places])
     axes.set_xlabel(f"test {unit.column}")
     steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
     for height, chosen in enumerate(table.rows[place].scores.chosen for place in table.places):
-        value_S = unit.factor * chosen.scored.values
+        value_S = unit.factor * np.sort(chosen.scored.values)
         if len(value_S):
             # heights that keep dots apart are by rank, not by chance: a picture is repeatable
-            step_S = np.resize(steps, len(value_S))
-            y_S = height - 0.16 + step_S[np.argsort(np.argsort(value_S, kind="stable"))]
+            y_S = height - 0.16 + np.resize(steps, len(value_S))
             axes.plot(value_S, y_S, "o", ms=3.4, mew=0, color=PALETTE["c0"], alpha=0.6,
                       label="one seed")  # fmt: skip
             axes.plot([value_S.mean()] * 2, [height - 0.36, height + 0.32], color=PALETTE["ink"],
                       lw=1.4, label="mean")  # fmt: skip
         _draw_intervals(axes, height + 0.18, unit.factor, chosen.interval, chosen.two_level)
-    return legend_below(figure)
+    return _with_legend(figure)
 
 
 def _forest(table: Table) -> Figure:
     """Differences with both intervals; filled where the corrected test finds one."""
     labels, unit, ink = table.labels(), table.unit, PALETTE["ink"]
     shown = [(labels[place], c) for place in table.places if (c := table.comparisons[place])]
-    figure, axes = name_rows([label for label, _ in shown])
+    figure, axes = _name_rows([label for label, _ in shown])
     points = "percentage points" if table.score == DEFAULT else unit.of_differences
     axes.set_xlabel(f"difference to {brief(str(table.baseline), 26)},\n{points}")
     margin = unit.factor * table.margin
@@ -254,18 +220,42 @@ def _forest(table: Table) -> Figure:
         face, label = (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
         axes.plot(unit.factor * claim.difference, height, "o", ms=6, mew=1.4, mec=ink, mfc=face,
                   label=label)  # fmt: skip
-    return legend_below(figure)
+    return _with_legend(figure)
+
+
+def _name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
+    """A figure with rows 0, 1, ... downwards, their labels beside them."""
+    names = names_of(labels)
+    most = max(name.count("\n") + 1 for name in names)
+    figure = _new_figure(1.2 + max(0.36, LINE * most + 0.04) * len(names))
+    axes = figure.add_subplot()
+    axes.locator_params(axis="x", nbins=6, steps=[1, 2, 5, 10])
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    return figure, axes
 
 
 def _draw_intervals(
     axes: Axes, height: float, factor: int, seeds: Interval, both: Interval
 ) -> None:
+    thin, thick = {"color": PALETTE["muted"], "lw": 1.2}, {"color": PALETTE["accent"], "lw": 3.2}
     for interval, label, style in (
-        (both, "95% over seeds and rows", {"color": PALETTE["muted"], "lw": 1.2}),
-        (seeds, "95% over seeds", {"color": PALETTE["accent"], "lw": 3.2, "alpha": 0.75}),
+        (both, "95% over seeds and rows", thin),
+        (seeds, "95% over seeds", thick | {"alpha": 0.75}),
     ):
         if interval:
             axes.plot(factor * np.array(interval), [height] * 2, label=label, **style)  # type: ignore[arg-type]
+
+
+def _with_legend(figure: Figure) -> Figure:
+    """With a legend of everything in it that has a label, once."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    by_label = dict(zip(labels, handles, strict=True))
+    figure.legend(list(by_label.values()), list(by_label), loc="outside lower left", ncols=2)
+    return figure
 
 
 @contextmanager
@@ -296,14 +286,10 @@ def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
     text = text[text.index("<svg") :]
     for gone in (r"<metadata>.*?</metadata>\s*", r"<defs>\s*<style.*?</style>\s*</defs>"):
         text = re.sub(gone, "", text, count=1, flags=re.DOTALL)
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', "".join(re.findall("<[^>]+>", text))))
 
     def of_page(found: re.Match[str]) -> str:
         """A tag whose ids are unique in the page, and whose colours are those of the page."""
-        tag = re.sub(
-            r' id="([^"]+)"', lambda i: f' id="{key}-{i[1]}"' if i[1] in used else "", found[0]
-        )
-        tag = tag.replace("url(#", f"url(#{key}-").replace('href="#', f'href="#{key}-')
+        tag = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{key}-", found[0])
         for name, colour in PALETTE.items():
             tag = tag.replace(colour, f"var(--{name})")
         return tag
@@ -319,11 +305,13 @@ def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
 def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
     """SVG files for a page in the light and in the dark, by name."""
     files, svg = {}, inline_svg(picture.draw, key="p", alt=picture.alt)
+    font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
+    style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
     for theme, colours in (("light", LIGHT), ("dark", LIGHT | DARK)):
-        text = re.sub(r"var\(--(\w+)\)", lambda found, of=colours: of[found[1]], svg)  # type: ignore[misc]
+        text = svg
+        for variable, colour in colours.items():
+            text = text.replace(f"var(--{variable})", colour)
         head, rest = text.split(">", 1)
-        font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
-        style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
         paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
         files[f"{name}-{theme}.svg"] = f"{head}>{style}{paper}{rest}\n".encode()
     return files

@@ -16,7 +16,6 @@ from gaam_cache.store.files import check_file, check_folder, storage_errors, wri
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.drawing import image_files, overviews
-from gaam_decoder.reports.notes import selected
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables, laid_out
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
@@ -30,31 +29,23 @@ MOST_SAVED = 6
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Report:
-    """Tables of accuracies over seeds and of differences to a baseline; ``report`` makes one."""
+    """Tables of accuracies over seeds and of differences to a baseline; ``report`` makes one.
+
+    ``format`` is what ``gaam report --format`` takes; ``section``, of a terminal alone, what
+    ``--section`` takes. A ConfigError says that there is none of that name.
+    """
 
     tables: tuple[Table, ...]
     """One per cache and test rows."""
 
     def text(self, format: str = "markdown", section: str | None = None) -> str:
-        """The report as text.
-
-        Args:
-            format: what ``gaam report --format`` takes.
-            section: of the format terminal alone: what ``gaam report --section`` takes.
-
-        Raises:
-            ConfigError: no such format or section.
-        """
+        """The report as text."""
         stream = io.StringIO()
         _format(format, section).write(self.tables, stream)
         return stream.getvalue()
 
     def show(self, format: str = "terminal", section: str | None = None) -> None:
-        """Print the report, or one section of it; what is not for a screen is UTF-8 always.
-
-        Raises:
-            ConfigError: no such format or section.
-        """
+        """Print the report, or one section of it; what is not for a screen is UTF-8 always."""
         # the width, colour and encoding of a terminal are those of the screen
         if format != "terminal" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
@@ -67,24 +58,19 @@ class Report:
         """Write the report to a file, which appears whole, or to a pipe or device.
 
         Raises:
-            ConfigError: no such format or section, or a folder that holds a run or a cache.
+            ConfigError: a folder that holds a run or a cache.
             StorageError: the file system refused; a file that was there is as it was.
         """
         _check_file(out := Path(file))
         content = self.text(format, section).encode()
-        if out.absolute().is_relative_to("/dev") or (out.exists() and not out.is_file()):
+        if out.exists() and not out.is_file():
             with storage_errors(out), out.open("ab") as stream:  # a pipe, a device, /dev/stdout
                 stream.write(content)
         else:  # the file that a link means is replaced, and not the link
             write_file(Path(os.path.realpath(out)), content)
 
-    def beside(self, format: str) -> list[str]:
-        """What nobody may miss and that format does not say in words: what was left out."""
-        said = None if _format(format).says_selection else selected(self.tables[0])
-        return [said] if said else []
-
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Write the first six pictures as PDF and PNG; returns their paths.
+        """Write the first six pictures, of a section one, as PDF and PNG; returns their paths.
 
         Raises:
             ConfigError: no folder can be there.
@@ -94,9 +80,9 @@ class Report:
         paths: dict[str, Path] = {}
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
-            of_sections = [section.pictures[:1] for section in sections(table)]
-            pictures = [*overviews(table), *(one for of in of_sections for one in of)]
-            for picture in pictures[: max(1, MOST_SAVED // len(self.tables))]:
+            of_sections = [one for section in sections(table) for one in section.pictures[:1]]
+            most = max(1, MOST_SAVED // len(self.tables))
+            for picture in [*overviews(table), *of_sections][:most]:
                 for suffix, content in image_files(picture).items():
                     name = f"{prefix}{picture.name}.{suffix}"
                     paths[name] = Path(folder) / name
@@ -145,11 +131,8 @@ def _format(name: str, section: str | None = None) -> Format:
     """The format of that name, which writes one section alone where one is asked for."""
     cls: Any = plugins.load("gaam_decoder.reports.formats", name, kind="report format")
     if section is not None and name != "terminal":
-        raise ConfigError(
-            "--section is for a terminal; other formats hold all sections",
-            expected="--format terminal",
-            found=name,
-        )
+        message = "--section is for a terminal; other formats hold all sections"
+        raise ConfigError(message, expected="--format terminal", found=name)
     found: Format = cls(section) if section is not None else cls()
     return found
 
@@ -162,7 +145,6 @@ def _check_file(out: Path) -> None:
     if kept := [sign.name for sign in signs if os.path.lexists(sign)]:
         raise ConfigError(
             f"'{out}' lies among results, which a report must not replace",
-            expected="a file somewhere else",
             found=f"{kept[0]} beside it",
             where=str(out.absolute()),
             hint="choose another --out",
@@ -193,8 +175,8 @@ def report(
 
     Args:
         runs: folders of runs and single runs, or some of what ``train`` or ``load_runs`` returned.
-        attn: mechanisms that are meant, as ``load_runs`` has them; the report says what filters
-            left out. Holm corrects for what was left out too: no filter makes p smaller.
+        attn: mechanisms that are meant, as ``load_runs`` has them. Holm corrects for what filters
+            left out too: none makes p smaller.
         head: the same of heads.
         layers: sets of layers that are meant.
         lr: learning rates that are meant.
@@ -207,18 +189,15 @@ def report(
         score: what is compared: what ``gaam report --score`` takes.
         temperature: fit one for every seed and fold on the rows of train that chose its epoch, by
             their log loss, and divide logits by it in log loss, Brier score and ECE.
-        every_candidate: show every one of the runs that differ in learning rate or weight decay
-            alone; default: the one with the best mean validation accuracy over the seeds that were
-            trained to choose, or over all that every one has.
+        every_candidate: show every learning rate and weight decay; default: what validation chose.
         top: rows of each table that are shown, those of the best score, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
         pairs: setting in which the rows of every pair differ, or several with commas: attn, head,
             layers, lr or any other of a recipe; default: attn.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for, a margin that is none, no such
-            score, a filter that means nothing, pairs along what does not vary,
-            or no run of which a temperature can be fitted.
+        ConfigError: no run of that baseline, no such margin or score, a filter that means nothing,
+            pairs along what does not vary, or no run of which a temperature can be fitted.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """

@@ -122,6 +122,20 @@ class Row:
     """All that every fold has, failed ones included, sorted."""
     seconds: dict[int, float]
     failed: dict[int, str]
+    fitted: bool
+    """Whether its head was fitted at once, without steps and seeds."""
+    shuffled: bool
+    """Whether it learned from shuffled labels: a check, which is compared with nothing."""
+    on_training_rows: bool
+    """Whether it is tested on the rows that it learned from."""
+    drawn: int | None
+    """Training rows that it was given, the fewest of its folds; None is all."""
+    still_learning: tuple[int, ...]
+    """Finished seeds whose best epoch is the last of the recipe, in some fold at least."""
+    too_short: bool
+    """Whether these are more than a plateau gives."""
+    at_edge: frozenset[str]
+    """What was chosen at the smallest or largest value that was tried."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
 
@@ -131,59 +145,14 @@ class Row:
         return self.scores.accuracy.mean
 
     @property
-    def fitted(self) -> bool:
-        """Whether its head was fitted at once, without steps and seeds."""
-        return bool(self.runs[0].fit)
-
-    @property
-    def on_training_rows(self) -> bool:
-        """Whether it is tested on the rows that it learned from."""
-        return on_training_rows(self.runs[0].recipe)  # of a fold, which the row's no longer names
-
-    @property
-    def shuffled(self) -> bool:
-        """Whether it learned from shuffled labels: a check, which is compared with nothing."""
-        return self.runs[0].shuffled
-
-    @property
-    def drawn(self) -> int | None:
-        """Training rows that it was given, the fewest of its folds; None is all."""
-        return min((sum(run.drawn.values()) for run in self.runs if run.drawn), default=None)
-
-    @property
     def optimistic(self) -> bool:
         """Whether the test rows chose the epoch, or were learned from."""
         return self.select == "test" or self.on_training_rows
 
     @property
-    def still_learning(self) -> tuple[int, ...]:
-        """Finished seeds whose best epoch is the last of the recipe, in some fold at least."""
-        late = {seed for run in self.runs for seed in run.still_learning}
-        return tuple(seed for seed in self.scores.seeds if seed in late)
-
-    @property
-    def too_short(self) -> bool:
-        """Whether more seeds have their best epoch last than a plateau gives."""
-        late, parts = len(self.still_learning), self.scores.part_value.shape[1]
-        return late > 0 and stats.later_than_chance(
-            late, len(self.scores.seeds), self.recipe["epochs"], parts
-        )
-
-    @property
-    def at_edge(self) -> set[str]:
-        """What was chosen at the smallest or largest value that was tried."""
-        return {name for tuning in self.tunings for name in tuning.at_edge}
-
-    @property
     def unsure(self) -> bool:
         """Whether other rows might have chosen other numbers."""
         return any(one.share < SURE for one in self.choices)
-
-    @property
-    def choice_variance(self) -> float:
-        """What the doubt of these choices adds to the variance of the score that is compared."""
-        parts = self.scores.part_value.shape[1]
-        return sum(one.variance for one in self.choices) / parts**2
 
     @property
     def undertrained(self) -> bool:
@@ -286,30 +255,37 @@ def row_of(
         if repeats > 1:
             split_seeds = sorted({int(one["split_seed"]) for one in recipes})
             recipe["split_seed"] = ", ".join(map(str, split_seeds))
-    found = [
-        _choice(part, tuning, meant) for part, tuning in zip(parts, chosen, strict=True) if tuning
-    ]
     key = tuple((tuple(map(id, p)), tuple(of)) for p, of in zip(parts, by_part, strict=True))
     if key not in made:
         made[key] = _scores(parts, sorted(seeds), repeats, meant, temperature)
+    counted = tuple(
+        run for part in parts for run in ([o for o in part if set(o.seeds) & seeds] or part)
+    )
+    tuned = [(part, tuning) for part, tuning in zip(parts, chosen, strict=True) if tuning]
+    late = {seed for run in counted for seed in run.still_learning}.intersection(made[key].seeds)
+    finished = len(made[key].seeds)
     return Row(
         attention=first.attention,
         head=first.head,
         select=first.select,
         recipe=recipe,
-        tunings=tuple(tuning for tuning in chosen if tuning),
-        choices=tuple(one for one in found if one),
+        tunings=tuple(tuning for _, tuning in tuned),
+        choices=tuple(one for of in tuned if (one := _choice(*of, meant))),
         parameters=first.parameters,
         folds=len(parts) // repeats,
         repeats=repeats,
         seeds=tuple(sorted(seeds)),
         seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds},
         failed=failed,
-        runs=tuple(
-            run
-            for part in parts
-            for run in ([one for one in part if set(one.seeds) & seeds] or part)
-        ),
+        fitted=bool(first.fit),
+        shuffled=first.shuffled,
+        on_training_rows=on_training_rows(first.recipe),
+        drawn=min((sum(run.drawn.values()) for run in counted if run.drawn), default=None),
+        still_learning=tuple(sorted(late)),
+        too_short=bool(late)
+        and stats.later_than_chance(len(late), finished, recipe["epochs"], len(parts)),
+        at_edge=frozenset(name for _, tuning in tuned for name in tuning.at_edge),
+        runs=counted,
         scores=made[key],
     )
 

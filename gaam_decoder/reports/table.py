@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import digest_of
@@ -192,9 +192,6 @@ class Table:
 
 class Format(ABC):
     """One way to show tables."""
-
-    says_selection: ClassVar[bool] = True
-    """Whether it says in words what was left out of the report."""
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:

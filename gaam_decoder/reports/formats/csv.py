@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TextIO
+from typing import Any, TextIO
 
 from gaam_cache.messages import visible
 from gaam_decoder.reports.table import Format, Table
@@ -18,8 +18,6 @@ class Csv(Format):
 
     Every line says how many runs were left out of the report, and by what.
     """
-
-    says_selection: ClassVar[bool] = False
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and a line per row of every table: what JSON has of it, by its keys.

@@ -90,6 +90,5 @@ def signature(table: Table) -> str:
 
 
 def most_accurate(table: Table, count: int) -> list[int]:
-    """Places of the ``count`` rows with the highest mean, in the order of the table."""
-    ranked = sorted(range(len(table.rows)), key=lambda i: -(table.rows[i].mean or 0.0))
-    return sorted(ranked[:count])
+    """Places of the ``count`` rows with the highest mean, the best first."""
+    return sorted(range(len(table.rows)), key=lambda i: -(table.rows[i].mean or 0.0))[:count]

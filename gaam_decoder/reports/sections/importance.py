@@ -17,7 +17,7 @@ from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.rows import Floats, Row
-from gaam_decoder.reports.sections._base import Parts, Section, Writer
+from gaam_decoder.reports.sections._base import Parts, Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.rank_correlation import RankCorrelation, rank_correlation
@@ -90,37 +90,34 @@ class OfLayers(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without attention maps."""
-        found = list(beside_alone(table.rows))
-        if not found:
-            if any(map(_shares_of, table.rows)):
-                heading = "What mechanisms read of every layer"
-                yield Section(name="importance", heading=heading, parts=lambda: _shares(table))
-            return
-        labels = dict(zip(map(id, table.rows), table.labels(), strict=True))
+        found, labels = list(beside_alone(table.rows)), table.labels()
         cells, values = [], []
         for one in found:
-            name, alone = labels[id(one.row)], brief(one.singles[0].attention)
-            rho, interval = one.found
+            label = next(n for n, row in zip(labels, table.rows, strict=True) if row is one.row)
+            alone, (rho, interval) = brief(one.singles[0].attention), one.found
             between = "-" if interval is None else "{:+.2f} to {:+.2f}".format(*interval)
             told = "-" if rho is None else f"{rho:+.2f}"
-            cells.append([name, alone, spell_numbers(one.layers), told, between])
-            values.append(_values(name, alone, one))
-        name, alone, _, rho_of, between = cells[0]
-        header = ["importance", "alone", "layers", "rho", "95% interval"]
-        of_each = Sheet("importance of layers and accuracy of each alone", header, cells,
-                        ("importance", "alone", "layers"))  # fmt: skip
-        optimistic = any(row.optimistic for one in found for row in (one.row, *one.singles))
-        more = f"; {len(found) - 1} more below" * (len(found) > 1)
-        yield Section(
-            name="importance",
-            heading="Does importance predict accuracy",
-            lead=f"importance by {name} and accuracy of {alone} on one of {len(found[0].layers)} "
-            f"layers alone: rank correlation {rho_of}, 95% interval {between}{more}",
-            said=True,
-            lines=(*LINES, *["some of these numbers are optimistic"] * optimistic),
-            parts=lambda: ((of_each, *_shares(table)[0]), _shares(table)[1]),
-            values={"mechanisms": values},
-        )
+            cells.append([label, alone, spell_numbers(one.layers), told, between])
+            values.append(_values(label, alone, one))
+        if found:
+            name, alone, layers, told, between = cells[0]
+            header = ["importance", "alone", "layers", "rho", "95% interval"]
+            caption = "importance of layers and accuracy of each alone"
+            of_each = Sheet(caption, header, cells, ("importance", "alone", "layers"))
+            optimistic = any(row.optimistic for one in found for row in (one.row, *one.singles))
+            yield Section(
+                name="importance",
+                heading="Does importance predict accuracy",
+                lead=f"importance by {name} and accuracy of {alone} on one of layers {layers} "
+                f"alone: rank correlation {told}, 95% interval {between}",
+                said=True,
+                lines=(*LINES, *["some of these numbers are optimistic"] * optimistic),
+                parts=lambda: _shares(table, of_each),
+                values={"mechanisms": values},
+            )
+        elif any(map(_importance, table.rows)):
+            heading = "What mechanisms read of every layer"
+            yield Section(name="importance", heading=heading, parts=lambda: _shares(table))
 
 
 def _values(name: str, alone: str, one: _Beside) -> dict[str, Any]:
@@ -139,33 +136,31 @@ def _values(name: str, alone: str, one: _Beside) -> dict[str, Any]:
     }
 
 
-def _shares_of(row: Row) -> Any:
-    """Importance of a row that reads several layers, else None."""
+def _importance(row: Row) -> Any:
+    """Of a row that reads several layers, else None."""
     return of if (of := row.importance) and len(of.layers) > 1 else None
 
 
-def _shares(table: Table) -> Parts:
+def _shares(table: Table, *first: Sheet) -> Parts:
     """The share of every layer in the summed attention, as a table and a picture."""
-    both = zip(table.labels(), table.rows, strict=True)
-    lines, curves = [], []
-    for label, row in sorted(both, key=lambda one: -(one[1].mean or 0.0)):
-        if of := _shares_of(row):
+    labels, lines, curves = table.labels(), [], []
+    for place in most_accurate(table, len(table.rows)):
+        if of := _importance(table.rows[place]):
             by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
             told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
-            lines.append([label, ", ".join(told[:3]), told[-1]])
+            lines.append([labels[place], ", ".join(told[:3]), told[-1]])
             mean_L = np.array(of.contribution)
             sd_L = np.array(of.contribution_sd or 0 * mean_L)
-            curves.append(Line(label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
+            curves.append(Line(labels[place], of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet("share of layers in the summed attention", header, lines, tuple(header))
-    drawn = curves[:MOST_LINES]
-    layers = sorted({layer for one in drawn for layer in one.x})
+    panels = [("share of the layer, %", curves[:MOST_LINES])]
+    layers = sorted({layer for one in curves[:MOST_LINES] for layer in one.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
-    panels = [("share of the layer, %", drawn)]
     picture = Picture(
         "importance",
         "Share of layers in the summed attention",
         "Mean over seeds, of the most accurate; the band is one standard deviation.",
         lambda: line_panels(panels, "encoder layer", ticks=layers, beside=equal, bottom=0),
     )
-    return (sheet,), (picture,)
+    return (*first, sheet), (picture,)

@@ -59,7 +59,6 @@ class EveryPair(Writer):
                     {
                         "shared": group.name,
                         "labels": list(group.labels),
-                        "rows_not_compared": group.left_out,
                         "pairs": [
                             {
                                 "first": group.labels[pair.first],

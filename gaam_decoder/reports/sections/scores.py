@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit, all_scores, percent, score_of
 from gaam_decoder.stats.scores.ece import BINS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_CLASSES = 30
 """That are listed; of more, the most frequent."""
@@ -56,81 +52,76 @@ class Scores(Writer):
                 "which score is compared has to be chosen before it is seen: of many, one differs "
                 "by chance",
             ),
-            parts=lambda: ((_every(table, units), _recall(table), _errors(table)), ()),
+            parts=lambda: ((_every(table, units), *_classes(table)), ()),
         )
         yield _calibration(table)
 
 
 def _every(table: Table, units: dict[str, Unit]) -> Sheet:
-    def cell(value_S: Any, unit: Unit) -> str:
-        if value_S is None or not len(value_S):
-            return "-"
-        std = stats.standard_deviation(value_S)
-        return unit.value(float(value_S.mean())) + ("" if std is None else f" ({unit.std(std)})")
-
-    return Sheet(
-        caption="test scores",
-        header=["decoder", *(unit.column for unit in units.values())],
-        lines=[
-            [label, *(cell(row.scores.every.get(name), unit) for name, unit in units.items())]
-            for label, row in zip(table.labels(), table.rows, strict=True)
-        ],
-        words=("decoder",),
-    )
+    lines = []
+    for label, row in zip(table.labels(), table.rows, strict=True):
+        cells = [label]
+        for name, unit in units.items():
+            value_S = row.scores.every.get(name, np.empty(0))
+            std = stats.standard_deviation(value_S)
+            mean = unit.value(float(value_S.mean())) if len(value_S) else "-"
+            cells.append(mean + ("" if std is None else f" ({unit.std(std)})"))
+        lines.append(cells)
+    header = ["decoder", *(unit.column for unit in units.values())]
+    return Sheet("test scores", header, lines, ("decoder",))
 
 
-def _recall(table: Table) -> Sheet:
-    """Share of the rows of every class that are right."""
-    names, labels, lines = table.cache["class_names"], table.labels(), []
+def _classes(table: Table) -> tuple[Sheet, Sheet]:
+    """Share of the rows of every class that are right; what the best decoder takes for what."""
+    names = [brief(str(name), 40) for name in table.cache["class_names"]]
+    labels, lines, best = table.labels(), [], most_accurate(table, MOST_DECODERS)
     count_C = table.rows[0].scores.labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
-    for place in most_accurate(table, MOST_DECODERS):
+    for place in best:
         scores = table.rows[place].scores
         for one in np.sort(frequent[count_C[frequent] > 0]) if scores.seeds else ():
             share = scores.confusion[one, one] / (len(scores.seeds) * count_C[one])
-            cells = [brief(str(names[one]), 40), f"{count_C[one]:,}", percent(float(share))]
-            lines.append([labels[place], *cells])
-    header = ["decoder", "class", "rows", "recall %"]
+            lines.append([labels[place], names[one], f"{count_C[one]:,}", percent(float(share))])
     caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
     caption += f"of the {MOST_DECODERS} most accurate decoders"
-    return Sheet(caption, header, lines, ("decoder", "class"))
-
-
-def _errors(table: Table) -> Sheet:
-    """What the most accurate decoder takes for what."""
-    (place,) = most_accurate(table, 1)
-    names = [brief(str(name), 40) for name in table.cache["class_names"]]
-    count_CC = table.rows[place].scores.confusion
-    wrong_CC, of_C = count_CC - np.diag(np.diag(count_CC)), np.maximum(1, count_CC.sum(1))
-    lines = []
+    header = ["decoder", "class", "rows", "recall %"]
+    recall = Sheet(caption, header, lines, ("decoder", "class"))
+    count_CC, wrong = table.rows[best[0]].scores.confusion, []
+    wrong_CC = count_CC - np.diag(np.diag(count_CC))
     for flat in np.argsort(-wrong_CC, axis=None, kind="stable")[:MOST_ERRORS]:
-        true, predicted = np.unravel_index(int(flat), wrong_CC.shape)
-        if wrong_CC[true, predicted]:
-            share = percent(float(wrong_CC[true, predicted] / of_C[true]))
-            lines.append([names[true], names[predicted], share])
-    caption = f"most frequent errors of {table.labels()[place]}, all seeds together"
+        true, said = np.unravel_index(int(flat), wrong_CC.shape)
+        if wrong_CC[true, said]:
+            share = wrong_CC[true, said] / count_CC[true].sum()
+            wrong.append([names[true], names[said], percent(float(share))])
+    caption = f"most frequent errors of {labels[best[0]]}, all seeds together"
     header = ["true class", "predicted", "% of the true class"]
-    return Sheet(caption, header, lines, ("true class", "predicted"))
+    return recall, Sheet(caption, header, wrong, ("true class", "predicted"))
 
 
 def _calibration(table: Table) -> Section:
     unit, scaled = Unit(score_of("ece")), SCALED * table.temperature
-    lines, values, means = [], list[dict[str, Any]](), []
+    lines, values, means = [], [], []
     for label, row in zip(table.labels(), table.rows, strict=True):
         if row.scores.seeds:
             value_S, by = row.scores.every["ece"], row.scores.temperature()
             count, right, sure = row.scores.bins.sum(1)
-            means.append(float(value_S.mean()))
-            cells = [label, unit.value(means[-1]), unit.std(stats.standard_deviation(value_S))]
+            mean, std = float(value_S.mean()), stats.standard_deviation(value_S)
+            means.append(mean)
+            cells = [label, unit.value(mean), unit.std(std)]
             cells += [unit.value(sure / count), unit.value(right / count)]
-            cells += [f"{by['mean']:.3g}" if by else "-"] * table.temperature
-            bins = zip(("rows", "right", "sum"), row.scores.bins.tolist(), strict=True)
-            of_row = {"decoder": label, "ece": means[-1], **dict(bins)}
-            values.append(of_row | ({"temperature": by} if table.temperature else {}))
-            lines.append(cells)
+            lines.append([*cells, *[f"{by['mean']:.3g}" if by else "-"] * table.temperature])
+            bins = dict(zip(("rows", "right", "sum"), row.scores.bins.tolist(), strict=True))
+            more = {"temperature": by} if table.temperature else {}
+            values.append({"decoder": label, "ece": mean} | bins | more)
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     header += ["temperature"] * table.temperature
     sheet = Sheet(f"calibration{scaled}", header, lines, ("decoder",))
+    labels, curves = table.labels(), []
+    for place in most_accurate(table, MOST_LINES):
+        bins_3B = table.rows[place].scores.bins
+        count_B, right_B, sure_B = bins_3B[:, bins_3B[0] >= FEWEST]
+        curves.append(Line(labels[place], 100 * sure_B / count_B, 100 * right_B / count_B))
+    beside, axis = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
     picture = Picture(
         "reliability",
         "Reliability diagram",
@@ -138,7 +129,7 @@ def _calibration(table: Table) -> Section:
         "probability of what is predicted; below the dashed line probabilities are too large."
         + " Logits were divided by a temperature where one was fitted."
         * table.temperature,
-        lambda: _reliability(table),
+        lambda: line_panels([("accuracy, %", curves)], axis, beside=beside),
     )
     return Section(
         name="calibration",
@@ -155,14 +146,3 @@ def _calibration(table: Table) -> Section:
         parts=lambda: ((sheet,), (picture,)),
         values=values,
     )
-
-
-def _reliability(table: Table) -> Figure:
-    labels, lines = table.labels(), []
-    for place in most_accurate(table, MOST_LINES):
-        bins = table.rows[place].scores.bins
-        count_B, right_B, sure_B = bins[:, bins[0] >= FEWEST]
-        if table.rows[place].scores.seeds:
-            lines.append(Line(labels[place], 100 * sure_B / count_B, 100 * right_B / count_B))
-    beside = Line("as they say", [0, 100], [0, 100])
-    return line_panels([("accuracy, %", lines)], "mean probability, %", beside=beside)

@@ -51,7 +51,7 @@ def test_pictures_are_well_formed_and_take_their_colours_from_the_page() -> None
             figure = picture.draw()
             for axes in figure.axes:
                 assert len(axes.lines) <= MOST_LINES + 1 or name in ("accuracy", "differences")
-    assert {"accuracy", "differences", "curves", "importance", "reliability", "learned"} <= names
+    assert {"accuracy", "differences", "curves", "importance", "reliability"} <= names
 
 
 def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
