@@ -101,9 +101,7 @@ def _alone(table: Table) -> str:
             f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
             f"{of}{unit.span(found)}{'%' * unit.score.percent} in 95 of 100 cases"
         ) + _conditions(table)
-    if table.pairs and table.pairs.groups:
-        return "There is no baseline; every pair is compared below"
-    return "Nothing is said of differences, for nothing is compared"
+    return "Nothing is compared with a baseline, so that nothing is said of differences"
 
 
 def _conditions(table: Table) -> str:
@@ -129,8 +127,5 @@ def _conditions(table: Table) -> str:
 
 def _named(names: Sequence[str]) -> str:
     """The first names and how many there are beyond them, with their verb."""
-    if len(names) == 1:
-        return f"{names[0]} is"
-    if len(names) <= NAMED + 1:
-        return f"{', '.join(names[:-1])} and {names[-1]} are"
-    return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more are"
+    more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
+    return f"{', '.join(names[:NAMED])}{more} {'are' if len(names) > 1 else 'is'}"

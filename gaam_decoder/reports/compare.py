@@ -7,8 +7,8 @@ the three kinds in a family of its own, for what filters left out of the report 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -64,21 +64,15 @@ class Comparison:
 def claim_values(claim: stats.Claim) -> dict[str, Any]:
     """A claim as JSON values."""
     here = claim.on_these_rows
-    return {
-        "difference": claim.difference,
+    names = (
+        *("difference", "verdict", "significant", "margin", "p", "p_holm", "p_equivalent"),
+        *("p_equivalent_holm", "seeds_to_decide", "rows_to_decide"),
+    )
+    return {name: getattr(claim, name) for name in names} | {
         "difference_points": 100 * claim.difference,
-        "verdict": claim.verdict,
-        "significant": claim.significant,
-        "margin": claim.margin,
         "within_margin": claim.negligible,
         "ci95_seeds_and_rows": claim.interval,
         "ci95_corrected": claim.interval_corrected,
-        "p": claim.p,
-        "p_holm": claim.p_holm,
-        "p_equivalent": claim.p_equivalent,
-        "p_equivalent_holm": claim.p_equivalent_holm,
-        "seeds_to_decide": claim.seeds_to_decide,
-        "rows_to_decide": claim.rows_to_decide,
         "on_these_test_rows": {
             "verdict": here.verdict,
             "std": here.std,
@@ -131,9 +125,7 @@ def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Iterable[s
     return all(first.get(key) == second.get(key) for key in keys)
 
 
-def choose_baseline(
-    rows: Sequence[Row], asked: str | None, unevaluated: Collection[str] = ()
-) -> str | None:
+def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     """The mechanism to compare with: the one asked for, else the control ``none`` if there is one.
 
     Raises:
@@ -147,10 +139,9 @@ def choose_baseline(
         return DEFAULT_BASELINE if DEFAULT_BASELINE in stepped else None
     if asked in there:
         return asked
-    final = f"of the baseline '{asked}' there is a final model alone"
     raise ConfigError(
-        final if asked in unevaluated else f"no run of the baseline '{asked}'",
-        expected=f"one of: {', '.join(there)}" if there else "a run that was evaluated",
+        f"no run of the baseline '{asked}' was evaluated",
+        expected=f"one of: {', '.join(there)}",
         found=f"--baseline {asked}",
         hint=f"train it: gaam train --attn {asked}",
     )
@@ -254,20 +245,18 @@ class Pair(NamedTuple):
     claim: stats.Claim
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Rows that differ in one setting alone, the best first, and all pairs of them."""
 
     name: str
     """What they share and other groups do not; may be ''."""
     labels: tuple[str, ...]
     """Their values of the setting."""
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[Row, ...]
     pairs: tuple[Pair, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pairs:
+class Pairs(NamedTuple):
     """The pairs of one table."""
 
     axis: str
@@ -313,17 +302,11 @@ def every_pair(
     claims = [pair.claim for groups in made for group in groups for pair in group.pairs]
     counted = sum(claim.testable or claim.silent for claim in claims)
     told = iter(stats.holm_corrected(claims, max(0, len(tested) - counted)))
-    return [
-        Pairs(
-            axis=along,
-            num_tests=len(tested),
-            groups=tuple(
-                replace(g, pairs=tuple(pair._replace(claim=next(told)) for pair in g.pairs))
-                for g in groups
-            ),
-        )
-        for groups in made
+    settled = [
+        tuple(g._replace(pairs=tuple(p._replace(claim=next(told)) for p in g.pairs)) for g in of)
+        for of in made
     ]
+    return [Pairs(along, len(tested), groups) for groups in settled]
 
 
 def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group]:
@@ -336,17 +319,13 @@ def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group
         own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
         told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
         told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
-        group = Group(
-            name=", ".join(told),
-            labels=tuple(numbered([brief(_value(row, axis), 60) for row in best])),
-            rows=tuple(best),
-            pairs=tuple(
-                Pair(first, second, made.seeds, made.claim)
-                for first, second in combinations(range(len(best)), 2)
-                if (made := minus(best[first], best[second], margin))
-            ),
+        labels = numbered([brief(_value(row, axis), 60) for row in best])
+        pairs = (
+            Pair(first, second, made.seeds, made.claim)
+            for first, second in combinations(range(len(best)), 2)
+            if (made := minus(best[first], best[second], margin))
         )
-        found.append(group)
+        found.append(Group(", ".join(told), tuple(labels), tuple(best), tuple(pairs)))
     return found
 
 

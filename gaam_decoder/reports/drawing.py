@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,25 +35,14 @@ MOST_LINES = 4
 """Lines of a panel."""
 MOST_TICKS = 12
 """Of an axis; and points of a line up to which each is marked."""
-PALETTE = {
-    "ink": "#1f2328", "muted": "#57606a", "rule": "#d1d8df", "accent": "#0a58a8", "c0": "#0b6cb5",
-    "c1": "#c2410b", "c2": "#047857", "c3": "#8a3f97", "c4": "#8a6a00", "c5": "#be185e",
-    "c6": "#4b5563", "c7": "#0e7490",
-}  # fmt: skip
-"""Name of a CSS variable -> its colour on white paper; no two alike."""
-LIGHT = PALETTE | {
-    "paper": "#ffffff", "panel": "#f6f8fa", "warn": "#8a3b00", "warn-paper": "#fff4e5",
-}  # fmt: skip
-DARK = {
-    "ink": "#e6edf3", "muted": "#a5b0bb", "rule": "#38414b", "accent": "#79b8ff", "c0": "#6cb2f5",
-    "c1": "#ff9f6b", "c2": "#56d0a0", "c3": "#d9a0e6", "c4": "#e0c050", "c5": "#ff8fbf",
-    "c6": "#b6c0cc", "c7": "#5fd0e0", "paper": "#0f1419", "panel": "#171e26", "warn": "#ffc27a",
-    "warn-paper": "#2f2312",
-}  # fmt: skip
-"""The same names in the dark; a test checks the contrast of both."""
+TEMPLATES = Path(__file__).with_name("templates")
+COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
+LIGHT, DARK = COLOURS["light"], COLOURS["dark"]
+"""Name of a CSS variable -> its colour on white paper, and in the dark."""
+PALETTE = {k: v for k, v in LIGHT.items() if not k.startswith(("pa", "warn"))}
+"""In which pictures are drawn; no two alike."""
 DASHES = ["-", "--", "-.", ":"]
 """Line styles beside colours, for who does not see or print these."""
-_STYLE = Path(__file__).with_name("templates") / "gaam.mplstyle"
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 Values = Sequence[float] | np.ndarray
 
@@ -247,7 +237,7 @@ def _draw_intervals(
         (seeds, "95% over seeds", thick | {"alpha": 0.75}),
     ):
         if interval:
-            axes.plot(factor * np.array(interval), [height] * 2, label=label, **style)  # type: ignore[arg-type]
+            axes.plot(factor * np.array(interval), [height] * 2, label=label, **style)
 
 
 def _with_legend(figure: Figure) -> Figure:
@@ -267,7 +257,7 @@ def styled() -> Iterator[None]:
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         mpl.rcdefaults()
-        mpl.style.use(_STYLE)
+        mpl.style.use(TEMPLATES / "gaam.mplstyle")
         yield
 
 
@@ -307,7 +297,7 @@ def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
     files, svg = {}, inline_svg(picture.draw, key="p", alt=picture.alt)
     font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
     style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
-    for theme, colours in (("light", LIGHT), ("dark", LIGHT | DARK)):
+    for theme, colours in COLOURS.items():
         text = svg
         for variable, colour in colours.items():
             text = text.replace(f"var(--{variable})", colour)

@@ -183,12 +183,12 @@ class Row:
             }
 
         taken = [self.seconds[seed] for seed in scores.seeds]
-        return {
-            "attention": self.attention,
-            "head": self.head,
+        names = (
+            *("attention", "head", "select", "optimistic", "parameters", "folds", "repeats"),
+            *("undertrained", "learned", "recipe"),
+        )
+        return {name: getattr(self, name) for name in names} | {
             "seeds": list(self.seeds),
-            "select": self.select,
-            "optimistic": self.optimistic,
             "tested_on_training_rows": self.on_training_rows,
             "accuracy": of_seeds(accuracy.scored.values, ci95=accuracy.interval),
             "accuracy_ci95_seeds_and_rows": accuracy.two_level,
@@ -196,19 +196,13 @@ class Row:
             "scores": {name: of_seeds(value_S) for name, value_S in scores.every.items()},
             "majority_vote_accuracy": scores.vote_accuracy,
             "confusion": scores.confusion.tolist(),
-            "parameters": self.parameters,
-            "folds": self.folds,
-            "repeats": self.repeats,
             "seconds_per_seed": float(np.mean(taken)) if taken else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "best_epoch_is_last": list(self.still_learning),
-            "undertrained": self.undertrained,
             "tuning": [tuning.to_dict() for tuning in self.tunings],
             "choice": [one._asdict() for one in self.choices],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
-            "learned": self.learned,
             "importance": importance.to_dict() if importance else None,
-            "recipe": self.recipe,
             "runs": [
                 {"path": run.path.name, "key": run.key, "environment": run.environment}
                 | {"engine": run.engine}

@@ -128,9 +128,8 @@ class Table:
             + f" {SHUFFLED}" * row.shuffled
             for row in self.rows
         ]
-        selects: dict[str, set[str]] = {}
-        for name, row in zip(names, self.rows, strict=True):
-            selects.setdefault(name, set()).add(row.select)
+        selects = {name: {r.select for n, r in zip(names, self.rows, strict=True) if n == name}
+                   for name in names}  # fmt: skip
         names = [
             name + f" select={row.select}" * (row.select == "test" or len(selects[name]) > 1)
             for name, row in zip(names, self.rows, strict=True)
@@ -170,11 +169,9 @@ class Table:
             if self.temperature:
                 content["temperature"] = row.scores.temperature()
             rows.append(content)
-        hidden = len(self.rows) - len(rows)
-        return {
+        found = {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
             "rows": rows,
-            **({"rows_not_shown": hidden} if self.shown is not None else {}),
             "majority_accuracy": self.majority_accuracy,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
@@ -183,11 +180,12 @@ class Table:
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
             "score": self.score,
-            **({"temperature": True} if self.temperature else {}),
             "unchosen_rows": [i for i, p in enumerate(self.places) if p in self.unchosen],
-            **({"selection": self.selection.to_dict()} if self.selection else {}),
             "final_models": [final.to_dict() for final in self.finals],
         }
+        found |= {"rows_not_shown": len(self.rows) - len(rows)} if self.shown is not None else {}
+        found |= {"temperature": True} if self.temperature else {}
+        return found | ({"selection": self.selection.to_dict()} if self.selection else {})
 
 
 class Format(ABC):
@@ -231,9 +229,7 @@ def build_tables(
     choice, tested, every = grouped(runs)
     _, all_tested, hidden = grouped([*runs, *beside]) if beside else (None, [], [])
     unevaluated = [run for run in choice.runs if not run.evaluated]
-    chosen = compare.choose_baseline(
-        [row for rows in every for row in rows], baseline, {run.attention for run in unevaluated}
-    )
+    chosen = compare.choose_baseline([row for rows in every for row in rows], baseline)
     # what filters left out is compared too, for Holm alone
     compared, others = (
         [one for rows in of for one in compare.against_baseline(rows, chosen, margin)]

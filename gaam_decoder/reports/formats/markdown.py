@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,12 +12,12 @@ import gaam_cache
 from gaam_cache.markdown import pipes, plain
 from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import Sheet, sheet
+from gaam_decoder.reports.drawing import TEMPLATES
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.sections._base import sections, signature
 from gaam_decoder.reports.table import SEPARATE, Format, Table
 
 ALIASES = ("md",)
-TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 class Markdown(Format):

@@ -41,24 +41,6 @@ def test_failed_seeds_drop_out_of_pairs() -> None:
     assert found.claim.difference == pytest.approx(expected)
 
 
-def test_a_difference_that_one_comparison_claims_a_hundred_take_back() -> None:
-    better, base = answers(6, 0.86, 1), answers(6, 0.8, 2)
-    [table] = build_tables([build_run("gaam", better), build_run("none", base)])
-    alone = table.comparisons[0]
-    assert alone is not None
-    assert (alone.claim.p_holm, alone.claim.verdict) == (alone.claim.p, "better")
-    p = alone.claim.p or 0.0
-    for count in (2, int(0.06 / p) + 1):
-        names = [f"gaam:heads={n}" for n in range(1, count + 1)]
-        [table] = build_tables([*(build_run(n, better) for n in names), build_run("none", base)])
-        assert table.num_tests == count
-        for found in table.comparisons[:-1]:
-            assert found is not None
-            assert found.claim.p_holm == pytest.approx(min(1, count * p))
-            assert found.claim.verdict == ("better" if count * p < 0.05 else "undecided")
-    assert count * p > 0.05
-
-
 def claims_of(report: Report) -> Iterator[stats.Claim]:
     for table in report.tables:
         yield from (found.claim for found in table.comparisons if found)
@@ -236,5 +218,5 @@ def test_of_many_the_most_accurate_are_compared_and_corrected_for_all() -> None:
     (table,) = build_tables(some(count))
     assert table.pairs is not None
     (group,) = table.pairs.groups
-    assert (len(group.rows), group.left_out) == (MOST_VALUES, 3)
+    assert len(group.rows) == MOST_VALUES
     assert {pair.claim.num_tests for pair in group.pairs} == {count * (count - 1) // 2}

@@ -111,7 +111,7 @@ def test_another_recipe_says_nothing_of_a_final_model() -> None:
 
 
 def test_a_baseline_that_was_never_evaluated_is_none() -> None:
-    with pytest.raises(ConfigError, match="'mha' there is a final model alone"):
+    with pytest.raises(ConfigError, match="no run of the baseline 'mha'"):
         build_tables([evaluated("gaam"), final("mha")], "mha")
     [table] = build_tables([evaluated("gaam"), final("none")])
     assert table.baseline is None

@@ -10,7 +10,6 @@ from itertools import product
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -48,9 +47,3 @@ def test_rows_stand_by_score_and_the_first_are_kept_beside_their_baseline() -> N
         assert (len(values["rows"]), values["rows_not_shown"]) == (len(shown), hidden)
         lines = list(csv.DictReader(io.StringIO(report.text("csv"))))
         assert [line["attention"] for line in lines] == [row.attention for row in shown]
-
-
-def test_what_is_no_number_of_rows_is_refused() -> None:
-    for wrong in (0, True):
-        with pytest.raises(ConfigError, match="--top"):
-            gaam_decoder.report(sweep(), top=wrong)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import sheet
@@ -47,35 +46,20 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
         lambda: [one(0.95), base()], 0.005, "gaam is better than 'none'; use gaam: best mean, "
         "shown to be better than 'none'" + UNTUNED,
     ),
-    "worse": (
-        lambda: [one(0.5), base()], 0.005, "gaam is worse than 'none'; use none: best mean, "
-        "fewest parameters, nothing is shown to be better than it" + UNTUNED,
-    ),
-    "equivalent": (
-        lambda: [one(0.8, 2), base()], 0.03, "gaam is equivalent to 'none' within 3 points",
-    ),
     "undecided": (
         lambda: [one(0.8), base()], 0.005,
         "No mechanism is shown to differ from 'none': a difference of ",
     ),
     "too few rows": (lambda: [one(0.82), base(0.81)], 0.005, "400 test rows cannot tell, about "),
-    "smallest": (lambda: [one(0.81), base()], 0.005, "; use none: fewest parameters, nothing"),
     "all four": (
         lambda: [one(0.95), one(0.5, name="mha"), one(0.8, 2, "laplace"), one(0.815, 1, "mqa"),
                  base()],
         0.02, "gaam is better than 'none'; mha is worse than 'none'; laplace is equivalent to "
         "'none' within 2 points; mqa is undecided",
     ),
-    "many alike": (
-        lambda: [*(one(0.95, n, f"gaam:heads={n}") for n in range(1, 8)), base()], 0.005,
-        "gaam:heads=1, gaam:heads=2, gaam:heads=3 and 4 more are better than 'none'",
-    ),
     "one pair of seeds": (
         lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
         0.005, "Nothing is said of differences yet: 1 seed, and a claim needs 6",
-    ),
-    "no baseline": (
-        lambda: [one(0.8), one(0.8, 2, "mha")], 0.005, "There is no baseline; every pair",
     ),
     "one decoder": (
         lambda: [one(0.8)], 0.005, "Other seeds on other test rows of the kind give gaam ",
@@ -111,20 +95,6 @@ def compared(table: Table) -> list[dict[str, str]]:
     return [line for line in lines if line.get("difference")]
 
 
-def test_every_comparison_says_what_was_shown_or_what_would_decide() -> None:
-    for make, margin, _ in ANSWERS.values():
-        [table] = build_tables(make(), margin=margin)
-        made = [c.claim for c in table.comparisons if c is not None and len(c.seeds) >= 6]
-        for claim, line in zip(made, compared(table) if made else (), strict=True):
-            assert line["verdict"] == claim.verdict
-            mark = "*" * (claim.verdict in ("better", "worse"))
-            assert line["difference"] == f"{100 * claim.difference:+.2f}{mark}"
-            told = re.match(
-                r"about [0-9,]+ (seeds|rows)|a few more|too few", line.get("would decide", "")
-            )
-            assert bool(told) == (claim.verdict == "undecided")
-
-
 def test_a_small_difference_that_is_sure_is_said_to_be_small() -> None:
     right = np.ones((8, 20_000), bool)
     other = right.copy()
@@ -151,9 +121,6 @@ def always_a() -> RunResult:
 SHARED = {"shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}}
 TAUGHT = {"test_split": "train", "allow_train_as_test": True}
 WEAK: dict[str, tuple[Make, str]] = {
-    "no seed finished": (
-        lambda: [failing("gaam", 3), failing("none", 3)], f"gaam all 3 seeds failed: {WHY}",
-    ),
     "two seeds of many failed": (
         lambda: [build_run("gaam", answers(7, 0.8, 1), failed={1: WHY, 2: WHY}), base()],
         f"gaam seed 1-2 failed: {WHY}",
@@ -193,16 +160,6 @@ WEAK: dict[str, tuple[Make, str]] = {
         lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)],
         "under-trained, the best epoch is the last (more --epochs): none",
     ),
-    "few that chose": (
-        lambda: [base(cache={"rows": {"train": 290, "test": 400}})], "fewer than 30 rows chose",
-    ),
-    "another recipe": (
-        lambda: [one(0.8, epochs=9), base()], "not compared, because no run of 'none'",
-    ),
-    "no seed in common": (
-        lambda: [build_run("gaam", answers(2, 0.8, 1)),
-                 build_run("none", answers(2, 0.8, 2), seeds=(5, 6))], "",
-    ),
     "every kind": (
         lambda: [
             one(0.8), failing("mha", 6, 400), build_run("none", right(1, 1, 1)),
@@ -238,21 +195,3 @@ def test_nothing_is_said_of_what_is_in_order() -> None:
     [table] = build_tables([one(0.8, cache=rows), base(cache=rows)])
     assert caused(table) == warnings(table) == []
     assert any("corrected by Holm for 1" in note for note in notes(table))
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_no_warning_is_lost_among_many_rows() -> None:
-    grave = ("training rows", "chosen on test", "two seeds of many failed", "a leak")
-    for what in (*grave, "no control", "few rows", "fewer than six seeds"):
-        runs = WEAK[what][0]()
-        rows = runs[-1].logits.shape[1]
-        many = [
-            build_run(f"laplace:heads={n}", answers(8, 0.8, n, num_rows=rows), path=f"{n}")
-            for n in range(1, 20)
-        ]
-        report = gaam_decoder.report([*runs, *many], attn=["laplace", *{r.attention for r in runs}])
-        found = [text for table in report.tables for text in warnings(table)]
-        assert any(WEAK[what][1][1:] in text for text in found), (what, found)
-        text = " ".join(report.text("html").replace("&#x27;", "'").split())
-        for warning in found:
-            assert " ".join(warning.split()) in text, warning

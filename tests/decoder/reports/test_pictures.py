@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.text import Text
 
 from gaam_decoder.reports.drawing import (
     MOST_LINES,
     PALETTE,
     Picture,
     inline_svg,
-    names_of,
     overviews,
 )
 from gaam_decoder.reports.report import Report
@@ -85,34 +82,3 @@ def test_a_dozen_files_at_most_are_written_each_with_its_title(tmp_path: Path) -
         for path in paths:
             start = b"%PDF" if path.suffix == ".pdf" else b"\x89PNG"
             assert path.read_bytes().startswith(start)
-
-
-def test_names_stay_different_and_their_lines_short_whatever_they_are() -> None:
-    generator = random.Random(0)
-    for _ in range(300):
-        width = generator.choice([14, 26, 52])
-        base = "".join(generator.choice("ab, =:") for _ in range(generator.randint(1, 200)))
-        given: dict[str, None] = {}
-        while len(given) < 5:
-            at = generator.randint(0, len(base))
-            given[base[:at] + generator.choice("xyzpqr") * generator.randint(1, 3) + base[at:]] = (
-                None
-            )
-        lines = names_of(list(given), width)
-        assert len(set(lines)) == len(given)
-        assert all(len(part) <= width + 4 for line in lines for part in line.split("\n"))
-    assert names_of(["gaam", "mha:heads=4"]) == ["gaam", "mha:heads=4"]
-    long = "generalized-gaussian:heads=1,location=median lr=0.001"
-    assert names_of([long])[0].replace("\n", "").replace(" ", "") == long.replace(" ", "")
-
-
-def test_labels_of_rows_are_drawn_whole() -> None:
-    names = [f"generalized-gaussian:heads={n},location=median" for n in (1, 2)]
-    (table,) = build_tables([build_run(name, answers(2, 0.8, 1)) for name in names])
-    figure = pictures_of(table)["accuracy"].draw()
-    figure.savefig("/dev/null", format="svg")
-    width = figure.bbox.width
-    for text in figure.axes[0].get_yticklabels():
-        assert isinstance(text, Text)
-        assert text.get_text().replace("\n", "") in names
-        assert 0 <= text.get_window_extent().x0 < text.get_window_extent().x1 <= width

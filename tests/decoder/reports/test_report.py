@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import pytest
 
@@ -42,13 +40,6 @@ def test_the_call_says_what_the_command_prints(
     assert report._repr_markdown_() == report.text("markdown")
 
 
-def test_runs_may_be_given_as_they_are(runs: Path) -> None:
-    loaded = gaam_decoder.load_runs(runs)
-    assert gaam_decoder.report(loaded).text("json") == gaam_decoder.report(str(runs)).text("json")
-    assert repr(gaam_decoder.report(loaded)) == "<Report: 1 tables, 2 rows>"
-    assert len(gaam_decoder.report(loaded[:1]).tables[0].rows) == 1
-
-
 def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nothing to report on"):
         gaam_decoder.report([])
@@ -58,12 +49,6 @@ def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path) -> None:
         gaam_decoder.report(runs).text("markdwn")
     with pytest.raises(ConfigError, match="mha"):
         gaam_decoder.report(runs, baseline="mha")
-
-
-def test_figures_are_written(runs: Path, tmp_path: Path) -> None:
-    saved = gaam_decoder.report(runs).save_figures(tmp_path / "figures")
-    assert saved
-    assert all(Path(path).exists() for path in saved)
 
 
 def test_how_columns_are_made_is_said_once_and_stands_in_the_guide(
@@ -99,16 +84,3 @@ def test_one_section_is_printed(runs: Path, gaam: Callable[..., Outcome]) -> Non
     missing = gaam("report", runs, "--section", "scorse")
     assert missing.code == 2
     assert "did you mean 'scores'" in missing.err
-
-
-def test_a_notebook_prints_text_once(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    display = MagicMock()
-    monkeypatch.setitem(sys.modules, "IPython.display", display)
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    report = gaam_decoder.report(runs)
-    assert "signature:" in str(report)
-    report.show()
-    assert capsys.readouterr().out.count("signature:") == 1
-    assert not display.display.called

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import gaam_decoder
 from gaam_cache.errors import CacheError
-from gaam_decoder import RunResult, TrainConfig, report
+from gaam_decoder import RunResult, report
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.unit import all_scores
-from tests.decoder.reports.conftest import FORMATS, answers, build_run
+from tests.decoder.reports.conftest import answers, build_run
 
 SCORES = all_scores()
-SEEDS = tuple(range(6))
 
 
 def test_runs_on_other_splits_or_folds_are_another_table() -> None:
@@ -160,38 +157,3 @@ def test_seeds_whose_best_epoch_is_the_last_are_more_than_chance_or_nothing() ->
         [row] = build_tables([run])[0].rows
         assert row.undertrained == (late > 1 and select == "val")
         assert len(row.to_dict()["best_epoch_is_last"]) == late * (select == "val")
-
-
-@pytest.fixture(scope="module")
-def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of two mechanisms on the test split, and in two folds."""
-    folder = tmp_path_factory.mktemp("temperature")
-    about: dict[str, Any] = {"attn": ("none", "gaam"), "seeds": SEEDS, "epochs": 4, "lr": 0.05}
-    for folds in (None, 2):
-        config = TrainConfig(
-            cache=tiny_cache, runs=folder, folds=folds, probe=False, **({"lr": 3e-4} | about)
-        )
-        gaam_decoder.train(config)
-    return folder
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_scores_of_probabilities_are_of_scaled_logits_and_no_other_changes(runs: Path) -> None:
-    """Which temperatures, and what the scores are, the contract holds against SciPy."""
-    plain, changed = report(runs), 0
-    for score in ("log-loss", "brier", "ece"):
-        divided = report(runs, score=score, temperature=True)
-        for before, after in zip(plain.tables, divided.tables, strict=True):
-            assert any(after.comparisons)
-            for one, other in zip(before.rows, after.rows, strict=True):
-                for name in (name for name, one in SCORES.items() if not one.of_sizes):
-                    same = (each.scores.every.get(name, 0) for each in (one, other))
-                    np.testing.assert_array_equal(*same)
-                np.testing.assert_array_equal(one.scores.confusion, other.scores.confusion)
-                chosen = other.scores.chosen.scored.values
-                np.testing.assert_allclose(chosen, other.scores.every[score], atol=1e-12)
-                changed += (one.scores.every[score] != other.scores.every[score]).sum()
-    assert changed > len(SEEDS)
-    for format in FORMATS:
-        assert "temperature" in divided.text(format), format
-    assert "temperature" not in json.loads(plain.text("json"))

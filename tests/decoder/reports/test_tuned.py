@@ -123,18 +123,6 @@ def test_of_equals_the_smallest_is_kept_whatever_the_order() -> None:
     assert tuning.chosen["lr"] == RATES[2]
 
 
-def test_only_what_differs_in_nothing_else_competes() -> None:
-    for changes in ({"head": "mlp"}, {"pool": "last"}, {"batch_size": 9}, {"layers": "1-2"},
-                    {"cache": {"fingerprint": "e" * 64}}):  # fmt: skip
-        runs = grid("gaam", {1e-4: 0.7}) + grid("gaam", {1e-3: 0.9}, **changes)
-        assert len(choose(runs).runs) == 2, changes
-        assert choose(runs).tunings == {}
-    runs = grid("gaam", {1e-4: 0.7}) + grid("gaam", {1e-4: 0.9}, weight_decay=0.1)
-    [tuning] = choose(runs).tunings.values()
-    assert tuning.names == ("weight_decay",)
-    assert tuning.chosen == {"lr": 1e-4, "weight_decay": 0.1}
-
-
 def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are_not() -> None:
     tuned = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, test={1e-3: 0.9})
     tuned += grid("none", {1e-4: 0.9, 1e-3: 0.7})
