@@ -65,7 +65,7 @@ class Learned(Writer):
 
 
 def _gates(table: Table) -> Parts:
-    """The curve of every density after training; see ``analysis.gates``."""
+    """The curve of every density after training; see ``analysis.learned``."""
     labels, lines, far = table.labels(), [], []
     gate, about = planted_gate(table.cache), table.cache.get("planted") or {}
     planted_P = planted_curve(gate) if gate else None

@@ -116,18 +116,3 @@ def test_contrast_is_that_of_wcag_aa_in_light_and_dark() -> None:
         assert contrast(colours["warn"], colours["warn-paper"]) >= 4.5
         for number in range(8):  # lines of a picture
             assert contrast(colours[f"c{number}"], colours["paper"]) >= 3
-
-
-def test_the_answer_comes_first_the_verdict_second_and_the_rest_is_folded() -> None:
-    tables = rich_tables()
-    page = written("html", tables)
-    for table, text in zip(tables, page.split("<section ")[1:], strict=True):
-        before, _, folded = text.partition("<details>")
-        assert before.index('class="lead"') < before.index("<table>")
-        first, second = re.findall(r'<th scope="col"[^>]*>([^<]*)<', before)[:2]
-        assert (first, second == "verdict") == ("decoder", any(table.comparisons))
-        assert before.count("<table>") == 1
-        assert before.count("<figure>") == 1 + any(table.comparisons)
-        assert folded.count("<table>") > 3
-        assert text.count("this table scrolls") > 3
-    assert "prefers-color-scheme:dark" in page

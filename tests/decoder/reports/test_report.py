@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder import TrainConfig
 from gaam_decoder.reports import columns
 from tests.conftest import Outcome
@@ -38,17 +37,6 @@ def test_the_call_says_what_the_command_prints(
         assert (tmp_path / "report").read_bytes().decode() == printed
     assert str(report) == report.text("terminal")
     assert report._repr_markdown_() == report.text("markdown")
-
-
-def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="nothing to report on"):
-        gaam_decoder.report([])
-    with pytest.raises(NotFoundError):
-        gaam_decoder.report(tmp_path)
-    with pytest.raises(ConfigError, match="did you mean"):
-        gaam_decoder.report(runs).text("markdwn")
-    with pytest.raises(ConfigError, match="mha"):
-        gaam_decoder.report(runs, baseline="mha")
 
 
 def test_how_columns_are_made_is_said_once_and_stands_in_the_guide(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from gaam_decoder import RunResult
 from gaam_decoder.analysis.learned import (
     GATES,
     RESIDUALS,
-    distance,
     learned_cells,
     learned_curves,
     planted_curve,
@@ -64,14 +62,6 @@ def test_a_curve_is_the_mean_of_the_densities_of_all_cells() -> None:
         np.testing.assert_allclose(
             found_SP, CURVES[mechanism](RESIDUALS, *every).mean(1), atol=1e-5
         )
-
-
-def test_a_gate_is_nearest_to_itself_whatever_its_factor() -> None:
-    curves = {gate: planted_curve(gate) for gate in GATES}
-    for (gate, curve), (other, theirs) in product(curves.items(), curves.items()):
-        far = distance(0.3 * theirs, curve)
-        assert far < 1e-9 if other == gate else far > 0.02, (gate, other)
-        assert far == pytest.approx(distance(curve, theirs))
 
 
 def test_gates_are_drawn_beside_what_is_known_to_be_planted() -> None:
