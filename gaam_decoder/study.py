@@ -344,10 +344,12 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
             about[id(table)] |= {"told": ("importance", *["pairs"] * ("pairs" in asked))}
             of = {"report": asked["name"], "cache": table.cache["fingerprint"][:12]}
             of |= {"tested_on": table.where}
-            for label, row in zip(table.labels(), table.to_dict()["rows"], strict=True):
+            for of_row, row in zip(table.shown, table.to_dict()["rows"], strict=True):
                 told = flat(row) | {name: table.cache[name] for name in ("dataset", "encoder")}
                 told |= {"seeds": spell_numbers(row["seeds"]), "failed": told["failed_seeds"]}
-                rows.append(of | {"label": label} | {k: told.get(v) for k, v in COLUMNS.items()})
+                rows.append(
+                    of | {"label": of_row.label} | {k: told.get(v) for k, v in COLUMNS.items()}
+                )
     seeds = runs.to_frame()
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
     seeds = seeds.loc[~seeds["tuning_seed"], OF_SEED]

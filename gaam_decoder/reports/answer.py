@@ -19,7 +19,7 @@ def conclusion(table: Table) -> str:
     """What is shown and what to use, without its full stop."""
     if not table.rows:
         return "Nothing is said of accuracies, for nothing was evaluated"
-    made = [(label, c) for label, c in zip(table.labels(), table.comparisons, strict=True) if c]
+    made = [(row.label, compared) for row, compared in table.compared]
     if not made:
         return _alone(table)
     of = {
@@ -69,26 +69,29 @@ def _spread(made: Sequence[Comparison], table: Table) -> str:
 
 def recommended(table: Table) -> tuple[Row, str] | None:
     """The row to use and why, where that can be said: of the same states, nothing optimistic."""
-    made = zip(table.labels(), table.comparisons, strict=True)
-    better = [label for label, c in made if c and c.claim.verdict == "better"]
+    better = [row.label for row, c in table.compared if c.claim.verdict == "better"]
     rows = [row for row in table.rows if row.scores.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
-    if not rows or table.unchosen or len(given) > 1 or any(row.optimistic for row in rows):
+    if (
+        not rows
+        or any(row.unchosen for row in rows)
+        or len(given) > 1
+        or any(row.optimistic for row in rows)
+    ):
         return None
     sign = 1 if table.unit.score.larger_is_better else -1
     best = max(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))
-    label = dict(zip(map(id, table.rows), table.labels(), strict=True))
-    if label[id(best)] in better:
+    if best.label in better:
         why = f"best mean, shown to be better than '{table.baseline}'"
-        return best, f"use {label[id(best)]}: {why}"
-    verdicts = {claim.verdict for claim in table.against_probe if claim}
+        return best, f"use {best.label}: {why}"
+    verdicts = {row.probed.verdict for row in table.rows if row.probed}
     base = [row for row in rows if row.attention == table.baseline and not row.fitted]
     base = [best] if best.fitted and verdicts and "better" not in verdicts else base
     if len(base) != 1 or (best.fitted and base != [best]) or (better and not best.fitted):
         return None
     fewest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
     reasons = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
-    said = f"use {label[id(base[0])]}: {', '.join(reasons)}, nothing is shown to be better than it"
+    said = f"use {base[0].label}: {', '.join(reasons)}, nothing is shown to be better than it"
     return (base[0], said) if reasons else None
 
 
@@ -106,10 +109,10 @@ def _alone(table: Table) -> str:
 
 def _conditions(table: Table) -> str:
     """What holds only under them."""
-    made, found = [c for c in table.comparisons if c], []
+    made, found = [c for _, c in table.compared], []
     if any(row.optimistic and not row.shuffled for row in table.rows):
         found.append("some of it from numbers that are optimistic")
-    if made and table.unchosen:
+    if made and any(row.unchosen for row in table.rows):
         found.append("of several recipes, between which nothing chose")
     elif made and not any(row.tunings for row in table.rows):
         stepped = [row for row in table.rows if not row.fitted | row.shuffled]

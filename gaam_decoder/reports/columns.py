@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,33 +17,7 @@ from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.unit import Unit, p_value
-
-
-class Cell(NamedTuple):
-    """What a column reads: one row of a table."""
-
-    table: Table
-    row: Row
-    label: str
-    settings: str
-    compared: Any
-    """Its comparison with the baseline; None where there is none."""
-
-    @property
-    def unit(self) -> Unit:
-        """Of the score that is compared."""
-        return self.table.unit
-
-    @property
-    def chosen(self) -> Any:
-        """That score of its seeds."""
-        return self.row.scores.chosen
-
-    @property
-    def claim(self) -> Any:
-        """What may be said of the difference; only where it is compared."""
-        return self.compared.claim
+from gaam_decoder.reports.unit import p_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +28,7 @@ class Column:
     """Its header; ``{score}`` is the score that is compared."""
     short: str
     """Its header in a terminal; may have two lines."""
-    value: Callable[[Cell], str]
+    value: Callable[[Row], str]
     """What stands in the row, as a person reads it."""
     note: str
     """How it is made."""
@@ -62,7 +36,9 @@ class Column:
     """Whether it stands at the left."""
     pair: bool = False
     """Whether it is of a comparison, and empty in rows that are not compared."""
-    narrow: Callable[[Cell], str] | None = None
+    varied: bool = False
+    """Whether it is not shown where all rows have the same."""
+    narrow: Callable[[Row], str] | None = None
     """The same for a terminal, where it is to be shorter there."""
 
 
@@ -77,36 +53,34 @@ class Sheet:
     """Columns that stand at the left."""
 
 
-def _label(cell: Cell) -> str:
+def _label(row: Row) -> str:
     """Its name; what makes a number no test accuracy, or weak, stands beside it."""
-    mark = f" ({ON_TRAINING_ROWS})" * cell.row.on_training_rows
-    return cell.label + mark + " †" * cell.row.undertrained
+    mark = f" ({ON_TRAINING_ROWS})" * row.on_training_rows
+    return row.label + mark + " †" * row.undertrained
 
 
-def _seconds(cell: Cell) -> str:
-    taken = [cell.row.seconds[seed] for seed in cell.row.scores.seeds]
+def _seconds(row: Row) -> str:
+    taken = [row.seconds[seed] for seed in row.scores.seeds]
     return f"{np.mean(taken):.2f}" if taken else "-"
 
 
-def _select(cell: Cell) -> str:
-    if cell.row.select == "test":
-        return "test (optimistic)"
-    return brief(cell.row.select, 40) * (len({r.select for r in cell.table.rows}) > 1)
+def _claim(row: Row) -> stats.Claim:
+    assert row.compared is not None
+    return row.compared.claim
 
 
-def _verdict(cell: Cell) -> str:
-    small = " (within margin)" if cell.claim.significant and cell.claim.negligible else ""
-    return f"{cell.claim.verdict}{small}"
+def _verdict(row: Row) -> str:
+    claim = _claim(row)
+    return claim.verdict + " (within margin)" * bool(claim.significant and claim.negligible)
 
 
-def _other_training(cell: Cell) -> str:
-    other = cell.compared.other_training
-    shown = any(c and c.other_training for c in cell.table.comparisons)
-    return p_value(other.p if other else None) if shown else ""
+def _other_training(row: Row) -> str:
+    other = row.compared and row.compared.other_training
+    return p_value(other.p) if other else ""
 
 
-def _decide(cell: Cell) -> str:
-    claim = cell.claim
+def _decide(row: Row) -> str:
+    claim = _claim(row)
     if claim.verdict != "undecided" or claim.p is None:
         return claim.no_claim and f"no claim: {claim.no_claim}"
     if (seeds := claim.seeds_to_decide) is not None:
@@ -127,18 +101,18 @@ def _short(count: int) -> str:
 
 # fmt: off
 DECODER = Column("decoder", "", _label, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better", words=True)
-SETTINGS = Column("settings", "", lambda c: c.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
-SCORE = Column("{score}", "{score}", lambda c: c.unit.value(c.chosen.mean), "mean over the seeds that finished, on the test rows")
-SD = Column("sd", "sd", lambda c: c.unit.std(c.chosen.std), "standard deviation over seeds")
-SEEDS_CI = Column("95% CI seeds", "", lambda c: c.unit.span(c.chosen.interval), "Student's t over seeds, the test rows taken as given")
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda c: c.unit.span(c.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
-SEEDS = Column("seeds", "seeds", lambda c: str(len(c.row.seeds)) + f" ({len(c.row.failed)} failed)" * bool(c.row.failed), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=lambda c: f"{len(c.row.scores.seeds)}/" * bool(c.row.failed) + str(len(c.row.seeds)))
-SELECT = Column("select", "", _select, "what chose the epoch, where not all rows have the same", words=True)
-PARAMETERS = Column("parameters (attn / total)", "params\nattn/all", lambda c: f"{c.row.parameters['attention']:,} / {c.row.parameters['total']:,}", "of the mechanism, and with its head", narrow=lambda c: f"{_short(c.row.parameters['attention'])}/{_short(c.row.parameters['total'])}")
+SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
+SCORE = Column("{score}", "{score}", lambda r: r.unit.value(r.scores.chosen.mean), "mean over the seeds that finished, on the test rows")
+SD = Column("sd", "sd", lambda r: r.unit.std(r.scores.chosen.std), "standard deviation over seeds")
+SEEDS_CI = Column("95% CI seeds", "", lambda r: r.unit.span(r.scores.chosen.interval), "Student's t over seeds, the test rows taken as given")
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.unit.span(r.scores.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
+SEEDS = Column("seeds", "seeds", lambda r: str(len(r.seeds)) + f" ({len(r.failed)} failed)" * bool(r.failed), "how many were trained; those that failed count in no mean and drop out of pairs", narrow=lambda r: f"{len(r.scores.seeds)}/" * bool(r.failed) + str(len(r.seeds)))
+SELECT = Column("select", "", lambda r: "test (optimistic)" if r.select == "test" else brief(r.select, 40), "what chose the epoch, where not all rows have the same", words=True, varied=True)
+PARAMETERS = Column("parameters (attn / total)", "params\nattn/all", lambda r: f"{r.parameters['attention']:,} / {r.parameters['total']:,}", "of the mechanism, and with its head", narrow=lambda r: f"{_short(r.parameters['attention'])}/{_short(r.parameters['total'])}")
 SECONDS = Column("s/seed", "s per\nseed", _seconds, "seconds of training, mean over seeds")
-DIFFERENCE = Column("difference", "diff", lambda c: c.unit.difference(c.claim.difference) + "*" * c.claim.significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
-DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda c: c.unit.span(c.claim.interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
-P_HOLM = Column("p Holm", "p\nHolm", lambda c: p_value(c.claim.p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
+DIFFERENCE = Column("difference", "diff", lambda r: r.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
+DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
+P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
 VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", words=True, pair=True)
 DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", words=True, pair=True)
 P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
@@ -166,30 +140,25 @@ VERDICTS = {
 }
 
 
-def cells_of(table: Table) -> list[Cell]:
-    """A cell for every row that is shown."""
-    columns = table.rows, table.labels(), table.settings(), table.comparisons
-    every = list(zip(*columns, strict=True))
-    return [Cell(table, *every[place]) for place in table.places]
+def shown(table: Table, columns: Sequence[Column], *, narrow: bool = False) -> Any:
+    """The columns that are not empty, and of every row that is shown its texts, by column."""
 
-
-def shown(columns: Sequence[Column], cells: Sequence[Cell], *, narrow: bool = False) -> Any:
-    """The columns that are not empty, and of every row its texts in these, by column."""
-
-    def text(one: Column, cell: Cell) -> str:
-        if one.pair and cell.compared is None:
+    def text(one: Column, row: Row) -> str:
+        if one.pair and row.compared is None:
             return ""
-        return ((one.narrow if narrow else None) or one.value)(cell)
+        return ((one.narrow if narrow else None) or one.value)(row)
 
-    lines = [{one: text(one, cell) for one in columns} for cell in cells]
-    return [one for one in columns if one is DECODER or any(line[one] for line in lines)], lines
+    lines = [{one: text(one, row) for one in columns} for row in table.shown]
+    texts = {one: {line[one] for line in lines} for one in columns}
+    kept = [one for one in columns if texts[one] - {""} and len(texts[one]) > one.varied]
+    return kept, lines
 
 
 def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     """All rows that are shown, with these columns; default: ``COLUMNS``."""
-    kept, lines = shown(columns or COLUMNS, cells_of(table))
+    kept, lines = shown(table, columns or COLUMNS)
     caption = of_score(table)
-    if any(table.comparisons):
+    if table.compared:
         of = f"'{brief(str(table.baseline))}' in {table.unit.of_differences}"
         caption += f", and differences to {of}"
     return Sheet(

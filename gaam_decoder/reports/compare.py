@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.rows import Comparison, Row
 from gaam_decoder.reports.unit import numbered
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
@@ -33,56 +33,6 @@ ALL = ("layers", *DRAWN_BY)
 """Settings that mean all of them where a recipe has none."""
 Claims = Sequence[stats.Claim | None]
 Same = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """A row minus its baseline over the seeds that both finished. Fractions, not percent."""
-
-    baseline: str
-    seeds: tuple[int, ...]
-    dropped: tuple[int, ...]
-    """Seeds that one of the two lacks, or in which one failed."""
-    claim: stats.Claim
-    other_training: stats.CorrectedT | None
-    """Of a cross-validation: over its folds, what another training set would give."""
-    other_grid: bool
-    """Whether more or other values were tried for one than for the other."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "baseline": self.baseline,
-            "paired_seeds": list(self.seeds),
-            "dropped_seeds": list(self.dropped),
-            **claim_values(self.claim),
-            "other_training_sets": self.other_training and self.other_training.to_dict(),
-            "other_grid": self.other_grid,
-        }
-
-
-def claim_values(claim: stats.Claim) -> dict[str, Any]:
-    """A claim as JSON values."""
-    here = claim.on_these_rows
-    names = (
-        *("difference", "verdict", "significant", "margin", "p", "p_holm", "p_equivalent"),
-        *("p_equivalent_holm", "seeds_to_decide", "rows_to_decide"),
-    )
-    return {name: getattr(claim, name) for name in names} | {
-        "difference_points": 100 * claim.difference,
-        "within_margin": claim.negligible,
-        "ci95_seeds_and_rows": claim.interval,
-        "ci95_corrected": claim.interval_corrected,
-        "on_these_test_rows": {
-            "verdict": here.verdict,
-            "std": here.std,
-            "ci95": here.interval,
-            "p_sign_flip": here.sign_flip.p if here.sign_flip else None,
-            "p_sign_flip_exact": here.sign_flip.exact if here.sign_flip else None,
-            "p_equivalent": here.p_equivalent,
-            "minimum_detectable_difference": here.detectable,
-        },
-    }
 
 
 class Minus(NamedTuple):

@@ -162,7 +162,7 @@ def overviews(table: Table) -> Iterator[Picture]:
         "seeds and test rows (thin). The second is the one to compare with another test set.",
         lambda: _strip(table),
     )
-    if any(table.comparisons[place] for place in table.places):
+    if any(row.compared for row in table.shown):
         side = "Right" if table.unit.score.larger_is_better else "Left"
         yield Picture(
             "differences",
@@ -176,11 +176,11 @@ def overviews(table: Table) -> Iterator[Picture]:
 
 def _strip(table: Table) -> Figure:
     """A dot for each seed, the mean, and both intervals."""
-    unit, labels = table.unit, table.labels()
-    figure, axes = _name_rows([labels[place] for place in table.places])
+    unit = table.unit
+    figure, axes = _name_rows([row.label for row in table.shown])
     axes.set_xlabel(f"test {unit.column}")
     steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
-    for height, chosen in enumerate(table.rows[place].scores.chosen for place in table.places):
+    for height, chosen in enumerate(row.scores.chosen for row in table.shown):
         value_S = unit.factor * np.sort(chosen.scored.values)
         if len(value_S):
             # heights that keep dots apart are by rank, not by chance: a picture is repeatable
@@ -195,9 +195,9 @@ def _strip(table: Table) -> Figure:
 
 def _forest(table: Table) -> Figure:
     """Differences with both intervals; filled where the corrected test finds one."""
-    labels, unit, ink = table.labels(), table.unit, PALETTE["ink"]
-    shown = [(labels[place], c) for place in table.places if (c := table.comparisons[place])]
-    figure, axes = _name_rows([label for label, _ in shown])
+    unit, ink = table.unit, PALETTE["ink"]
+    shown = [(row, compared) for row, compared in table.compared if row.shown]
+    figure, axes = _name_rows([row.label for row, _ in shown])
     points = "percentage points" if table.score == DEFAULT else unit.of_differences
     axes.set_xlabel(f"difference to {brief(str(table.baseline), 26)},\n{points}")
     margin = unit.factor * table.margin

@@ -56,8 +56,7 @@ def _rows(text: str, holds: Callable[[Row], Any]) -> Note:
     """The note that names the rows of which something holds."""
 
     def note(table: Table) -> str | None:
-        pairs = zip(table.labels(), table.rows, strict=True)
-        names = ", ".join(label for label, row in pairs if holds(row))
+        names = ", ".join(row.label for row in table.rows if holds(row))
         return f"{text}: {names}" if names else None
 
     return note
@@ -81,13 +80,13 @@ def selected(table: Table) -> str | None:
 
 def _failures(table: Table) -> str | None:
     found = []
-    for label, row in zip(table.labels(), table.rows, strict=True):
+    for row in table.rows:
         if row.failed or not row.seeds:
             which = f"seed {spell_numbers(sorted(row.failed))} failed"
             if len(row.failed) == len(row.seeds):
                 which = f"all {len(row.seeds)} seeds failed"
             reasons = sorted({brief(why, LONGEST_REASON) for why in row.failed.values()})[:3]
-            found.append(f"{label} {which}: {'; '.join(reasons) or 'no seed is in all folds'}")
+            found.append(f"{row.label} {which}: {'; '.join(reasons) or 'no seed is in all folds'}")
     return f"what failed counts in no mean and no pair: {'; '.join(found)}" if found else None
 
 
@@ -111,7 +110,7 @@ def _few_rows(table: Table) -> str | None:
 
 
 def _few_seeds(table: Table) -> str | None:
-    fewest = min((len(c.seeds) for c in table.comparisons if c), default=stats.LEAST_SEEDS)
+    fewest = min((len(c.seeds) for _, c in table.compared), default=stats.LEAST_SEEDS)
     if fewest >= stats.LEAST_SEEDS:
         return None
     return (
@@ -160,9 +159,9 @@ def _not_compared(table: Table) -> str | None:
 
 def _against_probe(table: Table) -> str | None:
     by_verdict: dict[str, list[str]] = {}
-    for label, claim in zip(table.labels(), table.against_probe, strict=True):
-        if claim is not None:
-            by_verdict.setdefault(claim.verdict, []).append(label)
+    for row in table.rows:
+        if row.probed is not None:
+            by_verdict.setdefault(row.probed.verdict, []).append(row.label)
     if not by_verdict:
         return None
     by_verdict = {"better": ["none of them"]} | by_verdict
@@ -184,10 +183,10 @@ def _few_chose(row: Row) -> bool:
 
 def _shuffled(table: Table) -> str | None:
     found = []
-    for label, row in zip(table.labels(), table.rows, strict=True):
+    for row in table.rows:
         if row.shuffled and row.mean is not None:
             low, high = (percent(level) for level in chance(row))
-            found.append(f"{label} {percent(row.mean)}% for {low} to {high}%")
+            found.append(f"{row.label} {percent(row.mean)}% for {low} to {high}%")
     return f"with shuffled labels, must be at chance: {'; '.join(found)}" if found else None
 
 
@@ -249,8 +248,7 @@ def explained(table: Table) -> Iterator[str]:
         yield f"select {brief(select, 40)}: {SELECT_NOTES.get(select, 'not known here')}"
     if table.rows:
         yield f"majority class alone: {percent(chance(table.rows[0])[1])}% of the tested rows"
-    if table.unchosen:
-        names = ", ".join(table.labels()[place] for place in table.unchosen)
+    if names := ", ".join(row.label for row in table.rows if row.unchosen):
         yield f"not chosen among, for no seed with a validation accuracy is in all: {names}"
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
@@ -259,15 +257,15 @@ def explained(table: Table) -> Iterator[str]:
         better = "larger" if unit.score.larger_is_better else "smaller"
         no_claim = f"; no claim is made: {unit.score.no_claim}" if unit.score.no_claim else ""
         yield f"compared by {unit.score.title}, of which {better} is better{no_claim}"
-    if any(table.comparisons):
+    if table.compared:
         yield (
             f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, within the "
             "same head and recipe; intervals and verdicts are of seeds and rows, corrected by Holm "
             f"for {table.num_tests}; equivalent: within {unit.size(table.margin)}"
         )
-    for label, row in zip(table.labels(), table.rows, strict=True):
+    for row in table.rows:
         for tuning in dict.fromkeys(map(_grid, row.tunings)):
-            yield f"{label}: {tuning}"
+            yield f"{row.label}: {tuning}"
     if table.temperature:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"

@@ -16,7 +16,7 @@ from gaam_cache.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
-from gaam_decoder.reports.unit import DEFAULT, Interval, all_scores, score_of
+from gaam_decoder.reports.unit import DEFAULT, Interval, Unit, all_scores, score_of
 from gaam_decoder.runs.result import RunResult, Validation
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
@@ -101,6 +101,56 @@ class Scores:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """A row minus its baseline over the seeds that both finished. Fractions, not percent."""
+
+    baseline: str
+    seeds: tuple[int, ...]
+    dropped: tuple[int, ...]
+    """Seeds that one of the two lacks, or in which one failed."""
+    claim: stats.Claim
+    other_training: stats.CorrectedT | None
+    """Of a cross-validation: over its folds, what another training set would give."""
+    other_grid: bool
+    """Whether more or other values were tried for one than for the other."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "baseline": self.baseline,
+            "paired_seeds": list(self.seeds),
+            "dropped_seeds": list(self.dropped),
+            **claim_values(self.claim),
+            "other_training_sets": self.other_training and self.other_training.to_dict(),
+            "other_grid": self.other_grid,
+        }
+
+
+def claim_values(claim: stats.Claim) -> dict[str, Any]:
+    """A claim as JSON values."""
+    here = claim.on_these_rows
+    names = (
+        *("difference", "verdict", "significant", "margin", "p", "p_holm", "p_equivalent"),
+        *("p_equivalent_holm", "seeds_to_decide", "rows_to_decide"),
+    )
+    return {name: getattr(claim, name) for name in names} | {
+        "difference_points": 100 * claim.difference,
+        "within_margin": claim.negligible,
+        "ci95_seeds_and_rows": claim.interval,
+        "ci95_corrected": claim.interval_corrected,
+        "on_these_test_rows": {
+            "verdict": here.verdict,
+            "std": here.std,
+            "ci95": here.interval,
+            "p_sign_flip": here.sign_flip.p if here.sign_flip else None,
+            "p_sign_flip_exact": here.sign_flip.exact if here.sign_flip else None,
+            "p_equivalent": here.p_equivalent,
+            "minimum_detectable_difference": here.detectable,
+        },
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
     """One mechanism under one recipe over all its seeds. Accuracies are fractions."""
 
@@ -138,6 +188,23 @@ class Row:
     """What was chosen at the smallest or largest value that was tried."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
+    label: str = ""
+    """A name that no other row of its table has."""
+    settings: str = ""
+    """Those that not all rows of the table share, such as ``lr=0.001``."""
+    compared: Comparison | None = None
+    """With the baseline; None for the baseline, and where it has no counterpart."""
+    probed: stats.Claim | None = None
+    """Minus the linear probe on the same states; None where there is none."""
+    unchosen: bool = False
+    """Whether it is one of several candidates between which nothing could choose."""
+    shown: bool = True
+    """Whether it is among the best that were asked for; what is said is said of all rows."""
+
+    @property
+    def unit(self) -> Unit:
+        """How values of the score that is compared are written."""
+        return Unit(self.scores.chosen.score)
 
     @property
     def mean(self) -> float | None:
@@ -203,6 +270,8 @@ class Row:
             "choice": [one._asdict() for one in self.choices],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "importance": importance.to_dict() if importance else None,
+            "comparison": self.compared.to_dict() if self.compared else None,
+            "against_probe": claim_values(self.probed) if self.probed else None,
             "runs": [
                 {"path": run.path.name, "key": run.key, "environment": run.environment}
                 | {"engine": run.engine}

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, TextIO
 
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import digest_of
-from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
-from gaam_decoder.reports.compare import Comparison, Pairs
+from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.finals import FinalModel, final_models
-from gaam_decoder.reports.rows import Part, Row, Scores, row_of
+from gaam_decoder.reports.rows import Comparison, Part, Row, Scores, row_of
 from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, score_of
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
@@ -50,10 +49,6 @@ class Table:
     """What differences are to; None where nothing is compared."""
     incomplete: tuple[str, ...] = ()
     """What is not among the rows, because folds of it are missing."""
-    comparisons: tuple[Comparison | None, ...] = ()
-    """One for each row; None for the baseline, and where it has no counterpart."""
-    against_probe: tuple[stats.Claim | None, ...] = ()
-    """Every row minus the linear probe on the same states; None where there is none."""
     num_tests: int = 0
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     pairs: Pairs | None = None
@@ -64,18 +59,19 @@ class Table:
     temperature: bool = False
     uncounted: int = 0
     """Runs that were left out before anything was read of them; Holm corrects for none of them."""
-    shown: tuple[int, ...] | None = None
-    """Places of the rows that are shown; None: all. Whatever is said is said of all rows."""
-    unchosen: tuple[int, ...] = ()
-    """Places of the rows that are candidates between which nothing could choose."""
     selection: Selection | None = None
     """What was left out of the whole report."""
     finals: tuple[FinalModel, ...] = ()
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """Places of the rows that are shown."""
-        return tuple(range(len(self.rows))) if self.shown is None else self.shown
+    def shown(self) -> list[Row]:
+        """The rows that are shown."""
+        return [row for row in self.rows if row.shown]
+
+    @property
+    def compared(self) -> list[tuple[Row, Comparison]]:
+        """The rows that are compared with the baseline."""
+        return [(row, row.compared) for row in self.rows if row.compared]
 
     @property
     def unit(self) -> Unit:
@@ -92,8 +88,12 @@ class Table:
             f"{self.cache['layers']} layers{zero} x {self.cache['hidden_size']}{fold}"
         )
 
-    def settings(self) -> list[str]:
-        """For every row the settings that not all rows share, such as ``lr=0.001``.
+    def shows_head(self, row: Row) -> bool:
+        """Whether a row is called by its head too: where those of others differ, or it is a fit."""
+        return row.fitted or len({one.head for one in self.rows if not one.fitted}) > 1
+
+    def labelled(self) -> Table:
+        """With the settings of its rows that not all share, and names as short as can be.
 
         A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that
         labels were shuffled always is, and what was tuned, with a mark at the edge of its grid.
@@ -105,42 +105,28 @@ class Table:
             return len({str(row.recipe.get(name)) for row in playing}) > 1
 
         tuned = {name for row in self.rows for tuning in row.tunings for name in tuning.names}
-        names = sorted({name for row in self.rows for name in row.recipe} - {*UNSPELT})
-        varied, found = [name for name in names if name in tuned or varies(name)], []
+        known = sorted({name for row in self.rows for name in row.recipe} - {*UNSPELT})
+        varied = [name for name in known if name in tuned or varies(name)]
+        settings, names, selects = [], [], dict[str, set[str]]()
         for row in self.rows:
-            spelt = [
-                brief(f"{name}={row.recipe[name]}") + AT_EDGE * (name in row.at_edge)
-                for name in varied
-                if row.recipe.get(name) is not None
-            ]
-            found.append(", ".join([SHUFFLED] * row.shuffled + spelt))
-        return found
-
-    def shows_head(self, row: Row) -> bool:
-        """Whether a row is called by its head too: where those of others differ, or it is a fit."""
-        return row.fitted or len({one.head for one in self.rows if not one.fitted}) > 1
-
-    def labels(self) -> list[str]:
-        """For every row a name that no other row of the table has, as short as can be."""
-        names = [
-            brief(row.attention)
-            + f" + {brief(row.head, 60)}" * self.shows_head(row)
-            + f" {SHUFFLED}" * row.shuffled
-            for row in self.rows
-        ]
-        selects = {name: {r.select for n, r in zip(names, self.rows, strict=True) if n == name}
-                   for name in names}  # fmt: skip
-        names = [
-            name + f" select={row.select}" * (row.select == "test" or len(selects[name]) > 1)
-            for name, row in zip(names, self.rows, strict=True)
-        ]
-        times, told = Counter(names), []
-        for name, row, spelt in zip(names, self.rows, self.settings(), strict=True):
-            spelt = spelt.replace(AT_EDGE, "").removeprefix(f"{SHUFFLED}, ")
+            told = [name for name in varied if row.recipe.get(name) is not None]
+            settings.append([brief(f"{name}={row.recipe[name]}") for name in told])
+            head = f" + {brief(row.head, 60)}" * self.shows_head(row)
+            names.append(brief(row.attention) + head + f" {SHUFFLED}" * row.shuffled)
+            selects.setdefault(names[-1], set()).add(row.select)
+        for place, row in enumerate(self.rows):
+            varied_select = row.select == "test" or len(selects[names[place]]) > 1
+            names[place] += f" select={row.select}" * varied_select
+        times, rows, labels = Counter(names), [], []
+        for row, name, spelt in zip(self.rows, names, settings, strict=True):
             split = brief(row.recipe.get("train_split", "train"), 40)
-            name += f" {spelt}" if times[name] > 1 and spelt else ""
-            told.append(name + f" test={split}" * row.on_training_rows)
-        return numbered(told)
+            labels.append(name + f" {', '.join(spelt)}" * (times[name] > 1 and bool(spelt)))
+            labels[-1] += f" test={split}" * row.on_training_rows
+        for row, label, spelt in zip(self.rows, numbered(labels), settings, strict=True):
+            marked = [one + AT_EDGE * (one.partition("=")[0] in row.at_edge) for one in spelt]
+            text = ", ".join([SHUFFLED] * row.shuffled + marked)
+            rows.append(replace(row, label=label, settings=text))
+        return replace(self, rows=tuple(rows))
 
     def all_runs(self) -> list[RunResult]:
         """Those of its rows, and of its final models."""
@@ -149,26 +135,17 @@ class Table:
 
     def beside(self) -> list[str]:
         """What is not in the table: rows that are not shown, and final models."""
-        rest = len(self.rows) - len(self.places)
+        rest = len(self.rows) - len(self.shown)
         said = f"{rest} of {len(self.rows)} rows are not shown, but counted in all that is said; "
         said += "what is shown because its test score is good is better by luck too"
         return [said] * bool(rest) + [final.in_words() for final in self.finals]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
-        rows = []
-        for place in self.places:
-            row, compared, probe = (
-                self.rows[place],
-                self.comparisons[place],
-                self.against_probe[place],
-            )
-            content = row.to_dict()
-            content["comparison"] = compared.to_dict() if compared else None
-            content["against_probe"] = compare.claim_values(probe) if probe else None
-            if self.temperature:
-                content["temperature"] = row.scores.temperature()
-            rows.append(content)
+        scaled = [{"temperature": row.scores.temperature()} for row in self.shown]
+        rows = [row.to_dict() for row in self.shown]
+        if self.temperature:
+            rows = [row | of_row for row, of_row in zip(rows, scaled, strict=True)]
         found = {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
             "rows": rows,
@@ -180,10 +157,10 @@ class Table:
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
             "score": self.score,
-            "unchosen_rows": [i for i, p in enumerate(self.places) if p in self.unchosen],
+            "unchosen_rows": [i for i, row in enumerate(self.shown) if row.unchosen],
             "final_models": [final.to_dict() for final in self.finals],
         }
-        found |= {"rows_not_shown": len(self.rows) - len(rows)} if self.shown is not None else {}
+        found["rows_not_shown"] = len(self.rows) - len(rows)
         found |= {"temperature": True} if self.temperature else {}
         return found | ({"selection": self.selection.to_dict()} if self.selection else {})
 
@@ -248,7 +225,13 @@ def build_tables(
     for of, rows, of_pairs in zip(tested, every, every_pair, strict=True):
         parts = [part[0] for part in of.groups[0]]
         size = sum(len(part.labels) for part in parts)
-        found = compare.against_probe(rows, margin)
+        probes = compare.corrected(
+            compare.against_probe(rows, margin), probed.get((of.where, _fingerprint(rows)), ())
+        )
+        rows = [
+            replace(row, compared=c, probed=p, unchosen=row.runs[0].key in choice.unchosen)
+            for row, c, p in zip(rows, islice(settled, len(rows)), probes, strict=True)
+        ]
         table = Table(
             cache=rows[0].runs[0].cache,
             majority_accuracy=sum(
@@ -259,16 +242,13 @@ def build_tables(
             rows=tuple(rows),
             baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
             incomplete=of.incomplete,
-            comparisons=tuple(islice(settled, len(rows))),
-            against_probe=compare.corrected(found, probed.get((of.where, _fingerprint(rows)), ())),
             num_tests=max((c.num_tests for c in claims if c and c.testable), default=0),
             pairs=of_pairs,
             temperature=temperature,
             uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
-            unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in choice.unchosen),
             **shared,
         )
-        tables.append(table)
+        tables.append(table.labelled())
     for fingerprint, cache in {run.cache["fingerprint"]: run.cache for run in unevaluated}.items():
         near = [place for place, t in enumerate(tables) if t.cache["fingerprint"] == fingerprint]
         finals = final_models(
@@ -395,27 +375,20 @@ def _split(run: RunResult, *, split_seed: bool = True) -> str:
 
 
 def laid_out(table: Table, top: int | None) -> Table:
-    """The table with its rows by score, and ``shown`` where no more than ``top`` are.
+    """The table with its rows by score, of which no more than ``top`` are shown.
 
     The baseline of a row that is shown stays beside it. All rows stay in the table: statistics,
     warnings and what Holm corrects for are of all of them, whatever is shown.
     """
-    if table.rows:
-        sign = -1 if table.unit.score.larger_is_better else 1
-        means = [row.scores.chosen.mean for row in table.rows]
-        keys = [math.inf if mean is None else sign * mean for mean in means]
-        places = sorted(range(len(keys)), key=keys.__getitem__)
-        table = replace(
-            table,
-            rows=tuple(table.rows[place] for place in places),
-            comparisons=tuple(table.comparisons[place] for place in places),
-            against_probe=tuple(table.against_probe[place] for place in places),
-            unchosen=tuple(sorted(places.index(place) for place in table.unchosen)),
-        )
-    if top is None:
-        return table
-    compared = zip(table.rows[:top], table.comparisons, strict=False)
-    theirs = [compare.counterpart(row, table.rows, str(table.baseline)) for row, c in compared if c]
-    every = enumerate(table.rows)
-    kept = [place for place, row in every if place < top or any(row is one for one in theirs)]
-    return replace(table, shown=tuple(kept))
+    sign = -1 if table.unit.score.larger_is_better else 1
+
+    def place(row: Row) -> float:
+        mean = row.scores.chosen.mean
+        return math.inf if mean is None else sign * mean
+
+    ranked = sorted(table.rows, key=place)
+    best = [row for row in ranked[:top] if row.compared]
+    theirs = [compare.counterpart(row, ranked, str(table.baseline)) for row in best]
+    kept = {id(row) for row in (*ranked[:top], *theirs)}
+    rows = (replace(row, shown=id(row) in kept) for row in ranked)
+    return replace(table, rows=tuple(rows))

@@ -25,7 +25,7 @@ from gaam_decoder import TrainConfig, load_runs, train
 from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.analysis.planting import plant
 from gaam_decoder.config import PlantConfig
-from gaam_decoder.reports.compare import Comparison
+from gaam_decoder.reports.rows import Comparison
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.specs import parse_attention
 
@@ -57,10 +57,10 @@ def compared(
     accuracy = {"teacher": made.teacher_accuracy}
     for baseline in baselines:
         (table,) = build_tables(load_runs(runs), baseline)
-        for row, comparison in zip(table.rows, table.comparisons, strict=True):
+        for row in table.rows:
             accuracy[row.attention] = row.mean or 0.0
-            if comparison is not None:
-                found[baseline, row.attention] = comparison
+            if row.compared is not None:
+                found[baseline, row.attention] = row.compared
     return found, accuracy
 
 

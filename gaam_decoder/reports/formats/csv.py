@@ -32,14 +32,13 @@ class Csv(Format):
 
 
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
-    about, settings = table.to_dict(), table.settings()
+    about = table.to_dict()
     shared = {name: about["cache"][name] for name in ("fingerprint", "encoder", "dataset")}
     left_out = table.selection and table.selection.left_out_in_words()
     shared |= {"left_out": left_out or None, "compared_by": table.score}
     tested = {name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")}
-    for place, row in zip(table.places, about["rows"], strict=True):
-        more = {"settings": settings[place], "evaluated": True, **tested}
-        yield shared | flat(row) | more
+    for row, values in zip(table.shown, about["rows"], strict=True):
+        yield shared | flat(values) | tested | {"settings": row.settings, "evaluated": True}
     for final in about["final_models"]:
         yield shared | flat(final)
 

@@ -18,15 +18,13 @@ from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import (
     DISPENSABLE,
     SCREEN,
-    Cell,
     Sheet,
-    cells_of,
     of_score,
     shown,
 )
 from gaam_decoder.reports.drawing import names_of
 from gaam_decoder.reports.notes import caused
-from gaam_decoder.reports.rows import SCALED
+from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.sections._base import Section, sections, signature
 from gaam_decoder.reports.table import AT_EDGE, ON_TRAINING_ROWS, SEPARATE, Format, Table
 
@@ -95,7 +93,7 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
         heads = {f", head {brief(row.head)}" for row in table.rows if not table.shows_head(row)}
         how = f"{of_score(table)}{''.join(heads)}; {HOW}"
         how += SCALED if table.temperature and SCALED not in how else ""
-        how += f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
+        how += f"; differences to {brief(str(table.baseline))}" if table.compared else ""
         _say(console, how)
     notes = caused(table)
     for line in (*table.beside(), *(f"- {note}" for note in notes[:MOST_NOTES])):
@@ -150,10 +148,9 @@ def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 
 def _main(table: Table, console: Console) -> RichTable:
     """The table with as many columns as fit."""
-    cells = cells_of(table)
-    names = names_of([_label(cell) for cell in cells], LONGEST_NAME)
+    names = names_of([_label(table, row) for row in table.shown], LONGEST_NAME)
     names = [name.replace("\n", "\n  ") for name in names]
-    columns, lines = shown(SCREEN, cells, narrow=True)
+    columns, lines = shown(table, SCREEN, narrow=True)
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     header = {one: one.short.format(score=score) for one in columns}
     width = {
@@ -167,14 +164,13 @@ def _main(table: Table, console: Console) -> RichTable:
     return _drawn([("decoder", True), *((header[one], one.words) for one in width)], rows)
 
 
-def _label(cell: Cell) -> str:
+def _label(table: Table, row: Row) -> str:
     """Name of a decoder, and whatever tells it from the others of the table."""
-    row, table = cell.row, cell.table
     varied = row.select == "test" or len({r.select for r in table.rows}) > 1
     parts = [
         row.attention,
         f"+ {row.head}" * table.shows_head(row),
-        cell.settings.replace(AT_EDGE, AT_EDGE.strip()).replace(", ", " "),
+        row.settings.replace(AT_EDGE, AT_EDGE.strip()).replace(", ", " "),
         f"({ON_TRAINING_ROWS})" * row.on_training_rows,
         f"select={row.select}" * varied + " (optimistic)" * (row.select == "test"),
     ]

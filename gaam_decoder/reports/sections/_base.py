@@ -17,6 +17,7 @@ from gaam_cache import plugins
 from gaam_cache.store.digest import digest_of, short_digest
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Picture
+from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
@@ -89,6 +90,6 @@ def signature(table: Table) -> str:
     return f"gaam {gaam_cache.__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"
 
 
-def most_accurate(table: Table, count: int) -> list[int]:
-    """Places of the ``count`` rows with the highest mean, the best first."""
-    return sorted(range(len(table.rows)), key=lambda i: -(table.rows[i].mean or 0.0))[:count]
+def most_accurate(table: Table, count: int | None = None) -> list[Row]:
+    """Rows with the highest mean, the best first."""
+    return sorted(table.rows, key=lambda row: -(row.mean or 0.0))[:count]

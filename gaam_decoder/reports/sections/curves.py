@@ -34,25 +34,25 @@ class Curves(Writer):
 
 
 def _curves(table: Table) -> Parts:
-    labels, panels = table.labels(), dict[str, list[Line]]()
+    panels = dict[str, list[Line]]()
     held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
     for key, factor, what in (
         ("loss", 1, "training loss"),
         ("train_accuracy", 100, "training accuracy, %"),
         ("accuracy", 100, held_out),
     ):
-        for label, row in zip(labels, table.rows, strict=True):
+        for row in table.rows:
             if (value_SE := logged(row, key)) is not None:
                 seen_E = np.flatnonzero(np.isfinite(value_SE).any(0))
                 mean_E, sd_E = (
                     factor * of(value_SE[:, seen_E], 0) for of in (np.nanmean, np.nanstd)
                 )
-                line = Line(label, seen_E + 1, mean_E, (mean_E - sd_E, mean_E + sd_E))
+                line = Line(row.label, seen_E + 1, mean_E, (mean_E - sd_E, mean_E + sd_E))
                 panels.setdefault(what, []).append(line)
     ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for lines in panels.values()]
-    cells = [[label, *(of.get(label, "-") for of in ends)] for label in labels]
+    cells = [[row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows]
     sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells, ("decoder",))
-    best = {labels[place] for place in most_accurate(table, MOST_LINES)}
+    best = {row.label for row in most_accurate(table, MOST_LINES)}
     drawn = [(what, [o for o in of if o.label in best] or of[:1]) for what, of in panels.items()]
     picture = Picture(
         "curves",

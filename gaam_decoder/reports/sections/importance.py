@@ -90,15 +90,14 @@ class OfLayers(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without attention maps."""
-        found, labels = list(beside_alone(table.rows)), table.labels()
+        found = list(beside_alone(table.rows))
         cells, values = [], []
         for one in found:
-            label = next(n for n, row in zip(labels, table.rows, strict=True) if row is one.row)
             alone, (rho, interval) = brief(one.singles[0].attention), one.found
             between = "-" if interval is None else "{:+.2f} to {:+.2f}".format(*interval)
             told = "-" if rho is None else f"{rho:+.2f}"
-            cells.append([label, alone, spell_numbers(one.layers), told, between])
-            values.append(_values(label, alone, one))
+            cells.append([one.row.label, alone, spell_numbers(one.layers), told, between])
+            values.append(_values(one.row.label, alone, one))
         if found:
             name, alone, layers, told, between = cells[0]
             header = ["importance", "alone", "layers", "rho", "95% interval"]
@@ -143,15 +142,15 @@ def _importance(row: Row) -> Any:
 
 def _shares(table: Table, *first: Sheet) -> Parts:
     """The share of every layer in the summed attention, as a table and a picture."""
-    labels, lines, curves = table.labels(), [], []
-    for place in most_accurate(table, len(table.rows)):
-        if of := _importance(table.rows[place]):
+    lines, curves = [], []
+    for row in most_accurate(table):
+        if of := _importance(row):
             by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
             told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
-            lines.append([labels[place], ", ".join(told[:3]), told[-1]])
+            lines.append([row.label, ", ".join(told[:3]), told[-1]])
             mean_L = np.array(of.contribution)
             sd_L = np.array(of.contribution_sd or 0 * mean_L)
-            curves.append(Line(labels[place], of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
+            curves.append(Line(row.label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet("share of layers in the summed attention", header, lines, tuple(header))
     panels = [("share of the layer, %", curves[:MOST_LINES])]

@@ -34,13 +34,13 @@ class Learned(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no row learned any."""
         header = ["decoder", "parameter", "start", "min", "median", "max", "sd of seed medians"]
-        labels, lines = table.labels(), []
-        for place in table.places:
-            for name, found in table.rows[place].learned.items():
+        lines = []
+        for row in table.shown:
+            for name, found in row.learned.items():
                 start = dict.fromkeys(f"{value:.3g}" for value in found["start"] or ())
                 values = [found[key] for key in ("min", "median", "max", "seed_medians_sd")]
                 cells = ["-" if value is None else f"{value:.3g}" for value in values]
-                lines.append([labels[place], brief(name, 40), " to ".join(start) or "-", *cells])
+                lines.append([row.label, brief(name, 40), " to ".join(start) or "-", *cells])
         if lines:
             title = "learned parameters after training, over heads, features and seeds"
             sheet = Sheet(title, header, lines, ("decoder", "parameter"))
@@ -66,18 +66,17 @@ class Learned(Writer):
 
 def _gates(table: Table) -> Parts:
     """The curve of every density after training; see ``analysis.learned``."""
-    labels, lines, far = table.labels(), [], []
+    lines, far = [], []
     gate, about = planted_gate(table.cache), table.cache.get("planted") or {}
     planted_P = planted_curve(gate) if gate else None
-    for place in most_accurate(table, len(table.rows)):
-        row, label = table.rows[place], labels[place]
+    for row in most_accurate(table):
         cells = learned_cells(row.runs) if row.folds == 1 and row.scores.seeds else None
         curve_SP = None if cells is None else learned_curves(row.attention, cells)
         if curve_SP is not None:
             mean_P = curve_SP.mean(0)
-            lines.append(Line(label, RESIDUALS, mean_P, (curve_SP.min(0), curve_SP.max(0))))
+            lines.append(Line(row.label, RESIDUALS, mean_P, (curve_SP.min(0), curve_SP.max(0))))
             if planted_P is not None:
-                far.append([label, percent(row.mean), f"{distance(mean_P, planted_P):.3f}"])
+                far.append([row.label, percent(row.mean), f"{distance(mean_P, planted_P):.3f}"])
     beside = None if planted_P is None else Line("planted", RESIDUALS, planted_P)
     picture = Picture(
         "gates",

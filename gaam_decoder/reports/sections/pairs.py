@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group, claim_values
+from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group
+from gaam_decoder.reports.rows import claim_values
 from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit

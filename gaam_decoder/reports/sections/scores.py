@@ -59,8 +59,8 @@ class Scores(Writer):
 
 def _every(table: Table, units: dict[str, Unit]) -> Sheet:
     lines = []
-    for label, row in zip(table.labels(), table.rows, strict=True):
-        cells = [label]
+    for row in table.rows:
+        cells = [row.label]
         for name, unit in units.items():
             value_S = row.scores.every.get(name, np.empty(0))
             std = stats.standard_deviation(value_S)
@@ -74,26 +74,26 @@ def _every(table: Table, units: dict[str, Unit]) -> Sheet:
 def _classes(table: Table) -> tuple[Sheet, Sheet]:
     """Share of the rows of every class that are right; what the best decoder takes for what."""
     names = [brief(str(name), 40) for name in table.cache["class_names"]]
-    labels, lines, best = table.labels(), [], most_accurate(table, MOST_DECODERS)
+    lines, best = [], most_accurate(table, MOST_DECODERS)
     count_C = table.rows[0].scores.labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
-    for place in best:
-        scores = table.rows[place].scores
+    for row in best:
+        scores = row.scores
         for one in np.sort(frequent[count_C[frequent] > 0]) if scores.seeds else ():
             share = scores.confusion[one, one] / (len(scores.seeds) * count_C[one])
-            lines.append([labels[place], names[one], f"{count_C[one]:,}", percent(float(share))])
+            lines.append([row.label, names[one], f"{count_C[one]:,}", percent(float(share))])
     caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
     caption += f"of the {MOST_DECODERS} most accurate decoders"
     header = ["decoder", "class", "rows", "recall %"]
     recall = Sheet(caption, header, lines, ("decoder", "class"))
-    count_CC, wrong = table.rows[best[0]].scores.confusion, []
+    count_CC, wrong = best[0].scores.confusion, []
     wrong_CC = count_CC - np.diag(np.diag(count_CC))
     for flat in np.argsort(-wrong_CC, axis=None, kind="stable")[:MOST_ERRORS]:
         true, said = np.unravel_index(int(flat), wrong_CC.shape)
         if wrong_CC[true, said]:
             share = wrong_CC[true, said] / count_CC[true].sum()
             wrong.append([names[true], names[said], percent(float(share))])
-    caption = f"most frequent errors of {labels[best[0]]}, all seeds together"
+    caption = f"most frequent errors of {best[0].label}, all seeds together"
     header = ["true class", "predicted", "% of the true class"]
     return recall, Sheet(caption, header, wrong, ("true class", "predicted"))
 
@@ -101,26 +101,26 @@ def _classes(table: Table) -> tuple[Sheet, Sheet]:
 def _calibration(table: Table) -> Section:
     unit, scaled = Unit(score_of("ece")), SCALED * table.temperature
     lines, values, means = [], [], []
-    for label, row in zip(table.labels(), table.rows, strict=True):
+    for row in table.rows:
         if row.scores.seeds:
             value_S, by = row.scores.every["ece"], row.scores.temperature()
             count, right, sure = row.scores.bins.sum(1)
             mean, std = float(value_S.mean()), stats.standard_deviation(value_S)
             means.append(mean)
-            cells = [label, unit.value(mean), unit.std(std)]
+            cells = [row.label, unit.value(mean), unit.std(std)]
             cells += [unit.value(sure / count), unit.value(right / count)]
             lines.append([*cells, *[f"{by['mean']:.3g}" if by else "-"] * table.temperature])
             bins = dict(zip(("rows", "right", "sum"), row.scores.bins.tolist(), strict=True))
             more = {"temperature": by} if table.temperature else {}
-            values.append({"decoder": label, "ece": mean} | bins | more)
+            values.append({"decoder": row.label, "ece": mean} | bins | more)
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     header += ["temperature"] * table.temperature
     sheet = Sheet(f"calibration{scaled}", header, lines, ("decoder",))
-    labels, curves = table.labels(), []
-    for place in most_accurate(table, MOST_LINES):
-        bins_3B = table.rows[place].scores.bins
+    curves = []
+    for row in most_accurate(table, MOST_LINES):
+        bins_3B = row.scores.bins
         count_B, right_B, sure_B = bins_3B[:, bins_3B[0] >= FEWEST]
-        curves.append(Line(labels[place], 100 * sure_B / count_B, 100 * right_B / count_B))
+        curves.append(Line(row.label, 100 * sure_B / count_B, 100 * right_B / count_B))
     beside, axis = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
     picture = Picture(
         "reliability",

@@ -33,7 +33,7 @@ def test_failed_seeds_drop_out_of_pairs() -> None:
     mine, theirs = answers(8, 0.83, 1), answers(9, 0.80, 2)
     failing = build_run("gaam", mine, failed={3: "the loss became nan in epoch 1"})
     [table] = build_tables([failing, build_run("none", theirs)])
-    found = table.comparisons[0]
+    found = table.rows[0].compared
     assert found is not None
     assert (found.seeds, found.dropped) == ((0, 1, 2, 4, 5, 6, 7), (3, 8))
     keep = list(found.seeds)
@@ -43,8 +43,8 @@ def test_failed_seeds_drop_out_of_pairs() -> None:
 
 def claims_of(report: Report) -> Iterator[stats.Claim]:
     for table in report.tables:
-        yield from (found.claim for found in table.comparisons if found)
-        yield from filter(None, table.against_probe)
+        yield from (found.claim for _, found in table.compared)
+        yield from filter(None, [row.probed for row in table.rows])
         yield from (p.claim for group in table.pairs.groups for p in group.pairs)  # type: ignore[union-attr]
 
 
@@ -70,7 +70,9 @@ def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
     assert verdicts >= {"better", "worse", "undecided"}
     assert apart, "the uncorrected interval would have contradicted a verdict"
     (table,) = build_tables(some(2, num_seeds=5))
-    assert [found.claim.interval_corrected for found in table.comparisons if found] == [None]
+    assert [
+        found.claim.interval_corrected for found in [row.compared for row in table.rows] if found
+    ] == [None]
 
 
 def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -> None:
@@ -82,13 +84,15 @@ def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -
         build_run("mha", answers(6, 0.8, 5), lr=0.01),
     ]
     [table] = build_tables(runs, "mha", every_candidate=True)
-    by_label = dict(zip(table.labels(), table.comparisons, strict=True))
+    by_label = dict(
+        zip([row.label for row in table.rows], [row.compared for row in table.rows], strict=True)
+    )
     found = {label: one.claim.difference for label, one in by_label.items() if one}
     assert found.keys() == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
     expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
     assert found["gaam + linear lr=0.01"] == pytest.approx(expected)
     [table] = build_tables(runs, every_candidate=True)
-    assert set(table.comparisons) == {None}
+    assert {row.compared for row in table.rows} == {None}
     with pytest.raises(ConfigError, match="no run of the baseline 'dot'"):
         build_tables(runs, "dot")
 
@@ -116,7 +120,7 @@ def probe(size: dict[str, int]) -> RunResult:
 def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> None:
     [table] = build_tables([of_size(name, size) for size in SIZES for name in ("gaam", "none")])
     assert [row.drawn for row in table.rows if row.attention == "none"] == [6, 8, 100, None]
-    for row, found in zip(table.rows, table.comparisons, strict=True):
+    for row, found in zip(table.rows, [row.compared for row in table.rows], strict=True):
         alike = [r for r in table.rows if same_recipe(r.recipe, row.recipe)]
         other = next(r for r in alike if r.attention == "none")
         if row is not other:
@@ -128,9 +132,9 @@ def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> No
             assert found.claim.difference == pytest.approx(expected)
     for mine, others in product(SIZES, SIZES):
         [table] = build_tables([of_size("gaam", mine), of_size("none", others)])
-        assert any(table.comparisons) == (mine == others)
+        assert any(row.compared for row in table.rows) == (mine == others)
         [table] = build_tables([of_size("gaam", mine), probe(others)])
-        assert any(table.against_probe) == (mine == others)
+        assert any(row.probed for row in table.rows) == (mine == others)
 
 
 def sweep() -> list[RunResult]:
@@ -147,7 +151,11 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
     def by_runs(report: Report) -> dict[tuple[str, ...], Any]:
         found: dict[tuple[str, ...], Any] = {}
         for table in report.tables:
-            columns = (table.rows, table.comparisons, table.against_probe)
+            columns = (
+                table.rows,
+                [row.compared for row in table.rows],
+                [row.probed for row in table.rows],
+            )
             for row, made, probed in zip(*columns, strict=True):
                 names = [str(run.path) for run in row.runs]
                 found |= {("baseline", *names): made.claim} if made else {}

@@ -66,7 +66,15 @@ SCENES: dict[str, tuple[list[RunResult], list[RunResult], list[list[str]]]] = {
 @pytest.mark.usefixtures("undrawn")
 def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_shows_them() -> None:
     def said(tables: list[Table]) -> list[Any]:
-        words = [(conclusion(t), notes(t), t.labels(), t.settings()) for t in tables]
+        words = [
+            (
+                conclusion(t),
+                notes(t),
+                [row.label for row in t.rows],
+                [row.settings for row in t.rows],
+            )
+            for t in tables
+        ]
         return [*words, [t.to_dict() | {"final_models": None} for t in tables]]
 
     for scene, (runs, finals, where) in SCENES.items():

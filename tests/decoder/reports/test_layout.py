@@ -34,7 +34,7 @@ def test_rows_stand_by_score_and_the_first_are_kept_beside_their_baseline() -> N
         (table,) = report.tables
         means = [row.mean or 0 for row in table.rows]
         assert means == sorted(means, reverse=True)
-        shown = [table.rows[place] for place in table.places]
+        shown = table.shown
         assert shown[:top] == list(table.rows[:top])
         layers = {row.recipe["layers"] for row in shown if row.attention == "none"}
         others = [row for row in shown if row.attention != "none"]

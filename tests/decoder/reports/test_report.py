@@ -53,7 +53,7 @@ def test_how_columns_are_made_is_said_once_and_stands_in_the_guide(
 
 def test_a_new_column_is_one_object(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new = columns.Column(
-        "number of folds", "folds", lambda cell: str(cell.row.folds), "the last one"
+        "number of folds", "folds", lambda row: str(row.folds), "the last one"
     )  # fmt: skip
     screen = "gaam_decoder.reports.formats.terminal.SCREEN"
     monkeypatch.setattr(screen, (*columns.SCREEN, new))

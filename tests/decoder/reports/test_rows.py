@@ -77,7 +77,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     np.testing.assert_allclose(none.scores.accuracy.scored.values, all_base[keep].mean(1))
     assert none.failed == {4: "fold 2/3: nan"}
     assert gaam.seconds == dict.fromkeys(range(7), 1.5)
-    found = whole.comparisons[0]
+    found = whole.rows[0].compared
     assert found is not None
     assert found.seeds == tuple(keep)
     expected = all_mine[keep].mean(1) - all_base[keep].mean(1)
@@ -103,7 +103,7 @@ def test_what_is_compared_is_the_score_that_was_asked_for() -> None:
     for name, score in SCORES.items():
         [table] = build_tables(runs, score=name)
         rows = dict(zip([row.attention for row in table.rows], table.rows, strict=True))
-        found = table.comparisons[[*rows].index("mha")]
+        found = table.rows[[*rows].index("mha")].compared
         assert found is not None
         mine, theirs = (rows[attention].scores.every[name] for attention in ("mha", "none"))
         assert found.claim.difference == pytest.approx((mine - np.delete(theirs, 3)).mean())
@@ -134,7 +134,7 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
             if by_row is not None:
                 assert by_row.shape == (7, 400)
                 assert by_row.mean(1) == pytest.approx(row.scores.chosen.scored.values)
-            [found] = [c for c in table.comparisons if c is not None]
+            [found] = [c for c in [row.compared for row in table.rows] if c is not None]
             assert found.claim.verdict == ("no claim" if score.no_claim else "better"), name
     vars(parts[0])["test_rows"] = np.arange(200) + 7
     with pytest.raises(CacheError, match="equally often"):

@@ -12,7 +12,6 @@ import pytest
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.analysis.learned import (
-    GATES,
     RESIDUALS,
     learned_cells,
     learned_curves,

@@ -32,7 +32,7 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_rows() -> None:
                 product(("none", "laplace"), (3, 4), values))
         ]  # fmt: skip
         (table,) = build_tables(runs, every_candidate=True)
-        assert len(set(table.labels())) == len(table.rows)
+        assert len({row.label for row in table.rows}) == len(table.rows)
         (section,) = [one for one in sections(table) if one.name == "grid"]
         (sheet,), (picture,) = section.sheets, section.pictures
         header = [name, *("all" if value is None else str(value) for value in values)]
@@ -65,7 +65,7 @@ def test_rows_that_differ_in_more_are_in_no_grid_and_all_have_labels_of_their_ow
     ]
     (table,) = gaam_decoder.report(some, every_candidate=True).tables
     assert "grid" not in [section.name for section in sections(table)]
-    assert set(table.labels()) == {
+    assert {row.label for row in table.rows} == {
         *(
             "gaam + conv",
             "gaam + linear",

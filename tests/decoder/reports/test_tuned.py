@@ -127,21 +127,23 @@ def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are
     tuned = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, test={1e-3: 0.9})
     tuned += grid("none", {1e-4: 0.9, 1e-3: 0.7})
     [table] = build_tables(tuned)
-    comparison = table.comparisons[0]
+    comparison = table.rows[0].compared
     assert comparison is not None
     expected = answers(6, 0.9, 1000).mean() - answers(6, 0.8, 100).mean()
     assert comparison.claim.difference == pytest.approx(expected)
     assert not comparison.other_grid
     [table] = build_tables([*tuned, *grid("gaam", {1e-2: 0.8})])
-    assert [found.other_grid for found in table.comparisons if found] == [True]
+    assert [found.other_grid for found in [row.compared for row in table.rows] if found] == [True]
     assert "not all had the same grid" in conclusion(table)
     untuned = [*grid("gaam", {1e-3: 0.9}), *grid("none", {1e-4: 0.9})]
     [table] = build_tables(untuned)
-    assert table.comparisons == (None, None)
+    assert [row.compared for row in table.rows] == [None, None]
     assert "not compared" in "\n".join(notes(table))
     mixed = [*grid("gaam", {1e-3: 0.9, 1e-4: 0.8}), *grid("none", {1e-4: 0.9})]
     [table] = build_tables(mixed)
-    assert table.comparisons == (None, None), "one was tuned, the other happened to have a rate"
+    assert [row.compared for row in table.rows] == [None, None], (
+        "one was tuned, the other happened to have a rate"
+    )
 
 
 def test_the_edge_of_a_grid_is_marked_in_settings_and_notes() -> None:
@@ -151,7 +153,7 @@ def test_the_edge_of_a_grid_is_marked_in_settings_and_notes() -> None:
         [row] = table.rows
         assert row.at_edge == ({"lr"} if edge else set())
         assert row.undertrained == edge
-        assert table.settings() == [f"lr={RATES[best]}" + AT_EDGE * edge]
+        assert [row.settings for row in table.rows] == [f"lr={RATES[best]}" + AT_EDGE * edge]
         found = [note for note in notes(table) if "at the edge of its grid" in note]
         assert len(found) == edge
         assert table.to_dict()["rows"][0]["undertrained"] == edge
@@ -170,7 +172,7 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
         assert [tuning.chosen["lr"] for tuning in row.tunings] == [*best.values()]
         assert row.recipe["lr"] == BY_FOLD
         assert row.seeds == tuple(range(6))
-    assert whole.comparisons[0] is not None
-    assert whole.comparisons[0].seeds == tuple(range(6))
+    assert whole.rows[0].compared is not None
+    assert whole.rows[0].compared.seeds == tuple(range(6))
     assert whole.incomplete == ()
-    assert whole.settings() == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
+    assert [row.settings for row in whole.rows] == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
