@@ -38,28 +38,25 @@ def free_on(device: torch.device) -> int:
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still take: of the machine and of its cgroup."""
+    """Bytes of memory that this process may still take: of the machine and of its cgroup (v2)."""
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
         free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(0, int(min(free, free_of_cgroup())))
-
-
-def free_of_cgroup(root: Path = Path("/sys/fs/cgroup")) -> float:
-    """Of version 2; what files occupy of it is given back under pressure and counts as free."""
     try:
+        root = Path("/sys/fs/cgroup")
         own = Path("/proc/self/cgroup").read_text("utf-8").rpartition("::")[2].strip()
         folder = root / own.lstrip("/")
         folder = folder if (folder / "memory.max").exists() else root
         limit = int((folder / "memory.max").read_text("ascii"))
         used = int((folder / "memory.current").read_text("ascii"))
-        lines = (folder / "memory.stat").read_text("ascii").splitlines()
+        stat = dict(x.split() for x in (folder / "memory.stat").read_text("ascii").splitlines())
     except (OSError, ValueError):  # no cgroup, or "max"
-        return float("inf")
-    stat = dict(line.split() for line in lines)
-    return limit - used + sum(int(stat.get(name, 0)) for name in ("file", "slab_reclaimable"))
+        return max(0, free)
+    # what files occupy of it is given back under pressure and counts as free
+    returned = sum(int(stat.get(name, 0)) for name in ("file", "slab_reclaimable"))
+    return max(0, min(free, limit - used + returned))
 
 
 @functools.cache

@@ -76,7 +76,6 @@ def test_a_fit_that_does_not_converge_is_a_warning_and_stands_in_the_run(
         (run,) = gaam_decoder.train(config)
     assert run.fit["unconverged"]
     assert "did not converge" in run.summary()
-    assert "did not converge" in str(gaam_decoder.report(run))
 
 
 def test_what_is_too_expensive_is_left_out_and_said_but_done_where_asked_for(
