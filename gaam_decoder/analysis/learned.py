@@ -133,17 +133,12 @@ def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
         if not of_seeds:
             return None
         value_SHD = np.stack(list(of_seeds.values())).astype(np.float64)
-        if not _is_of_features(value_SHD, runs[0]):
-            return None
+        if value_SHD.ndim != 3 or value_SHD.shape[2] != runs[0].cache["hidden_size"]:
+            return None  # of a head, and not of a gate of features
         value_SK = value_SHD.reshape(len(value_SHD), -1)
         count = value_SK.shape[1]
         found[name] = value_SK[:, np.linspace(0, count - 1, min(count, MOST_CELLS)).astype(int)]
     return found
-
-
-def _is_of_features(value_SHD: NDArray[Any], run: RunResult) -> bool:
-    """Whether a learned parameter is of a gate of features, and not of a head."""
-    return value_SHD.ndim == 3 and value_SHD.shape[2] == run.cache["hidden_size"]  # noqa: PLR2004
 
 
 def learned_curves(mechanism: str, cells: Mapping[str, Floats]) -> Floats | None:

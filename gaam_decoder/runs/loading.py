@@ -376,12 +376,10 @@ def _rule(
     name: str, given: tuple[Any, ...], runs: Sequence[RunResult]
 ) -> Callable[[RunResult], bool]:
     """What a run must be to be meant."""
-    if name == "attn":
-        attentions = _specs(given, {run.attention for run in runs}, "mechanism")
-        return lambda run: run.attention in attentions
-    if name == "head":
-        heads = _specs(given, {run.head for run in runs}, "head")
-        return lambda run: run.head in heads
+    if name in ("attn", "head"):
+        part, kind = ("attention", "mechanism") if name == "attn" else ("head", "head")
+        meant = _specs(given, {getattr(run, part) for run in runs}, kind)
+        return lambda run: getattr(run, part) in meant
     if name == "cache":
         digits = _fingerprint(str(given[0]), {run.cache["fingerprint"] for run in runs})
         return lambda run: run.cache["fingerprint"].startswith(digits)
