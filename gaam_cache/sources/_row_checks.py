@@ -6,6 +6,7 @@ Rows are the same where their essences are: of texts, all but white space and ca
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -113,7 +114,7 @@ def _contradiction(part: Rows, name: str, groups: Sequence[Group]) -> str | None
 
 
 def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:
-    """Lines if there is one class, if a split lacks some, or if most have one row."""
+    """Lines if there is one class, if a split lacks some, if most have one row or look alike."""
     if len(class_names) == 1:
         one = excerpt(class_names[0])
         return [f"every row has the label {one}: there is nothing to tell apart"]
@@ -133,6 +134,19 @@ def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:
         messages.append(
             f"{len(class_names):,} classes for {total:,} rows ({', '.join(class_names[:3])}, ...): "
             "is that the column of the classes? --label-column names another"
+        )
+    seen: dict[str | float, str] = {}
+    pairs = []
+    for name in class_names:
+        plain: str | float = " ".join(name.replace('"', " ").casefold().split())
+        if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
+            plain = float(name)
+        if (other := seen.setdefault(plain, name)) is not name:
+            pairs.append(f"{excerpt(other)} and {excerpt(name)}")
+    if pairs:
+        messages.append(
+            "classes that differ only in case, white space, quotes or the spelling of a number are "
+            f"kept apart: {_listed(pairs)}"
         )
     return messages
 
