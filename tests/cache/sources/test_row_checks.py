@@ -43,6 +43,8 @@ def test_each_thing_is_said_on_one_line_and_ordinary_rows_are_left_in_peace() ->
     assert "'train' has no row of 1 of 3 declared classes ('c')" in message
     (message,) = check(train=[("a", "x")], test=[("a", "y")])
     assert "every row has the label 'a'" in message
+    (message,) = check(train=[("World", "x"), ("world ", "y"), ("01", "z"), ("1.0", "v")])
+    assert "'01' and '1.0', 'World' and 'world '" in message
 
 
 COPIES: list[Callable[[str], str]] = [
