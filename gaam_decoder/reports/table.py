@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, TextIO
@@ -15,12 +15,11 @@ from gaam_cache.store.digest import digest_of
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.finals import FinalModel, final_models
 from gaam_decoder.reports.rows import Comparison, Part, Row, Scores, row_of
-from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, score_of
+from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, percent, score_of
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import TUNED, Choice, choose
+from gaam_decoder.runs.tuning import OF_TEST, TUNED, Choice, Tuning, choose, first_runs, reported
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 NOT_TESTED = "final models, which are not evaluated"
@@ -30,6 +29,41 @@ AT_EDGE = " (edge)"
 UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
 """Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinalModel:
+    """A decoder that learned from all training rows, or all that it was given, over its seeds."""
+
+    runs: tuple[RunResult, ...]
+    seeds: tuple[int, ...]
+    failed: dict[int, str]
+    expected: tuple[tuple[str, Row], ...]
+    """Evaluated rows of the same recipe, each behind what tests it."""
+
+    def in_words(self) -> str:
+        """One line."""
+        found = [f"{percent(row.mean)}% on {brief(where)}" for where, row in self.expected]
+        failed = f" ({len(self.failed)} failed)" * bool(self.failed)
+        return (
+            f"final model {brief(self.runs[0].attention)} + {brief(self.runs[0].head, 60)}, seeds "
+            f"{spell_numbers(self.seeds)}{failed}: not evaluated; evaluated runs of the same "
+            f"recipe: {', '.join(found) or 'none, so that nothing says how good it is'}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        run = self.runs[0]
+        names = ("attention", "head", "select", "parameters", "recipe")
+        return {name: getattr(run, name) for name in names} | {
+            "evaluated": False,
+            "seeds": list(self.seeds),
+            "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
+            "expected": [
+                {"tested_on": where, "accuracy_mean": row.mean} for where, row in self.expected
+            ],
+            "runs": [{"path": run.path.name, "key": run.key} for run in self.runs],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +285,7 @@ def build_tables(
         tables.append(table.labelled())
     for fingerprint, cache in {run.cache["fingerprint"]: run.cache for run in unevaluated}.items():
         near = [place for place, t in enumerate(tables) if t.cache["fingerprint"] == fingerprint]
-        finals = final_models(
+        finals = _final_models(
             [run for run in unevaluated if run.cache["fingerprint"] == fingerprint],
             [(tables[place].where, row) for place in near for row in tables[place].rows],
             choice.tunings,
@@ -261,6 +295,39 @@ def build_tables(
         else:
             tables.append(Table(cache=cache, where=NOT_TESTED, finals=finals, **shared))
     return tables
+
+
+def _final_models(
+    runs: Sequence[RunResult],
+    rows: Iterable[tuple[str, Row]],
+    tunings: Mapping[str, Tuning],
+) -> tuple[FinalModel, ...]:
+    """Those of one cache, and what evaluated rows of it came to, each behind what tests it."""
+    by_key, tested, found = dict[str, list[RunResult]](), list(rows), []
+    for run in sorted(runs, key=lambda run: (run.attention, run.head, str(run.recipe))):
+        by_key.setdefault(run.key, []).append(run)
+    for same in by_key.values():
+        by_seed = first_runs(same)
+        seeds = tuple(reported(tuple(by_seed), tunings.get(same[0].key)))
+        model = FinalModel(
+            runs=tuple(run for run in same if set(run.seeds) & set(seeds)),
+            seeds=seeds,
+            failed={s: by_seed[s].failed[s] for s in seeds if s in by_seed[s].failed},
+            expected=tuple((where, row) for where, row in tested if _is_of(same[0], row)),
+        )
+        found.append(model)
+    return tuple(found)
+
+
+def _is_of(final: RunResult, row: Row) -> bool:
+    """Whether a row has the recipe, but for what is tested; of folds any rate that was tried."""
+    decides = final.select == "val" or bool(final.drawn)
+    apart = OF_TEST if decides else (*OF_TEST, "split_seed", "groups")
+    values = tuple(float(final.recipe.get(name, 0.0)) for name in TUNED)
+    if row.folds > 1 and row.tunings and all(values in tuning.grid for tuning in row.tunings):
+        apart = (*apart, *TUNED)
+    alike = (row.attention, row.head) == (final.attention, final.head)
+    return alike and any(compare.same_recipe(final.recipe, run.recipe, apart) for run in row.runs)
 
 
 def _fingerprint(rows: Sequence[Row]) -> str:

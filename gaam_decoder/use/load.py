@@ -26,7 +26,7 @@ from gaam_cache.store.digest import digest_of, sealed_text, unsealed
 from gaam_cache.store.files import read_json, write_file
 from gaam_cache.store.plan import Encoding, read_plan
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.answer import recommended
+from gaam_decoder.reports.notes import recommended
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import one_run

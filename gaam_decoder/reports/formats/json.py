@@ -7,8 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gaam_decoder.reports.answer import conclusion
-from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.notes import conclusion, notes
 from gaam_decoder.reports.sections._base import sections, signature
 from gaam_decoder.reports.table import Format, Table
 

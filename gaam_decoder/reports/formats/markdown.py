@@ -10,10 +10,9 @@ from markupsafe import Markup
 
 import gaam_cache
 from gaam_cache.markdown import pipes, plain
-from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import Sheet, sheet
 from gaam_decoder.reports.drawing import TEMPLATES
-from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.notes import conclusion, notes
 from gaam_decoder.reports.sections._base import sections, signature
 from gaam_decoder.reports.table import SEPARATE, Format, Table
 

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief, did_you_mean, visible
-from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.columns import (
     DISPENSABLE,
     SCREEN,
@@ -23,7 +22,7 @@ from gaam_decoder.reports.columns import (
     shown,
 )
 from gaam_decoder.reports.drawing import names_of
-from gaam_decoder.reports.notes import caused
+from gaam_decoder.reports.notes import caused, conclusion
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.sections._base import Section, sections, signature
 from gaam_decoder.reports.table import AT_EDGE, ON_TRAINING_ROWS, SEPARATE, Format, Table

@@ -14,8 +14,7 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports.answer import conclusion
-from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.notes import conclusion, notes
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, written
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
-from gaam_decoder.reports.answer import conclusion
-from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.notes import conclusion, notes
 from gaam_decoder.reports.rows import BY_FOLD
 from gaam_decoder.reports.table import AT_EDGE, Table, build_tables
 from gaam_decoder.runs.tuning import choose
