@@ -13,14 +13,13 @@ from typing import Any
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
-from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables, laid_out
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.loading import Texts, gathered, one_form
-from gaam_decoder.runs.result import RUN_FILE, RunResult
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
 
 MOST_SAVED = 6
@@ -58,10 +57,10 @@ class Report:
         """Write the report to a file, which appears whole, or to a pipe or device.
 
         Raises:
-            ConfigError: a folder that holds a run or a cache.
+            ConfigError: no file can be there.
             StorageError: the file system refused; a file that was there is as it was.
         """
-        _check_file(out := Path(file))
+        check_file(out := Path(file), option="--out", special=True)
         content = self.text(format, section).encode()
         if out.exists() and not out.is_file():
             with storage_errors(out), out.open("ab") as stream:  # a pipe, a device, /dev/stdout
@@ -123,7 +122,7 @@ def checked(
     if figures is not None:
         check_folder(figures, option="--figures")
     if out is not None:
-        _check_file(out)
+        check_file(out, option="--out", special=True)
     return name
 
 
@@ -135,21 +134,6 @@ def _format(name: str, section: str | None = None) -> Format:
         raise ConfigError(message, expected="--format terminal", found=name)
     found: Format = cls(section) if section is not None else cls()
     return found
-
-
-def _check_file(out: Path) -> None:
-    """Refuse to replace what lies in a run or a cache."""
-    folder = Path(os.path.realpath(out)).parent
-    signs = [folder / RUN_FILE, folder / PLAN_FILE]
-    signs += [folder.parent / PLAN_FILE] if folder.name == SHARD_FOLDER else []
-    if kept := [sign.name for sign in signs if os.path.lexists(sign)]:
-        raise ConfigError(
-            f"'{out}' lies among results, which a report must not replace",
-            found=f"{kept[0]} beside it",
-            where=str(out.absolute()),
-            hint="choose another --out",
-        )
-    check_file(out, option="--out", special=True)
 
 
 def report(

@@ -176,10 +176,9 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
-        scaled = [{"temperature": row.scores.temperature()} for row in self.shown]
         rows = [row.to_dict() for row in self.shown]
-        if self.temperature:
-            rows = [row | of_row for row, of_row in zip(rows, scaled, strict=True)]
+        for row, values in zip(self.shown, rows, strict=True):
+            values |= {"temperature": row.scores.temperature()} if self.temperature else {}
         found = {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
             "rows": rows,
@@ -367,11 +366,8 @@ def _by_test_rows(runs: Sequence[RunResult], apart: Container[str]) -> list[_Tes
     tables, whole = [], set()
     for partition, by_name in folds.items():
         numbers = range(1, int(partition[1]) + 1)
-        complete = sorted(
-            seed
-            for seed in {seed for of in by_name.values() for seed, _ in of}
-            if any(all((seed, n) in of for n in numbers) for of in by_name.values())
-        )
+        every = [(of, seed) for of in by_name.values() for seed, _ in of]
+        complete = sorted({s for of, s in every if all((s, n) in of for n in numbers)})
         whole |= {(partition, seed) for seed in complete}
         for some in [complete, *([seed] for seed in complete)] if complete else ():
             needed = [(seed, n) for seed in some for n in numbers]

@@ -27,7 +27,11 @@ class Csv(Format):
         """
         import pandas
 
-        lines = [_safe(line) for table in tables for line in _lines(table)]
+        lines = [
+            {_cell(name): _cell(value) for name, value in line.items()}
+            for table in tables
+            for line in _lines(table)
+        ]
         pandas.DataFrame(lines, dtype=object).to_csv(stream, index=False, lineterminator="\n")
 
 
@@ -61,10 +65,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         elif value is not None:
             found[name] = value
     return found
-
-
-def _safe(line: Mapping[str, Any]) -> dict[Any, Any]:
-    return {_cell(name): _cell(value) for name, value in line.items()}
 
 
 # at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in

@@ -58,8 +58,9 @@ def rendered(
         undefined=StrictUndefined,
         finalize=lambda text: harmless(text) if type(text) is str else text,
     )
-    environment.filters |= {name: _marked(make) for name, make in filters.items()}
     environment.filters |= {"raw": Markup, "harmless": harmless}
+    for filter_name, make in filters.items():
+        environment.filters[filter_name] = lambda *values, make=make: Markup(make(*values))
     about = [
         {
             "title": table.title(),
@@ -75,7 +76,3 @@ def rendered(
     ]
     told = {"separate": SEPARATE, "version": gaam_cache.__version__, **(words or {})}
     return environment.get_template(f"{name}.jinja").render(tables=about, **told)
-
-
-def _marked(make: Callable[..., str]) -> Callable[..., Markup]:
-    return lambda *values: Markup(make(*values))

@@ -79,8 +79,15 @@ class Terminal(Format):
             if not self._section:
                 _write(table, of_table, console)
             for section in of_table:
-                if section.name == self._section:
-                    _write_section(section, console)
+                if section.name != self._section:
+                    continue
+                _say(console, section.heading + (f": {section.lead}" if section.lead else ""))
+                for sheet in section.sheets:
+                    _draw_sheet(sheet, console)
+                for line in section.lines:
+                    _say(console, f"- {line}")
+                if count := len(section.pictures):
+                    _say(console, f"pictures in --format html and --figures: {count}")
         if len(tables) > 1:
             _say(console, f"{len(tables)} separate tables: {SEPARATE}")
 
@@ -108,16 +115,6 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     if further:
         _say(console, f"more by --section NAME: {', '.join(one.name for one in further)}")
     _say(console, f"signature: {signature(table)}")
-
-
-def _write_section(section: Section, console: Console) -> None:
-    _say(console, section.heading + (f": {section.lead}" if section.lead else ""))
-    for sheet in section.sheets:
-        _draw_sheet(sheet, console)
-    for line in section.lines:
-        _say(console, f"- {line}")
-    if section.pictures:
-        _say(console, f"pictures in --format html and --figures: {len(section.pictures)}")
 
 
 def _draw_sheet(sheet: Sheet, console: Console) -> None:

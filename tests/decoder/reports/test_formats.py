@@ -1,4 +1,4 @@
-"""How reports look: widths, escapes, files that other programs read."""
+"""How reports look: widths, escapes, which rows are shown, files that other programs read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import io
 import json
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import gaam_decoder
+from gaam_decoder import RunResult
 from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table import Table, build_tables
@@ -111,3 +114,39 @@ def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
         log = (tmp_path / f"{name}.log").read_text("utf-8", errors="replace")
         assert "Missing character" not in log
         assert "Undefined control sequence" not in log
+
+
+MECHANISMS = ("none", "gaam", "mha:heads=4", "laplace")
+
+
+def sweep() -> list[RunResult]:
+    found = []
+    for number, (name, layer) in enumerate(product(MECHANISMS, range(1, 5))):
+        share = 0.6 + 0.02 * MECHANISMS.index(name) + 0.02 * layer
+        run = build_run(name, answers(8, share, number), path=f"{number}", layers=str(layer))
+        run.parameters["total"] += number % 3
+        found.append(run)
+    return found
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_rows_stand_by_score_and_the_first_are_kept_beside_their_baseline() -> None:
+    runs = sweep()
+    for top in (2, 12, 40):
+        report = gaam_decoder.report(runs, top=top)
+        (table,) = report.tables
+        means = [row.mean or 0 for row in table.rows]
+        assert means == sorted(means, reverse=True)
+        shown = table.shown
+        assert shown[:top] == list(table.rows[:top])
+        layers = {row.recipe["layers"] for row in shown if row.attention == "none"}
+        others = [row for row in shown if row.attention != "none"]
+        assert len(others) <= top
+        assert {row.recipe["layers"] for row in others} <= layers
+        hidden = len(table.rows) - len(shown)
+        for format in ("terminal", "markdown", "latex", "html"):
+            assert (f"{hidden} of 16 row" in report.text(format)) == bool(hidden), (format, top)
+        values = json.loads(report.text("json"))
+        assert (len(values["rows"]), values["rows_not_shown"]) == (len(shown), hidden)
+        lines = list(csv.DictReader(io.StringIO(report.text("csv"))))
+        assert [line["attention"] for line in lines] == [row.attention for row in shown]
