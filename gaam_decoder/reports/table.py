@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -141,25 +140,26 @@ class Table:
         tuned = {name for row in self.rows for tuning in row.tunings for name in tuning.names}
         known = sorted({name for row in self.rows for name in row.recipe} - {*UNSPELT})
         varied = [name for name in known if name in tuned or varies(name)]
-        settings, names, selects = [], [], dict[str, set[str]]()
+        named, rows = [], []
         for row in self.rows:
-            told = [name for name in varied if row.recipe.get(name) is not None]
-            settings.append([brief(f"{name}={row.recipe[name]}") for name in told])
             head = f" + {brief(row.head, 60)}" * self.shows_head(row)
-            names.append(brief(row.attention) + head + f" {SHUFFLED}" * row.shuffled)
-            selects.setdefault(names[-1], set()).add(row.select)
+            named.append(brief(row.attention) + head + f" {SHUFFLED}" * row.shuffled)
+        selects = {name: {r.select for r, n in zip(self.rows, named, strict=True) if n == name}
+                   for name in named}  # fmt: skip
         for place, row in enumerate(self.rows):
-            varied_select = row.select == "test" or len(selects[names[place]]) > 1
-            names[place] += f" select={row.select}" * varied_select
-        times, rows, labels = Counter(names), [], []
-        for row, name, spelt in zip(self.rows, names, settings, strict=True):
+            apart = row.select == "test" or len(selects[named[place]]) > 1
+            named[place] += f" select={row.select}" * apart
+        for row, name in zip(self.rows, named, strict=True):
+            told = [one for one in varied if row.recipe.get(one) is not None]
+            spelt = {one: brief(f"{one}={row.recipe[one]}") for one in told}
+            label = name + f" {', '.join(spelt.values())}" * (named.count(name) > 1 and bool(spelt))
             split = brief(row.recipe.get("train_split", "train"), 40)
-            labels.append(name + f" {', '.join(spelt)}" * (times[name] > 1 and bool(spelt)))
-            labels[-1] += f" test={split}" * row.on_training_rows
-        for row, label, spelt in zip(self.rows, numbered(labels), settings, strict=True):
-            marked = [one + AT_EDGE * (one.partition("=")[0] in row.at_edge) for one in spelt]
+            label += f" test={split}" * row.on_training_rows
+            marked = [text + AT_EDGE * (one in row.at_edge) for one, text in spelt.items()]
             text = ", ".join([SHUFFLED] * row.shuffled + marked)
             rows.append(replace(row, label=label, settings=text))
+        labels = numbered([row.label for row in rows])
+        rows = [replace(row, label=label) for row, label in zip(rows, labels, strict=True)]
         return replace(self, rows=tuple(rows))
 
     def all_runs(self) -> list[RunResult]:
@@ -227,6 +227,11 @@ def build_tables(
     margin = score_of(score).margin if margin is None else margin
     made: dict[Any, Scores] = {}
 
+    def place(row: Row) -> tuple[Any, ...]:
+        on_some = row.recipe.get("layers") is not None
+        size = math.inf if row.drawn is None else row.drawn
+        return on_some, row.attention, row.head, row.select, size, str(row.recipe)
+
     def grouped(runs: Sequence[RunResult]) -> tuple[Choice, list[_Tested], list[list[Row]]]:
         choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
         tested = _by_test_rows([run for run in choice.runs if run.evaluated], choice.tunings)
@@ -234,7 +239,7 @@ def build_tables(
             [row_of(parts, choice.tunings, score, temperature, made) for parts in one.groups]
             for one in tested
         ]
-        return choice, tested, [sorted(one, key=_place) for one in rows]
+        return choice, tested, [sorted(one, key=place) for one in rows]
 
     choice, tested, every = grouped(runs)
     _, all_tested, hidden = grouped([*runs, *beside]) if beside else (None, [], [])
@@ -331,13 +336,6 @@ def _is_of(final: RunResult, row: Row) -> bool:
 
 def _fingerprint(rows: Sequence[Row]) -> str:
     return str(rows[0].runs[0].cache["fingerprint"])
-
-
-def _place(row: Row) -> tuple[Any, ...]:
-    """Where a row stands; those on some layers come after those on all, more rows after fewer."""
-    on_some = row.recipe.get("layers") is not None
-    size = math.inf if row.drawn is None else row.drawn
-    return on_some, row.attention, row.head, row.select, size, str(row.recipe)
 
 
 class _Tested(NamedTuple):

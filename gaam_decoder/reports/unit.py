@@ -116,11 +116,4 @@ def margin_of(margin: float | None, score: Score) -> float:
 
 def numbered(names: list[str]) -> list[str]:
     """The names, those that are there several times with their place behind them."""
-    taken, found = {name for name in names if names.count(name) == 1}, []
-    for place, name in enumerate(names, 1):
-        new = name if name in taken else f"{name} #{place}"
-        while names.count(name) > 1 and new in taken:
-            new += "'"
-        taken.add(new)
-        found.append(new)
-    return found
+    return [n + f" #{place}" * (names.count(n) > 1) for place, n in enumerate(names, 1)]
