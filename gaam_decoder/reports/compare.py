@@ -18,7 +18,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports.rows import Comparison, Row
+from gaam_decoder.reports.rows import Comparison, Floats, Row
 from gaam_decoder.reports.unit import numbered
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
@@ -31,7 +31,6 @@ MOST_GROUPS = 8
 """Groups of a table that are compared, those of most rows first."""
 ALL = ("layers", *DRAWN_BY)
 """Settings that mean all of them where a recipe has none."""
-Claims = Sequence[stats.Claim | None]
 Same = tuple[tuple[str, str], ...]
 
 
@@ -39,10 +38,9 @@ class Minus(NamedTuple):
     """One row minus another over the seeds that both finished."""
 
     seeds: tuple[int, ...]
-    mine: list[int]
-    """Their places in the one row, and in the other."""
-    theirs: list[int]
     claim: stats.Claim
+    by_part: Floats
+    """Mean difference in every part, (P,)."""
 
 
 def minus(row: Row, other: Row, margin: float) -> Minus | None:
@@ -60,7 +58,7 @@ def minus(row: Row, other: Row, margin: float) -> Minus | None:
     mine = [one.seeds.index(seed) for seed in seeds]
     theirs = [0 if other.fitted else two.seeds.index(seed) for seed in seeds]
     claim = claim_by_score(score, _scored(row, mine), _scored(other, theirs), margin=margin)
-    return Minus(seeds, mine, theirs, claim)
+    return Minus(seeds, claim, (one.part_value[mine] - two.part_value[theirs]).mean(0))
 
 
 def _scored(row: Row, places: list[int]) -> Scored:
@@ -127,16 +125,15 @@ def against_baseline(
         if other is None or made is None:
             found.append(None)
             continue
-        mine, theirs = row.scores.part_value[made.mine], other.scores.part_value[made.theirs]
-        difference_P, over_folds = (mine - theirs).mean(0), None
-        if row.folds > 1 and np.isfinite(difference_P).all():
+        over_folds = None
+        if row.folds > 1 and np.isfinite(made.by_part).all():
             # test rows of a fold for every row that was learned from or chose
             ratio = 1 / (row.folds - 1)
             if row.drawn is not None:
                 first = row.runs[0]
                 ratio = first.cache["rows"][first.recipe["train_split"]] / row.folds / row.drawn
             most = row.scores.chosen.score.highest
-            over_folds = stats.corrected_resampled_t(difference_P, ratio, most=most)
+            over_folds = stats.corrected_resampled_t(made.by_part, ratio, most=most)
         compared = Comparison(
             baseline=other.attention,
             seeds=made.seeds,
@@ -166,7 +163,9 @@ def against_probe(rows: Sequence[Row], margin: float) -> list[stats.Claim | None
     return found
 
 
-def corrected(made: Claims, others: Claims = ()) -> tuple[stats.Claim | None, ...]:
+def corrected(
+    made: Sequence[stats.Claim | None], others: Sequence[stats.Claim | None] = ()
+) -> tuple[stats.Claim | None, ...]:
     """Claims with Holm's p-values, corrected for one another.
 
     The tests of a difference and of equivalence are a family each. Of the ``others``, which filters
