@@ -34,9 +34,8 @@ LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
 """Words that say of which split an array or file is, in the order in which splits are shown."""
 UNDERSTOOD = (
-    "arrays called embeddings, hidden_states, states, features or X (or layer_0, layer_1, ...) and "
-    "labels, label, targets or y, in files called train.*, test.*, or with the split in their "
-    "name: train/embeddings, train_embeddings, X_train"
+    "states (or embeddings, hidden_states, features, X, layer_0, layer_1, ...) and labels (or "
+    "targets, y), in files called train.*, test.*, or as train/states, train_states, X_train"
 )
 HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file"
 
@@ -57,26 +56,27 @@ def reading(where: str) -> Iterator[None]:
 
 
 class Array:
-    """What has a shape and a type and can be sliced, of NumPy, torch, h5py, safetensors; a list."""
+    """What has a shape and a type and can be sliced, of NumPy, torch, h5py, safetensors; a list.
+
+    ``dtype`` is as NumPy calls it, or 'bfloat16', or 'str' for strings of any kind.
+    """
 
     def __init__(self, name: str, values: Any, file: Path = Path()) -> None:
         self.name, self.file = name, file
-        self.where = (
-            str(file) if file.suffix == ".npy" else f"{file}: {name}" if file.name else name
-        )
+        self.where = f"{file}: {name}" if file.name else name
+        self.where = str(file) if file.suffix == ".npy" else self.where
         with reading(self.where):
             values = np.asarray(values) if isinstance(values, (list, tuple)) else values
             of_safetensors = hasattr(values, "get_shape")
             self.shape = tuple(values.get_shape() if of_safetensors else values.shape)
             dtype = (values[:0] if of_safetensors and self.shape else values).dtype
             self.dtype = str(dtype).removeprefix("torch.")
-            """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
             if isinstance(dtype, np.dtype):
                 self.dtype = STRINGS if dtype.kind in "OSU" else dtype.newbyteorder("=").name
         self._values = values
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} {self.shape}"
+        return f"{self.where}: {self.dtype} {self.shape}"
 
     def read(self, index: Any = slice(None)) -> NDArray[Any]:
         """A part; bfloat16 comes as its bits in uint16, strings as objects."""
@@ -140,10 +140,8 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
         raise ConfigError(
             f"no arrays are read from '{path.name}'",
             expected=f"a file that ends in one of: {', '.join(SUFFIXES)}",
-            found=None if path.is_file() else "a folder or pipe",
             where=str(path.absolute()),
-            hint="save the arrays as safetensors; of a pickle, such as a .pt, nothing is read: "
-            "it runs code",
+            hint="save the arrays as safetensors; a pickle, such as a .pt, runs code",
         )
     found: dict[str, Any] = {}
     with reading(str(path)):
@@ -158,16 +156,12 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
         else:
             file = stack.enter_context(h5py.File(path, "r", locking=False))
             file.visititems(lambda name, one: found.update({name: one}))  # follows no links
-    arrays = [Array(name, one, path) for name, one in found.items() if _rows_of(one)]
+            found = {name: one for name, one in found.items() if isinstance(one, h5py.Dataset)}
+    arrays = [array for name, one in found.items() if (array := Array(name, one, path)).shape]
     for array in arrays:
         if suffix.startswith(".h") and not _whole(found[array.name]):
             array.dtype = f"partly written {array.dtype}"
     return arrays
-
-
-def _rows_of(one: Any) -> bool:
-    """Whether there is a row: a group has none, nor has a single number."""
-    return bool(one.get_shape() if hasattr(one, "get_shape") else getattr(one, "shape", None))
 
 
 def _whole(one: Any) -> bool:
@@ -182,7 +176,7 @@ def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Tak
     """The arrays of every split, and what is left."""
 
     def unclear(message: str, hint: str = HINT) -> ConfigError:
-        there = "\n".join(f"{one.file.name}: {one}" for one in arrays) or "no arrays at all"
+        there = "\n".join(map(str, arrays)) or "no arrays at all"
         return ConfigError(message, expected=UNDERSTOOD, found=there, hint=hint)
 
     def in_order(found: Sequence[tuple[int | None, Array]], what: str) -> list[Array]:
@@ -223,10 +217,9 @@ def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Tak
         splits.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
     if not splits:
         raise unclear("it is not clear which arrays are states")
-    if without := [
-        one for one in (*(one for one, _ in said), *config.unlabelled) if one not in splits
-    ]:
-        raise unclear(f"'{without[0]}' has no states")
+    for split in (*(of for of, _ in said), *config.unlabelled):
+        if split not in splits:
+            raise unclear(f"'{split}' has no states")
     taken: dict[str, Taken] = {}
     used: set[Array] = set()
     for split in splits:

@@ -6,7 +6,6 @@ N rows, L layers, D features.
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.extraction.job import class_order, content_of, new_plan, plan_fields, warn
 from gaam_cache.extraction.recorded import settings_of_import
 from gaam_cache.extraction.shards import RowArrays, discard_broken
-from gaam_cache.messages import excerpt, shortened, visible
+from gaam_cache.messages import brief, shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store import dtypes
@@ -46,7 +45,6 @@ from gaam_cache.terminal import Report, silent
 READABLE = (*dtypes.ITEM_BYTES, "float64")
 MOST_CLASSES = 10**6  # a number beyond this is no class: a plan names every class
 KEPT = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
-SHOWN = 12  # classes, and arrays that are left, that are named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,47 +58,38 @@ class ImportSummary:
     num_layers: int
     hidden_size: int
     storage_dtype: str
+    rows: dict[str, int]
+    """Rows of every split."""
     splits: dict[str, dict[str, Any]]
-    """What is taken as what, with the numbers of rows."""
+    """What is taken as what, and the rows of every class."""
     shards: int
     shards_made: int
     """In this run; the others were there."""
     bytes: int
-    seconds: float
     left: tuple[str, ...]
     """Arrays of the files that are not taken."""
 
-    @property
-    def rows(self) -> dict[str, int]:
-        """Rows of every split."""
-        return {name: about["rows"] for name, about in self.splits.items()}
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self) | {"rows": self.rows}
+    to_dict = asdict
 
     def in_words(self) -> str:
         """Lines for people."""
         done = f"the cache in '{self.path}' is complete ({short_digest(self.fingerprint)}): "
-        done += f"{self.shards_made:,} shards made in {self.seconds:.1f} s"
+        done += f"{self.shards_made:,} shards made"
         lines = [done if self.fingerprint else "nothing was written; this would be taken:"]
-        for name, about in self.splits.items():
-            counts = [f"{one} {count:,}" for one, count in about["rows_per_class"].items()]
-            counts[SHOWN:] = ["..."] * (len(counts) > SHOWN)
-            states, roles = about["states"], (LABELS, NUM_TOKENS)
-            lines += [
-                f"  {name:<12} {about['rows']:,} rows ({', '.join(counts) or 'without labels'})",
-                f"    states     {states[0]}{f' to {states[-1]}' * (len(states) > 1)}, "
-                f"{about['dtypes'][0]}, axes {about['axes']}",
-                *(f"    {role:<10} {about.get(role, 'not known')}" for role in roles),
-                *(f"    column     {array}" for array in about["columns"].values()),
-            ]
-        lines.append(
+        for name, taken in self.splits.items():
+            lines.append(f"  {name:<12} {self.rows[name]:,} rows")
+            for what, found in taken.items():
+                values = found if isinstance(found, list) else [found]
+                if isinstance(found, dict):
+                    values = [f"{key}: {value}" for key, value in found.items()]
+                if values:
+                    lines.append(f"    {what:<14} {brief(', '.join(map(str, values)), 200)}")
+        lines += [
             f"  stored       {self.num_layers} layers x {self.hidden_size}, {self.storage_dtype}, "
-            f"{self.shards:,} shards, {self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}"
-        )
-        left = [*self.left[:SHOWN], *[f"{len(self.left):,} in all"] * (len(self.left) > SHOWN)]
-        return visible("\n".join([*lines, *(f"  not taken    {one}" for one in left)]), keep="\n")
+            f"{self.shards:,} shards, {self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}",
+            *(f"  not taken    {one}" for one in self.left),
+        ]
+        return visible("\n".join(lines), keep="\n")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,9 +143,7 @@ class ImportedRows(Rows):
                 expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
                 found=f"{float(value):g}",
                 where=f"{of_layer}, row {start + row + 1}, layer {layer + 1}, feature {feature}",
-                hint="a wider --storage-dtype: bfloat16 or float32"
-                if np.isfinite(value)
-                else "look at the row: whoever made it computed no number there",
+                hint="of a finite value: --storage-dtype bfloat16 or float32",
             )
         return kept
 
@@ -204,8 +191,8 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
 
 def _import(config: ImportConfig, report: Report | None) -> ImportSummary:
     check_folder(config.out, option="--out")
+    paths = [Path(file).expanduser() for file in config.files]
     with ExitStack() as stack:
-        paths = [Path(file).expanduser() for file in config.files]
         taken, left = choose([one for path in paths for one in open_file(path, stack)], config)
         recorded = {"import": settings_of_import(config)}
         return _make(taken, config, report, paths=paths, recorded=recorded, left=left)
@@ -284,8 +271,9 @@ def write(
     check_folder(config.out, option="out")
     for name, of in {"num_tokens": tokens, **kept}.items():
         if of.keys() - splits or (name in kept and splits.keys() - of):
-            there, found = (", ".join(map(shortened, one)) for one in (splits, of))
-            raise ConfigError(f"{name} is of other splits", expected=there, found=found)
+            raise ConfigError(
+                f"{name} is of other splits", expected=", ".join(splits), found=", ".join(of)
+            )
     taken = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
@@ -320,7 +308,7 @@ def _make(
 
     ``covered`` and ``recorded`` is what the fingerprint and the data set hold beside.
     """
-    began, made = time.perf_counter(), 0
+    made = 0
     names, class_of = _classes(taken, config.class_names)
     rows = {split: _rows(split, one, config.axes, class_of) for split, one in taken.items()}
     sizes = {split: (one.num_layers, one.hidden_size) for split, one in rows.items()}
@@ -329,17 +317,15 @@ def _make(
             "the splits have states of different sizes",
             expected="as many layers and features in every split",
             found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
-            hint="where the second axis is tokens: pool them before, to one vector for each layer",
+            hint="pool states of tokens before, to one vector for each layer",
         )
     types = {one.arrays[0].dtype for one in rows.values()}
     lossless = types.pop() if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys() else "float32"
     counted = {split: one.tokens for split, one in rows.items() if NUM_TOKENS in one.taken}
     files = {}
-    if report is not None and paths:
-        folder = os.path.commonpath([path.absolute().parent for path in paths])
-        for path in paths:
-            report(0, 0, f"hashing {path.name}")
-            files[path.absolute().relative_to(folder).as_posix()] = hash_file(path)
+    for path in paths if report else ():
+        folder = os.path.commonpath([one.absolute().parent for one in paths])
+        files[path.absolute().relative_to(folder).as_posix()] = hash_file(path)
     identity = {
         "imported": {
             "files": files,
@@ -379,9 +365,9 @@ def _make(
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,
         storage_dtype=plan.storage_dtype,
+        rows=plan.rows,
         splits={
             split: {
-                "rows": len(one),
                 "rows_per_class": {c: counts[split][c] for c in names if split in counts},
                 **one.taken,
             }
@@ -390,8 +376,7 @@ def _make(
         shards=plan.num_shards,
         shards_made=made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
-        seconds=time.perf_counter() - began,
-        left=tuple(f"{one.where} {one.dtype} {one.shape}" for one in left),
+        left=tuple(map(str, left)),
     )
 
 
@@ -417,8 +402,7 @@ def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str])
     """The rows of a split, whose labels stand for classes; states are looked at, and not read."""
     labels, first, last = None, one.states[0], one.states[-1]
     if one.labels is not None:
-        shown = ", ".join(map(excerpt, list(class_of)[:SHOWN])) + ", ..." * (len(class_of) > SHOWN)
-        good = class_of.__contains__, f"one of the {len(class_of):,} classes: {shown}"
+        good = class_of.__contains__, brief(f"one of {', '.join(map(repr, class_of))}", 200)
         labels = [class_of[one] for one in one.labels.values(f"labels of '{split}'", None, *good)]
     named = axes or ("nld" if len(first.shape) == 3 else "nd")
     sizes = dict(zip(named, first.shape, strict=False))
@@ -429,15 +413,14 @@ def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str])
     fits &= axes is not None or named == "nd" or labels is None or sizes["n"] != sizes["l"]
     for array in one.states:
         if not fits or (array.dtype, array.shape) != (first.dtype, first.shape):
-            n = "rows" if labels is None else f"{len(labels):,} rows, as there are labels"
             raise DataError(
                 f"the array '{array.name}' cannot be states of '{split}'",
-                expected=f"axes {named} (n {n}, l layers, d features), none of them empty, "
-                f"of {', '.join(READABLE)}; all arrays of a split alike",
+                expected=f"{'rows' if labels is None else f'{len(labels):,} rows'} (n), layers (l) "
+                f"and features (d) as {named}, of {', '.join(READABLE)}; all of a split alike",
                 found=f"{array.dtype} {array.shape}",
                 where=array.where,
-                hint="--set axes=nld, lnd or nd says what the axes are; states of every token "
-                "have to be pooled before, to one vector for each layer",
+                hint="--set axes=nld, lnd or nd says what the axes are; states of tokens have to "
+                "be pooled before",
             )
     count, tokens = sizes["n"], np.ones(sizes["n"], np.int32)
     if one.num_tokens is not None:

@@ -43,7 +43,7 @@ UNCLEAR: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (GOOD, {"unlabelled": ("train",)}, "no split has labels"),
     (GOOD, {"class_names": ("a", "b", "a")}, "must differ"),
-    (GOOD, {"class_names": ("a", "b")}, "one of the 2 classes"),
+    (GOOD, {"class_names": ("a", "b")}, "y, row 3"),
     *(
         ({"X": np.ones(shape, dtype), "y": labels(9)}, {"axes": axes}, "cannot be states of")
         for shape, dtype, axes in (
@@ -51,7 +51,11 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             *(((9, 9, 4), "f4", None), ((9, 3, 4), "i4", None)),
         )
     ),
-    ({"layer_0": TRAIN[:, 0], "layer_1": TRAIN[:, 1, :3], "y": labels(9)}, {}, "all arrays"),
+    (
+        {"layer_0": TRAIN[:, 0], "layer_1": TRAIN[:, 1, :3], "y": labels(9)},
+        {},
+        "all of a split alike",
+    ),
     *(
         ({"X": TRAIN, "y": one}, {}, "cannot be labels")
         for one in (labels(9)[:, None], labels(9) * 1.0, labels(9) - 1, np.full(9, 10**7))
@@ -100,7 +104,7 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     for name, said in {
         "none.npz": "no file at",
         "x.csv": ".h5, .hdf, .hdf5, .npy, .npz, .safetensors",
-        "x.pt": "it runs code",
+        "x.pt": "runs code",
         "x.npz": "cannot be read",
         "x.npy": "cannot be read",
         "train.npz": "cannot be read",
