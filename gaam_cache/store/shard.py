@@ -62,10 +62,6 @@ class Receipt:
     """Rows that were cut at the maximum length."""
     datasets: dict[str, DatasetSpec]
 
-    def to_json(self) -> str:
-        """The text of the receipt file."""
-        return sealed_text(asdict(self))
-
 
 def receipt_path(root: Path, name: str) -> Path:
     """The receipt file of the shard called ``name``."""
@@ -85,16 +81,6 @@ def embeddings_key(plan: Plan, pooling: str) -> str:
 def column_key(name: str) -> str:
     """Name of the HDF5 dataset of a kept column."""
     return f"column_{name}"
-
-
-def _arrays(plan: Plan, rows: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and dtype of every array of a shard."""
-    states = (rows, plan.num_layers, plan.hidden_size), plan.storage_dtype
-    return {
-        **{embeddings_key(plan, one): states for one in plan.pooling},
-        **{key: ((rows,), dtype) for key, dtype in ROW_DATASETS.items()},
-        **{column_key(name): ((rows, width), "utf8") for name, width in plan.columns.items()},
-    }
 
 
 def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
@@ -120,17 +106,21 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             for key, spec in content.pop("datasets").items()
         }
         receipt = Receipt(datasets=specs, **content)
-        planned = plan.fingerprint, shard.split, shard.start, shard.stop
-        if (receipt.fingerprint, receipt.split, receipt.start, receipt.stop) != planned:
+        place = plan.fingerprint, shard.split, shard.start, shard.stop
+        if (receipt.fingerprint, receipt.split, receipt.start, receipt.stop) != place:
             raise ValueError("it belongs to another cache, or to other rows")
-        arrays = {key: (one.shape, one.dtype) for key, one in specs.items()}
-        if arrays != _arrays(plan, shard.stop - shard.start):
+        count = shard.stop - shard.start
+        states = (count, plan.num_layers, plan.hidden_size), plan.storage_dtype
+        planned = {
+            **{embeddings_key(plan, one): states for one in plan.pooling},
+            **{key: ((count,), dtype) for key, dtype in ROW_DATASETS.items()},
+            **{column_key(name): ((count, width), "utf8") for name, width in plan.columns.items()},
+        }
+        if planned != {key: (one.shape, one.dtype) for key, one in specs.items()}:
             raise ValueError("it does not hold the arrays that the plan says")
         name = f"{shard.name}-{receipt.sha256[:8]}.h5"
         if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
             raise ValueError(f"bad file name {receipt.file!r}")
-        if any(not 0 <= one.offset <= receipt.bytes - one.nbytes for one in specs.values()):
-            raise ValueError("an array reaches beyond the end of the file")
         status = os.lstat(f"{root}/{SHARD_FOLDER}/{name}")
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{name} is not a regular file")
@@ -229,7 +219,9 @@ def write_shard(
         truncated=truncated,
         datasets=specs,
     )
-    ours = write_file(receipt_path(root, shard.name), receipt.to_json().encode(), exclusive=True)
+    ours = write_file(
+        receipt_path(root, shard.name), sealed_text(asdict(receipt)).encode(), exclusive=True
+    )
     if not ours:
         with suppress(OSError, ValueError, KeyError):  # a damaged one may name ours
             if read_json(receipt_path(root, shard.name))["file"] != path.name:

@@ -21,7 +21,7 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.job import content_of, plan_fields
 from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.extraction.shards import RowArrays
-from gaam_cache.messages import visible
+from gaam_cache.messages import brief, visible
 from gaam_cache.sources._base import find_source
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
@@ -37,9 +37,6 @@ from gaam_cache.store.shard import (
 )
 from gaam_cache.terminal import Report, silent
 
-SHOWN = 20
-"""Missing shards that are listed for people."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BadShard:
@@ -50,21 +47,6 @@ class BadShard:
     """One line."""
     repair: str
     """How it is made again."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recomputed:
-    """How far stored states are from states that were encoded again, alone."""
-
-    rows: int
-    seed: int
-    device: str
-    deviation: tuple[float, ...]
-    """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
-    limit: float
-    """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
-    first_layer: int
-    """Number of the first of these layers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,8 +66,10 @@ class Verification:
     missing: tuple[str, ...]
     """Planned shards without a receipt."""
     bad: tuple[BadShard, ...]
-    recomputed: Recomputed | None
-    quick: bool = False
+    recomputed: dict[str, Any] | None
+    """Rows that were encoded again alone, their seed and device, and for every layer the largest
+    ``|stored - alone| / |alone|``, with the limit that rounding explains."""
+    quick: bool
     """Whether receipts and sizes were all that was looked at."""
 
     @property
@@ -94,38 +78,29 @@ class Verification:
         return not self.missing and not self.bad
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; a deviation that is no number is None."""
-        about = {"good": self.good, **asdict(self)}
-        if self.recomputed is not None:
-            deviation = [x if np.isfinite(x) else None for x in self.recomputed.deviation]
-            about["recomputed"]["deviation"] = deviation
-        return about
+        """JSON values."""
+        return {"good": self.good, **asdict(self)}
 
     def in_words(self) -> str:
         """Lines for people: one for every bad shard."""
         state = "good" if self.good else "incomplete" if not self.bad else "DAMAGED"
         if self.good and self.quick:
             state = "receipts and sizes agree; what the shards hold was not looked at"
-        present = self.shards - len(self.missing)
+        whole = self.shards - len(self.missing) - len(self.bad)
         lines = [
             f"cache '{self.path}': {state}",
             f"  fingerprint  {short_digest(self.fingerprint)}",
-            f"  shards       {present - len(self.bad):,} good, {len(self.bad):,} bad, "
-            f"{len(self.missing):,} missing of {self.shards:,}; {self.rows:,} rows, "
-            f"{self.bytes / 1e6:,.1f} MB hashed",
+            f"  shards       {whole:,} good, {len(self.bad):,} bad, {len(self.missing):,} missing "
+            f"of {self.shards:,}; {self.rows:,} rows, {self.bytes / 1e6:,.1f} MB hashed",
         ]
-        if (again := self.recomputed) is not None:
-            worst = max(again.deviation)
-            verdict = "within" if worst <= again.limit else "BEYOND"
-            layer = again.first_layer + again.deviation.index(worst)
+        if self.recomputed is not None:
             lines.append(
-                f"  recomputed   {again.rows} rows alone on {again.device} (seed {again.seed}): "
-                f"largest relative deviation {worst:.1e} in layer {layer}, {verdict} the "
-                f"{again.limit:.1e} that rounding explains"
+                "  recomputed   {rows} rows alone on {device} (seed {seed}): largest relative "
+                "deviation {largest}; rounding explains {limit:.1e}".format(**self.recomputed)
             )
         lines += [f"bad: {one.name}: {one.reason}; repair: {one.repair}" for one in self.bad]
         if self.missing:
-            names = ", ".join((*self.missing[:SHOWN], *["..."] * (len(self.missing) > SHOWN)))
+            names = brief(", ".join(self.missing), 400)
             lines.append(f"missing: {names}; run the {self.maker} that made the cache again")
         return "\n".join(lines)
 
@@ -193,7 +168,10 @@ def verify(
     whole = [shard for shard in present if shard.name not in faults]
     recomputed = None
     if recompute_rows and whole:
-        chosen = _chosen(whole, recompute_rows, seed)
+        every = [(shard, row) for shard in whole for row in range(shard.start, shard.stop)]
+        count = min(recompute_rows, len(every))
+        rows = np.sort(np.random.default_rng(seed).choice(len(every), count, replace=False))
+        chosen = [every[row] for row in rows.tolist()]
         recomputed, far = _recompute(root, plan, chosen, seed, device, report)
         faults |= far
     return Verification(
@@ -205,11 +183,7 @@ def verify(
         bytes=hashed,
         missing=tuple(missing),
         bad=tuple(
-            BadShard(
-                name=name,
-                reason=visible(" ".join(why.split())),
-                repair=remedy(root, plan, name),
-            )
+            BadShard(name=name, reason=visible(why), repair=remedy(root, plan, name))
             for name, why in faults.items()
         ),
         recomputed=recomputed,
@@ -228,25 +202,15 @@ def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str
         expected[name] = shape, stored, spec.offset, {"dtype": spec.dtype}
     try:
         with h5py.File(path, "r", locking=False) as file:
-            if dict(file.attrs) != attributes:
-                return f"its attributes are {dict(file.attrs)}, not {attributes}"
             found = {
                 name: (one.shape, one.dtype.str, one.id.get_offset(), dict(one.attrs))
                 for name, one in file.items()
             }
+            if (dict(file.attrs), found) == (attributes, expected):
+                return None
+            return f"h5py finds {found}, {dict(file.attrs)}; must be {expected}, {attributes}"
     except Exception as error:  # noqa: BLE001 whatever the library raises: the file is no shard
         return f"not a readable HDF5 file ({type(error).__name__}: {error})"
-    return None if found == expected else f"h5py finds {found}, the receipt says {expected}"
-
-
-def _chosen(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tuple[ShardSpec, int]]:
-    """Random rows, each with its shard, in order."""
-    ends = np.cumsum([shard.stop - shard.start for shard in shards])
-    total = int(ends[-1])
-    rows = np.sort(np.random.default_rng(seed).choice(total, min(count, total), replace=False))
-    places = np.searchsorted(ends, rows, side="right").tolist()
-    left = (ends[places] - rows).tolist()
-    return [(shards[i], shards[i].stop - n) for i, n in zip(places, left, strict=True)]
 
 
 def _recompute(
@@ -256,7 +220,7 @@ def _recompute(
     seed: int,
     device: str,
     report: Report,
-) -> tuple[Recomputed, dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Make rows again, one at a time, and compare; and of shards that are too far off why."""
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
     far: dict[str, str] = {}
@@ -304,12 +268,13 @@ def _recompute(
                 why += f"{layer + plan.first_layer}, more than {limit:.1e}"
                 far.setdefault(shard.name, why)
         report(done, len(chosen), "comparing rows")
-    about = Recomputed(
-        rows=len(chosen),
-        seed=seed,
-        device=str(encoder.device),
-        deviation=tuple(deviation_L.tolist()),
-        limit=limit,
-        first_layer=plan.first_layer,
-    )
+    about = {
+        "rows": len(chosen),
+        "seed": seed,
+        "device": str(encoder.device),
+        "deviation": [float(x) if np.isfinite(x) else None for x in deviation_L],
+        "largest": f"{deviation_L.max():.1e} in layer {plan.first_layer + deviation_L.argmax()}",
+        "limit": limit,
+        "first_layer": plan.first_layer,
+    }
     return about, far
