@@ -57,25 +57,20 @@ class TrainEstimate(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        about = {"trainings": self.trainings, "seconds": self.seconds}
-        return about | {"runs": [run._asdict() for run in self.runs]}
+        runs = [run._asdict() for run in self.runs]
+        return {"trainings": self.trainings, "seconds": self.seconds, "runs": runs}
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = [f"all {len(self.runs)} runs are there; nothing was written"]
-        if self.trainings:
-            lines = [
-                f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
-                f"{sum(bool(run.seeds) for run in self.runs):,} of {len(self.runs):,} runs; "
-                "nothing was written"
-            ]
+        lines = [
+            f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
+            f"{len(self.runs):,} runs; nothing was written"
+        ]
         for run in self.runs:
             line = run.title + f" or what else is best of {run.candidates}" * (run.candidates > 1)
-            if run.seeds:
-                line += f": seeds {spell_numbers(run.seeds)}"
-                line += f", {run.epochs} epochs" * bool(run.epochs)
-                line += f", {run.done} are there" * bool(run.done)
-            lines.append(f"{line}, {duration(run.seconds)}" if run.seeds else f"{line}: all there")
+            line += f": seeds {spell_numbers(run.seeds) or 'are all there'}"
+            line += f", {run.done} are there" * bool(run.done and run.seeds)
+            lines.append(line + f", {duration(run.seconds)}" * bool(run.seeds))
         return "\n  ".join(lines)
 
 
@@ -112,15 +107,15 @@ def estimate(config: TrainConfig) -> TrainEstimate:
             seconds, _ = fit_cost(spec, num_rows(recipe, cache), device)
         elif left:
             data = prepare_data(cache, recipe, device, loaded)
-            sizes: dict[str, Any] = {"num_seeds": len(left), "num_rows": len(data.train)}
-            sizes |= {"seed_batch": config.seed_batch, "compile": config.compile}
-            engine = choose_engine(spec, recipe, device, **sizes)
+            rows = len(data.train)
+            sizes = len(left), rows, config.seed_batch, config.compile
+            engine = choose_engine(spec, recipe, device, *sizes)
             [group, *others] = groups_of(left, engine.seed_batch)
-            few = min(len(data.train), recipe.batch_size * TIMED_STEPS)
+            few = min(rows, recipe.batch_size * TIMED_STEPS)
             kind = spec, len(group), few
             if kind not in per_row:  # each decoder is timed once
-                rows, label_N = data.train.rows[:few], data.train.label_N[:few]
-                part = replace(data.train, rows=rows, label_N=label_N)
+                train = data.train
+                part = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
                 data = replace(data, train=part, selection=None)
                 loss_of, eager = build(recipe.loss, "loss"), replace(engine, compiled=False)
                 training = Group(spec, data, recipe, group, loss_of=loss_of, engine=eager)
@@ -128,7 +123,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
                 warm = training.seconds
                 training.train_epoch()
                 per_row[kind] = (training.seconds - warm) / few
-            seconds = per_row[kind] * sizes["num_rows"] * item.epochs * (1 + len(others))
+            seconds = per_row[kind] * rows * item.epochs * (1 + len(others))
             if engine.compiled:
                 seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         done = len(item.seeds(seeds)) - len(left)

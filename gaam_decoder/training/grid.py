@@ -17,11 +17,11 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages import did_you_mean, shortened
 from gaam_decoder.config import TrainConfig, loss_scaling, train_as_test
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest, spelled_out
-from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
+from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
-from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
+from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
 from gaam_decoder.training.protocol import check_rows, read_groups
@@ -62,9 +62,8 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     Warns:
         GaamWarning: for everything that is left out, where that was asked for.
     """
-    ordinary = torch.get_default_dtype() == torch.float32
-    ordinary &= torch.get_default_device().type == "cpu"
-    if not ordinary or any(map(torch.is_autocast_enabled, ("cpu", "cuda", "mps"))):
+    usual = torch.get_default_dtype(), torch.get_default_device().type
+    if usual != (torch.float32, "cpu") or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
         expected = "default type torch.float32, no torch.autocast or torch.device around it"
         raise ConfigError("this session would change the numbers", expected=expected)
     config = _fitted(config, cache)
@@ -73,35 +72,30 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     if config.groups is not None:
         groups = read_groups(str(config.groups), cache, config.train_split)
     check_rows(asked := recipes(config, dtype, groups), cache)
-    items = [_item(recipe, cache) for recipe in asked]
-    impossible: dict[DecoderSpec, ConfigError] = {}
-    for spec, recipe in reversed({i.spec: i.recipe for i in reversed(items)}.items()):
+    items = list({item.key: item for item in (_item(one, cache) for one in asked)}.values())
+    impossible: set[DecoderSpec] = set()
+    for spec, item in reversed({i.spec: i for i in reversed(items)}.items()):
         try:
             with on_paper():
                 decoder = build_decoder(spec, seed=0)
-            check_fitted(decoder, spec, recipe.select)
+            check_fitted(decoder, spec, item.recipe.select)
         except ConfigError as error:
-            impossible[spec] = error
-            title = row_title(spec.attention, spec.head, layers=spell_layers(recipe.layers))
-            error.details.setdefault("where", title)
+            error.details.setdefault("where", str(item))
+            impossible.add(spec)
+            if not config.skip_impossible:
+                error.details["to do"] = "--set skip-impossible=true trains the others"
+            if not config.skip_impossible or len(impossible) == len({i.spec for i in items}):
+                raise
+            text = f"left out: {error.details['where']}: {error.message}"
+            warnings.warn(text, GaamWarning, stacklevel=2)
     items = [item for item in items if item.spec not in impossible]
-    for said in impossible.values():
-        if not (config.skip_impossible and items):
-            if items:
-                said.details["to do"] = "--set skip-impossible=true trains the others"
-            raise said
-        text = f"left out: {said.details['where']}: {said.message}"
-        warnings.warn(text, GaamWarning, stacklevel=2)
-    if len({item.key for item in items}) < len(items):
-        expected = "each decoder once; where nobody says, the number of layers chooses the heads"
-        raise ConfigError("--attn names a mechanism in two spellings", expected=expected)
     probes: list[Item] = []
     if probe_wanted(config):
         only = replace(config, attn=(str(ATTENTION),), head=(str(HEAD),), class_weights="none")
         probes = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
         first = {item.spec: item.recipe for item in reversed(probes)}
-        fits = {s: probe_fits(s, r, cache, device) for s, r in first.items()}
-        probes = [item for item in probes if fits[item.spec]]
+        fits = {spec for spec, recipe in first.items() if probe_fits(spec, recipe, cache, device)}
+        probes = [item for item in probes if item.spec in fits]
     finals: dict[Recipe, Item] = {}
     if config.final:  # one of all folds and repeats
         for item in items:
@@ -212,7 +206,6 @@ def reporting_items(
     evaluated = [item for item in items if not _added(item, config)]
 
     def score(final: Item) -> tuple[float, ...]:
-        """What is largest for the best; nothing where a seed or fold is missing."""
         # the final model of the first repeat of a cross-validation is that of all
         split_seed = final.recipe.split_seed
         found = [
@@ -244,12 +237,9 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     where, pools = str(cache.root.absolute()), cache.plan.pooling
     train, test = config.train_split, config.test_split
     tests_a_split = config.folds is None and test != NO_TEST
-    if NO_TEST in cache and (test == NO_TEST or config.final):
-        message = f"the cache has a split '{NO_TEST}', which means that nothing is tested"
-        hint = "gaam extract it under another name"
-        raise ConfigError(message, where=where, hint=hint)
-    asked = [("split", "train-split", train, tuple(cache))]
-    asked += [("split", "test-split", test, tuple(cache))] * tests_a_split
+    labelled = tuple(name for name in cache if name not in cache.unlabelled)
+    asked = [("split with labels", "train-split", train, labelled)]
+    asked += [("split with labels", "test-split", test, labelled)] * tests_a_split
     asked += [("pooling", "--pool", pool, pools) for pool in config.pool]
     for kind, option, name, there in asked:
         if name not in there:
@@ -261,28 +251,16 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 where=where,
                 hint=did_you_mean(name, there) or folds,
             )
-        if kind == "split" and name in cache.unlabelled:
-            labelled = [name for name in cache if name not in cache.unlabelled]
-            raise ConfigError(
-                f"the split '{shortened(name)}' has no labels",
-                expected=f"a split with labels: {', '.join(labelled) or 'the cache has none'}",
-                found=f"{option} {shortened(name)}",
-                where=where,
-            )
     content = cache.plan.fingerprint_fields["content"]
     same = tests_a_split and content[train] == content[test]
     if same and not config.allow_train_as_test:
         raise train_as_test(f"the splits '{train}' and '{test}' hold the same rows")
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
     if beyond := {layer for one in config.layers for layer in one or ()} - set(layers):
-        zero = "gaam extract --set layer-zero=true keeps layer 0, what the first one reads"
-        raise ConfigError(
-            "the encoder of the cache has no such layer",
-            expected=f"--layers from {layers[0]} to {layers[-1]}",
-            found=spell_numbers(sorted(beyond)),
-            where=where,
-            hint=zero if beyond == {0} else None,
-        )
+        expected = f"--layers from {layers[0]} to {layers[-1]}"
+        zero = "gaam extract --set layer-zero=true keeps layer 0" if beyond == {0} else None
+        found = spell_numbers(sorted(beyond))
+        raise ConfigError("the cache has no such layer", expected=expected, found=found, hint=zero)
     # folds have fewer rows than all
     rows = len(cache[train]) if config.folds is None else None
     return replace(

@@ -42,7 +42,7 @@ PATIENCE = 10
 THRESHOLD = 1e-4
 SMALLEST_CHANGE = 1e-8
 SMALLEST_SCALE = 1.0
-"""Of a loss, at the end of an epoch: below it gradients overflow as they are."""
+"""Of a loss: below it gradients overflow as they are."""
 Score = tuple[float, float]
 """Accuracy and loss of an epoch on the rows that select it."""
 
@@ -93,10 +93,6 @@ class Member:
         scaled: tuple[float, int, int] | None,
     ) -> bool:
         """Take notice of an epoch: whether the weights as they are now are to be kept.
-
-        Of the epochs that score, that of the highest accuracy is kept, of equals that of the lowest
-        loss, or the first; else the last. A seed fails where its loss is not finite; where losses
-        are scaled, where no row had a finite one, its scale fell below 1 or no step was ever taken.
 
         ``loss`` and ``accuracy`` are means over training rows as they were seen; ``score`` is that
         of the rows that select the epoch; ``scaled`` holds the scale, steps of the epoch that were
@@ -263,12 +259,8 @@ class Group:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write everything that is needed to go on."""
-        about = {
-            "seeds": self.seeds,
-            "epochs_done": self.epochs_done,
-            "seconds": self.seconds,
-            "members": [asdict(member) for member in self.members],
-        }
+        about = {name: getattr(self, name) for name in ("seeds", "epochs_done", "seconds")}
+        about["members"] = [asdict(member) for member in self.members]
         checkpoint.save(self._tensors(), about)
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -282,13 +274,11 @@ class Group:
         for name, value in target.items():
             value.copy_(tensors[name])
         self.epochs_done, self.seconds = about["epochs_done"], about["seconds"]
-        self.members = [
-            Member(
-                **one
-                | {"schedule": Plateau(**one["schedule"]), "best": one["best"] and (*one["best"],)}
-            )
-            for one in about["members"]
-        ]
+        for member, saved in zip(self.members, about["members"], strict=True):
+            for name, value in saved.items():
+                setattr(member, name, value)
+            member.schedule = Plateau(**saved["schedule"])
+            member.best = saved["best"] and tuple(saved["best"])
 
     def results(self) -> list[SeedResult]:
         """What every seed leaves, of the epoch that the protocol keeps."""
@@ -304,16 +294,9 @@ class Group:
             # without buffers that are not part of it
             weights = {name: kept[name][place].cpu() for name in self.decoder.state_dict()}
             self.decoder.load_state_dict(weights)
-            result = result_of(
-                self.decoder,
-                weights,
-                logits_SNC[place],
-                None if held_SVC is None else held_SVC[place],
-                seed=member.seed,
-                epoch=member.best_epoch,
-                failed=member.failed,
-                log=member.log,
-            )
+            held_VC = None if held_SVC is None else held_SVC[place]
+            about = member.seed, member.best_epoch, member.log, member.failed
+            result = result_of(self.decoder, weights, logits_SNC[place], held_VC, *about)
             results.append(result)
             if result.failed is None:
                 finished.append((result, copy.deepcopy(self.decoder.attention)))
@@ -329,21 +312,19 @@ def result_of(
     weights: dict[str, Tensor],
     logits_NC: Tensor,
     held_VC: Tensor | None,
-    *,
     seed: int,
     epoch: int,
-    failed: str | None = None,
     log: list[dict[str, Any]],
+    failed: str | None = None,
 ) -> SeedResult:
     """Of one seed, but for map and time; ``decoder`` has its weights.
 
     Logits of test rows that are not finite make a seed fail, or weights where none are tested.
     """
-    if failed is None and not bool(logits_NC.isfinite().all()):
-        failed = "the logits of the test rows are not finite"
-    elif failed is None and not len(logits_NC):
-        finite = all(bool(weight.isfinite().all()) for weight in weights.values())
-        failed = None if finite else "the weights are not finite"
+    if not bool(logits_NC.isfinite().all()):
+        failed = failed or "the logits of the test rows are not finite"
+    elif not len(logits_NC) and not all(bool(one.isfinite().all()) for one in weights.values()):
+        failed = failed or "the weights are not finite"
     if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
         held_VC = torch.full_like(held_VC, torch.nan)
     return SeedResult(

@@ -44,13 +44,11 @@ def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
     """Refuse a head that is fitted at once on a mechanism that learns or looks at other rows."""
     if head_class(spec.head).trained_by != "fit":
         return
-    head, learned = spec.head.name, decoder.num_parameters()["attention"]
-    if learned or decoder.attention.depends_on_batch:
-        message = f"--head {head} is fitted at once to what a mechanism leaves"
+    message = f"--head {spec.head.name} is fitted at once, on rows that choose its penalty"
+    if decoder.num_parameters()["attention"] or decoder.attention.depends_on_batch:
         expected = "a mechanism that learns nothing, such as --attn none"
         raise ConfigError(message, expected=expected, found=f"--attn {spec.attention}")
     if select == "last":
-        message = f"--head {head} chooses its penalty on rows that it does not learn from"
         raise ConfigError(message, expected="--select val", found="--select last")
 
 
@@ -69,10 +67,8 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
 def probe_wanted(config: TrainConfig) -> bool:
     """Whether the probe is to be added to a sweep; beside what is not evaluated it says nothing."""
     asked = any(text.partition(":")[0] == HEAD.name for text in config.head)
-    wanted = config.probe and config.test_split != NO_TEST and not asked
-    if wanted and config.select == "last":
-        _warn("--select last chooses nothing, and the probe needs rows that choose its penalty")
-    return wanted and config.select != "last"
+    chooses, tests = config.select != "last", config.test_split != NO_TEST
+    return config.probe and chooses and tests and not asked
 
 
 def probe_fits(
@@ -82,15 +78,11 @@ def probe_fits(
     place, (seconds, memory) = with_float64(device), fit_cost(spec, num_rows(recipe, cache), device)
     free = free_memory() if place.type == "cpu" else free_on(place)
     if seconds > MOST_SECONDS or memory > MEMORY_SHARE * free:
-        _warn(f"about {seconds / 60:,.0f} minutes and {memory / 1e9:,.1f} GB of memory ({recipe})")
+        text = f"left out: the linear probe {recipe}: about {seconds / 60:,.0f} minutes and "
+        text += f"{memory / 1e9:,.1f} GB of memory; --attn {ATTENTION} --head {HEAD} asks for it"
+        warnings.warn(text, GaamWarning, stacklevel=3)
         return False
     return True
-
-
-def _warn(why: str) -> None:
-    text = f"left out: the linear probe {ATTENTION} + {HEAD} beside the sweep: {why}; "
-    text += f"--attn {ATTENTION} --head {HEAD} asks for it, --no-probe for none"
-    warnings.warn(text, GaamWarning, stacklevel=4)
 
 
 def fit_item(
@@ -117,15 +109,13 @@ def fit_item(
         text = f"{recipe}: the fit did not converge for {text}"
         warnings.warn(text, GaamWarning, stacklevel=4)
     held = choosing(data, recipe)
-    result = result_of(
-        decoder,
-        {name: value.cpu() for name, value in decoder.state_dict().items()},
-        torch.empty(0, spec.num_classes) if data.test is None else _of_rows(decoder, data.test),
-        None if held is None else _of_rows(decoder, held),
-        seed=SEED,
-        epoch=fit.kept,
-        log=[{"seed": SEED, **entry} for entry in fit.log],
-    )
+    weights = {name: value.cpu() for name, value in decoder.state_dict().items()}
+    logits_NC = torch.empty(0, spec.num_classes)
+    if data.test is not None:
+        logits_NC = _of_rows(decoder, data.test)
+    held_VC = None if held is None else _of_rows(decoder, held)
+    log = [{"seed": SEED, **entry} for entry in fit.log]
+    result = result_of(decoder, weights, logits_NC, held_VC, SEED, fit.kept, log)
     if data.test is not None and result.failed is None:
         add_attention_maps([(result, decoder.attention)], data.test, _batch_size(data.test))
     result.seconds = time.perf_counter() - start

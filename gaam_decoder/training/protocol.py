@@ -260,35 +260,25 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
 
 def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     """There are as many rows and groups as every recipe takes; said before any is trained."""
-    seen = set()
-    for recipe in recipes:
-        place = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
+    places = {(one.fold, one.split_seed, one.train_rows, one.shots): one for one in recipes}
+    for recipe in places.values():
         groups = recipe.groups
-        if (groups is None and not recipe.drawn) or place in seen:
+        if groups is None and not recipe.drawn:
             continue
-        seen.add(place)
         parts_of(cache[recipe.train_split].labels, recipe)
         apart = recipe.fold or recipe.final or recipe.allow_train_as_test
         if groups is None or groups.kind == "file" or apart:  # a file is of the train split alone
             continue
         if shared := set(groups.names) & set(cache[recipe.test_split].column(groups.source)):
-            raise ConfigError(
-                f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
-                expected="groups of their own in every split",
-                found=f"{len(shared):,} of {groups.in_words()} in both, such as "
-                f"'{brief(min(shared))}'",
-                hint="--folds 5, which tests whole groups of train-split",
-            )
+            message = f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too"
+            hint = "--folds 5, which tests whole groups of train-split"
+            raise ConfigError(message, found=f"{len(shared):,}: '{brief(min(shared))}'", hint=hint)
 
 
 def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     """A name for every row of a split, from a kept column, or a file with one name per line.
 
     A column goes before a file of the same name; ``./session`` is the file.
-
-    Raises:
-        NotFoundError: no such column, and no such file, or one that is not UTF-8.
-        ConfigError: a row has no name, or a file does not have a line for every row.
     """
     if given in cache.columns:
         names = tuple(cache[split].column(given))
@@ -302,19 +292,14 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
             raise NotFoundError(
                 f"cannot read the groups '{shortened(given)}'",
                 expected=f"a kept column of the cache ({kept}), or a file with a name per row",
-                found=getattr(error, "strerror", None) or str(error),
-                where=str(cache.root.absolute()),
+                found=str(error),
                 hint=did_you_mean(given, cache.columns) or "gaam extract --keep-column NAME",
             ) from error
         groups = Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
     rows = len(cache[split])
-    empty = [line for line, name in enumerate(groups.names, 1) if not name.strip()]
-    if len(groups.names) != rows or empty:
-        raise ConfigError(
-            f"{groups.in_words()} does not fit the split '{split}'",
-            expected=f"a name for each of its {rows} rows, in the order of the data set",
-            found=f"{len(groups.names)} names"
-            + f", line {min(empty, default=0)} is empty" * bool(empty),
-            where=str(cache.root.absolute()),
-        )
+    found = sum(bool(name.strip()) for name in groups.names)
+    if not found == len(groups.names) == rows:
+        message = f"{groups.in_words()} does not fit the split '{split}'"
+        expected = f"a name for each of its {rows} rows, in the order of the data set"
+        raise ConfigError(message, expected=expected, found=f"{found} names")
     return groups

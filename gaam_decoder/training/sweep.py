@@ -34,13 +34,7 @@ from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, group
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
-from gaam_decoder.training.grid import (
-    Item,
-    candidates_of,
-    grids_of,
-    plan_items,
-    reporting_items,
-)
+from gaam_decoder.training.grid import Item, candidates_of, grids_of, plan_items, reporting_items
 from gaam_decoder.training.group import train_group
 from gaam_decoder.training.probe import fit_item
 from gaam_decoder.training.record import publish
@@ -97,13 +91,13 @@ def train(
         StorageError: the file system refused; finished seeds are kept.
     """
     report = progress or (lambda done, total, text: None)
-    check_tracker(config.track)
-    check_folder(config.runs, option="--runs")
-    rank = find_rank(config.rank)
 
     def say(path: Path) -> None:
         on_run(read_run(path))
 
+    check_tracker(config.track)
+    check_folder(config.runs, option="--runs")
+    rank = find_rank(config.rank)
     if not config.alone:
         runs, left = _by_engine(config, rank.total if rank else 0, report, say)
     else:
@@ -151,9 +145,9 @@ def _work(
     def report(done: int, total: int, text: str, new: int) -> None:
         nonlocal untold, told
         untold += new
-        if (now := time.monotonic()) - told >= TELL_SECONDS:
+        if time.monotonic() - told >= TELL_SECONDS:
             tell("progress", (untold, total, text))
-            untold, told = 0, now
+            untold, told = 0, time.monotonic()
 
     config = replace(config, device=place.device)
     workers = max(1, ranks) * place.total
@@ -202,7 +196,12 @@ class _Sweep:
         """Runs that together hold these seeds of the items, those that lacked trained."""
         found = {item.key: self._runs_of(item) for item in items}
         for item in items:
-            _warn_of_other_code(item, found[item.key])
+            code = item.recipe.code()
+            for run in found[item.key]:
+                before = run.environment["code"]
+                if what := ", ".join(name for name in code if code[name] != before.get(name)):
+                    text = f"{item}: {run.path} was trained by other code of {what}, and is kept: "
+                    warnings.warn(f"{text}remove it to train again", GaamWarning, stacklevel=2)
         self._left = {i.key: len(i.lacking(seeds, found[i.key])) * i.epochs for i in items}
         self._total += sum(self._left.values()) + later - self._later
         self._later = later
@@ -223,9 +222,7 @@ class _Sweep:
             if all(any(name.startswith(_name(item)) for name in alive) for item in waiting):
                 # not before all of ours is done: of several that leave, the last sees all
                 lack = [one for one in others if one[0].lacking(seeds, self._runs_of(one[0]))]
-                if lack:
-                    more = f" and {len(lack) - 1} more" if len(lack) > 1 else ""
-                    left = f"{lack[0][0]}{more} ({lack[0][1].in_words()})"
+                left = "; ".join(f"{item} ({holder.in_words()})" for item, holder in lack) or None
                 break
             self._tell(waiting[0], f": waiting for {others[0][1].in_words()}")
             time.sleep(pause)
@@ -237,6 +234,9 @@ class _Sweep:
 
     def _runs_of(self, item: Item) -> list[RunResult]:
         return runs_of_key(self._runs, item.key)
+
+    def _published(self, item: Item) -> set[int]:
+        return {seed for run in self._runs_of(item) for seed in run.seeds}
 
     def _unfinished(self, item: Item) -> Unfinished:
         """Where finished seeds of an item wait for the others."""
@@ -260,7 +260,12 @@ class _Sweep:
             if data is None:
                 self._tell(item, ": reading and checking the cache")
                 data = self._data(item, seeds[0])
-                self._warn_of_disk(item, data)
+                of_steps = item.recipe.window is None and not item.recipe.fitted
+                if of_steps and data.train.features.place == "disk" and not self._warned:
+                    self._warned = True
+                    text = "training rows stay on disk, where every seed reads them one by one; "
+                    text += f"--set shuffle=window:{max(1, len(data.train) // 8)} reads them once"
+                    warnings.warn(text, GaamWarning, stacklevel=2)
             claim = self._claims.take(_name(item))
             if isinstance(claim, Holder):
                 return claim
@@ -288,27 +293,13 @@ class _Sweep:
             if isinstance(claim, Holder):
                 return claim
             others = self._claims.others_at_work(f"{_name(item)}-")
-            published = {seed for run in self._runs_of(item) for seed in run.seeds}
-            unfinished.remove(published, others=others)
+            unfinished.remove(self._published(item), others=others)
             claim.done()
         self._left[item.key] = 0
         return None
 
     def _data(self, item: Item, seed: int) -> TrainData:
         return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
-
-    def _warn_of_disk(self, item: Item, data: TrainData) -> None:
-        """Say once that single rows are read from disk, and what reads many at once."""
-        of_steps = item.recipe.window is None and not item.recipe.fitted
-        if of_steps and data.train.features.place == "disk" and not self._warned:
-            self._warned, size = True, len(data.train) * data.train.features.row_bytes
-            warnings.warn(
-                f"{size / 1e9:,.1f} GB of training rows stay on disk, where every seed reads them "
-                f"row by row; --set shuffle=window:{max(1, len(data.train) // 8)} reads them once "
-                "for a group of seeds, memory-share lets them take more memory",
-                GaamWarning,
-                stacklevel=2,
-            )
 
     def _plan(
         self, item: Item, lacking: Sequence[int], data: TrainData, num_items: int
@@ -319,9 +310,8 @@ class _Sweep:
         that were planned together and of which nothing is there.
         """
         asked, unfinished = self._config.seed_batch, self._unfinished(item)
-        sizes: dict[str, Any] = {"num_seeds": len(lacking), "num_rows": len(data.train)}
-        sizes |= {"seed_batch": asked, "compile": self._config.compile}
-        engine = choose_engine(item.spec, item.recipe, self._device, **sizes)
+        sizes = len(lacking), len(data.train), asked, self._config.compile
+        engine = choose_engine(item.spec, item.recipe, self._device, *sizes)
         if item.recipe.val_folds is not None:  # each has rows of its own
             engine = replace(engine, seed_batch=1, why=f"{engine.why}; each holds out other rows")
         # fewer seeds together, where workers would have nothing to do
@@ -339,10 +329,8 @@ class _Sweep:
         left = set(lacking) - results.keys()
         self._left[item.key] = min(self._left[item.key], len(left) * item.epochs)
         if not left:
-            published = {seed for run in self._runs_of(item) for seed in run.seeds}
-            finished = [results[seed] for seed in sorted(results.keys() - published)]
-            args = data, engine, self._config, self._cache
-            self._on_run(publish(item, finished, *args))
+            finished = [results[seed] for seed in sorted(results.keys() - self._published(item))]
+            self._on_run(publish(item, finished, data, engine, self._config, self._cache))
             return engine, []
         groups: list[list[int]] = []
         for file in files:
@@ -398,17 +386,6 @@ def _name(item: Item) -> str:
     return f"{item.recipe.attention.name}-{item.key[:8]}"
 
 
-def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
-    """Say which runs are there, but were trained before a mechanism, head or loss was changed."""
-    code = item.recipe.code()
-    if other := [run for run in runs if run.environment["code"] != code]:
-        before = other[0].environment["code"]
-        what = ", ".join(name for name in code if code[name] != before.get(name))
-        paths = ", ".join(str(run.path) for run in other)
-        text = f"{item}: {paths} were trained by other code of {what}, and are kept: remove them"
-        warnings.warn(f"{text} to train again", GaamWarning, stacklevel=3)
-
-
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     """Say which of the seeds asked for failed, and why.
 
@@ -424,27 +401,25 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     Warns:
         GaamWarning: for every recipe of which some seeds failed.
     """
-    hopeless: dict[str, RunResult] = {}
+    hopeless: list[tuple[RunResult, str]] = []
     by_key: dict[str, list[RunResult]] = {}
     for run in runs:
         by_key.setdefault(run.key, []).append(run)
     for run, *others in by_key.values():
         of_seed = first_runs([run, *others])
         # what is fitted at once has a seed of its own
-        asked = list(of_seed) if run.fit else [seed for seed in seeds if seed in of_seed]
+        asked = [seed for seed in of_seed if run.fit or seed in seeds]
         failed = {s: of_seed[s].failed[s] for s in asked if s in of_seed[s].failed}
-        if not failed:
-            continue
-        first, why = next(iter(sorted(failed.items())))
-        if len(failed) == len(asked):
-            hopeless[f"{run.title}: {why}"] = run
-            continue
-        some = f"{len(failed)} of {len(asked)} seeds failed (seed {first}: {why})"
-        warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
+        first, why = min(failed.items(), default=(0, ""))
+        if failed and len(failed) == len(asked):
+            hopeless.append((run, why))
+        elif failed:
+            some = f"{len(failed)} of {len(asked)} seeds failed (seed {first}: {why})"
+            warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
     if hopeless:
-        run = next(iter(hopeless.values()))
-        hint = "gaam verify CACHE"
+        hint, (run, _) = "gaam verify CACHE", hopeless[0]
         if not run.fit:  # of a rate far too large, a tenth would lead nowhere soon
             hint = f"try --lr {min(run.recipe['lr'] / 10, 1e-3):g} or --set clip-grad-norm=1"
-        where = ", ".join(str(run.path) for run in hopeless.values())
-        raise NumericsError(f"every seed failed of {'; '.join(hopeless)}", where=where, hint=hint)
+        told = "; ".join(f"{run.title}: {why}" for run, why in hopeless)
+        where = ", ".join(str(run.path) for run, _ in hopeless)
+        raise NumericsError(f"every seed failed of {told}", where=where, hint=hint)

@@ -77,16 +77,12 @@ def choose_engine(
     spec: DecoderSpec,
     recipe: Recipe,
     device: torch.device,
-    *,
     num_seeds: int,
     num_rows: int,
     seed_batch: int | None = None,
     compile: Literal["auto", "on", "off"] = "auto",  # noqa: A002 the option's name
 ) -> Engine:
-    """How to run ``num_seeds`` seeds of a decoder over ``num_rows`` rows.
-
-    A pure function of its arguments, the free memory and whether a compiler is there.
-    """
+    """How to run ``num_seeds`` seeds over ``num_rows`` rows, by free memory and compiler."""
     with torch.device("meta"):
         decoder = build_decoder(spec, seed=0)
     together, why_together = _seeds_together(decoder, spec, recipe, device, seed_batch)
