@@ -35,8 +35,7 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
         for name in plugins.names(package):
             entry: dict[str, Any] = {"name": name, "summary": "", "options": {}}
             entry["origin"] = plugins.origin(package, name)
-            if kind == "mechanism":
-                entry |= {"parameters": None, "output_shape": None}
+            entry |= {"parameters": None, "output_shape": None} if kind == "mechanism" else {}
             listed[kind].append(entry)
             try:
                 cls = plugins.load(package, name, kind=kind)
@@ -62,12 +61,8 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     """
     spec = parse_attention(text)
     cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
-    try:
-        with on_paper():
-            attention = build_attention(spec, num_layers, hidden_size)
-    except ConfigError as error:
-        error.details.setdefault("where", f"--attn {text}")
-        raise
+    with on_paper():
+        attention = build_attention(spec, num_layers, hidden_size)
     # what a mechanism is made in, such as ``DensityGate``, explains options and symbols too
     frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
     meanings: dict[str, str] = {}
@@ -79,10 +74,11 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     for name, (hint, default) in plugin_options(cls).items():
         # a default of None is chosen to fit the encoder: the module knows what it chose
         chosen = getattr(attention, name, None) if default is None else default
-        about = {"name": name, "type": _type_name(hint), "default": default}
-        options.append(
-            about | {"value": given.get(name, chosen), "meaning": meanings.get(name, "")}
-        )
+        values = [v for v in (typing.get_args(hint) or (hint,)) if v is not type(None)]
+        kinds = "|".join(v.__name__ if isinstance(v, type) else str(v) for v in values)
+        about = {"name": name, "type": kinds, "default": default}
+        about |= {"value": given.get(name, chosen), "meaning": meanings.get(name, "")}
+        options.append(about)
     return {
         "name": spec.name,
         "spec": str(spec),
@@ -116,11 +112,6 @@ def _parts(cls: type) -> dict[str, Any]:
 
 def _flow(text: str) -> str:
     return " ".join(text.split())
-
-
-def _type_name(hint: Any) -> str:
-    values = [v for v in (typing.get_args(hint) or (hint,)) if v is not type(None)]
-    return "|".join(v.__name__ if isinstance(v, type) else str(v) for v in values)
 
 
 def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:

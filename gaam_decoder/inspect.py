@@ -67,7 +67,6 @@ def inspect(path: Path) -> Inspection:
     alive = sum(not one.dead for one in held)
     unfinished = [work_of(folder.name) for folder in unfinished_folders(path)]
     left = [work["seconds_left"] for work in begun]
-    known = alive and left and None not in left
     about = {
         "kind": "runs",
         "path": str(path.absolute()),
@@ -75,7 +74,7 @@ def inspect(path: Path) -> Inspection:
         "unfinished": unfinished,
         "begun": begun,
         "at_work": [asdict(one) for one in held],
-        "seconds_left": sum(left) / alive if known else None,
+        "seconds_left": sum(left) / alive if alive and left and None not in left else None,
         "runs": runs,
         "damage": [
             {"path": str(of.absolute()), "reason": one.details["found"], "repair": repair(of)}
@@ -118,12 +117,18 @@ def _of_run(about: dict[str, Any]) -> str:
         f"  recipe       {_settings(about['recipe'])}",
         f"  run as       {_settings(how)}",
     ]
+    recipe = about["recipe"]
+    tested = f"'{recipe['test_split']}'" + ", which chose the epoch" * (recipe["select"] == "test")
+    if recipe["fold"]:
+        tested = f"fold {recipe['fold']} of '{recipe['train_split']}'"
+    elif on_training_rows(recipe):
+        tested = f"'{recipe['test_split']}', the rows that it learned from"
     for seed in about["seeds"]:
         said = f"failed: {seed['failed']}"
         if not seed["failed"]:
             said = "final model, not evaluated"
             if about["evaluated"]:
-                said = f"{100 * seed['accuracy']:.2f}% on {_tested_on(about['recipe'])}"
+                said = f"{100 * seed['accuracy']:.2f}% on {tested}"
             fit = about.get("fit")
             said += f", {fit_in_words(fit)}" if fit else f", epoch {seed['epoch']}"
         lines.append(f"  seed {seed['seed']:<7} {said}, {seed['seconds']:.2f} s")
@@ -141,14 +146,3 @@ def _of_run(about: dict[str, Any]) -> str:
 
 def _settings(values: dict[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items() if value is not None)
-
-
-def _tested_on(recipe: dict[str, Any]) -> str:
-    """What an accuracy of a run is of; never 'test' for rows that are not those of that split."""
-    train, test = recipe.get("train_split", "train"), recipe.get("test_split", "test")
-    if recipe.get("fold") is not None:
-        return f"fold {recipe['fold']} of '{train}'"
-    if on_training_rows(recipe):
-        return f"'{test}', the rows that it learned from"
-    # with the epoch that is best there, it is no estimate of what other rows would give
-    return f"'{test}'" + (", which chose the epoch" if recipe.get("select") == "test" else "")

@@ -156,8 +156,7 @@ def read_study(
             raise ConfigError("no study", expected="a title, a cache, reports of different names")
         choose = {seed for config in trains for seed in config.choosing_seeds or ()}
         if both := choose & {seed for config in trains for seed in config.seeds}:
-            message = "tune-seeds of one [[train]] are seeds of another"
-            raise ConfigError(message, found=spell_numbers(sorted(both)))
+            raise ConfigError(f"tune-seeds of one [[train]] are seeds of another: {sorted(both)}")
         tolerances = TOLERANCES | {name: float(value) for name, value in check.items()}
     about: dict[str, Any] = {"folder": folder, "recipe": found, "out": out}
     return Study(steps=steps, reports=tuple(reports.values()), tolerances=tolerances, **about)
@@ -264,15 +263,11 @@ def carry_out(
     say: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Outcome:
-    """Run what is missing, make the reports, and record them or compare them with the record.
-
-    Runs that lie there and that the recipe does not ask for are in no report.
-    """
+    """Run what is missing, report what the recipe asks for, record that or compare it."""
     import pandas
 
     if (rank := find_rank(None)) is not None and rank.total > 1:
-        hint = "the commands that --dry-run prints may be run by ranks"
-        raise ConfigError("a study is run by one process", found=f"{rank.total} ranks", hint=hint)
+        raise ConfigError("a study is run by one process", found=f"{rank.total} ranks")
     if check and not (study.folder / ROWS).is_file():
         hint = "gaam study FOLDER --record makes it"
         raise NotFoundError(f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint)

@@ -237,6 +237,8 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     where, pools = str(cache.root.absolute()), cache.plan.pooling
     train, test = config.train_split, config.test_split
     tests_a_split = config.folds is None and test != NO_TEST
+    if NO_TEST in cache and (test == NO_TEST or config.final):
+        raise ConfigError(f"the split '{NO_TEST}' of the cache needs another name", where=where)
     labelled = tuple(name for name in cache if name not in cache.unlabelled)
     asked = [("split with labels", "train-split", train, labelled)]
     asked += [("split with labels", "test-split", test, labelled)] * tests_a_split
