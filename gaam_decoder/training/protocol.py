@@ -297,9 +297,12 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
             ) from error
         groups = Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
     rows = len(cache[split])
-    found = sum(bool(name.strip()) for name in groups.names)
-    if not found == len(groups.names) == rows:
+    empty = [
+        f", line {line} is empty" for line, name in enumerate(groups.names, 1) if not name.strip()
+    ]
+    if len(groups.names) != rows or empty:
         message = f"{groups.in_words()} does not fit the split '{split}'"
         expected = f"a name for each of its {rows} rows, in the order of the data set"
-        raise ConfigError(message, expected=expected, found=f"{found} names")
+        found = f"{len(groups.names)} names{''.join(empty[:1])}"
+        raise ConfigError(message, expected=expected, found=found)
     return groups

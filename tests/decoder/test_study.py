@@ -164,17 +164,6 @@ def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(tmp_path: Pa
         study.read_study("ag-news")
 
 
-def test_one_of_several_ranks_runs_no_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "study.toml").write_text(RECIPE)
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="one process"):
-        carry_out(tmp_path)
-    assert not (tmp_path.parent / "studies").exists()
-
-
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
 def test_recorded_rows_are_means_of_recorded_seeds(folder: Path) -> None:
     """The table that people read follows from the seeds beside it."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import gaam_decoder
 import gaam_decoder.inspect
-from gaam_cache.cache import open_cache
 from gaam_decoder import RunResult, TrainConfig
 
 
@@ -39,31 +37,6 @@ def test_final_adds_one_model_after_what_is_evaluated(
     for again in (config, alone):
         kept = gaam_decoder.train(again, on_run=lambda run: pytest.fail("trained again"))
         assert [run.path for run in kept if not run.evaluated] == [run.path for run in runs[-2:]]
-
-
-def test_a_final_model_has_all_rows_of_train_and_those_of_folds_do_not(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gaam_decoder.training import sweep as seed_groups
-
-    seen: list[tuple[bool, int, int | None, int | None]] = []
-    prepare = seed_groups.prepare_data
-
-    def watched(cache: Any, recipe: Any, *rest: Any) -> Any:
-        data = prepare(cache, recipe, *rest)
-        counts = [None if part is None else len(part) for part in (data.selection, data.test)]
-        seen.append((recipe.final, len(data.train), counts[0], counts[1]))
-        return data
-
-    monkeypatch.setattr(seed_groups, "prepare_data", watched)
-    rows = len(open_cache(config.cache)["train"])
-    gaam_decoder.train(replace(config, folds=3, final=True, select="last"))
-    assert seen == [(False, rows * 2 // 3, None, rows // 3)] * 3 + [(True, rows, None, None)]
-    seen.clear()
-    gaam_decoder.train(replace(config, folds=3, final=True))
-    assert seen[-1][0]
-    assert seen[-1][1] + (seen[-1][2] or 0) == rows
-    assert seen[-1][3] is None
 
 
 @pytest.mark.parametrize("folds", [None, 2])
