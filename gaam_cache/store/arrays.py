@@ -66,6 +66,8 @@ class Array:
         self.where = f"{file}: {name}" if file.name else name
         self.where = str(file) if file.suffix == ".npy" else self.where
         with reading(self.where):
+            if np.ma.is_masked(values):
+                raise ValueError("values that are masked: gaam keeps no mask")
             values = np.asarray(values) if isinstance(values, (list, tuple)) else values
             of_safetensors = hasattr(values, "get_shape")
             self.shape = tuple(values.get_shape() if of_safetensors else values.shape)

@@ -30,6 +30,7 @@ class Faulty(CrossEntropy):
     """Multiplied by a number where the first row of a batch is of class 2."""
 
     def __init__(self, factor: float) -> None:
+        super().__init__()
         self.factor = factor
 
     def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
