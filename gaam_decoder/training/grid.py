@@ -82,7 +82,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         except ConfigError as error:
             error.details.setdefault("where", str(item))
             impossible.add(spec)
-            if not config.skip_impossible:
+            if not config.skip_impossible and len({i.spec for i in items}) > 1:
                 error.details["to do"] = "--set skip-impossible=true trains the others"
             if not config.skip_impossible or len(impossible) == len({i.spec for i in items}):
                 raise

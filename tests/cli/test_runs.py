@@ -78,18 +78,3 @@ def test_looking_at_runs_needs_no_torch(here: Path) -> None:
         program = f"import sys; sys.argv = ['gaam', *{words}]; import cli\ntry: cli.main()\nexcept "
         program += "SystemExit as end: assert not end.code and 'torch' not in sys.modules"
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
-def test_a_report_in_csv_of_some_runs_says_so_on_stderr_alone(gaam: Gaam, here: Path) -> None:
-    whole = gaam("report", "--format", "csv")
-    assert (whole.code, whole.err) == (0, "")
-    for out in ([], ["--out", "table.csv"]):
-        some = gaam("report", "--format", "csv", "--attn", "gaam", *out)
-        assert some.code == 0
-        assert some.err.startswith("note: this report is of 1 of 2 runs")
-        assert "note" not in some.out
-        text = some.out or (here / "table.csv").read_text()
-        header, *lines = text.splitlines()
-        assert "left_out" in header.split(",")
-        assert lines
-        assert all("1 by --attn" in line for line in lines)
