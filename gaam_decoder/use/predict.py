@@ -31,8 +31,6 @@ from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.files import make_folder, storage_errors, temporary_path
 from gaam_cache.store.plan import Encoding, Plan, differences
-from gaam_decoder.runs.folders import is_run
-from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
 
@@ -305,8 +303,8 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
 
 def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     assert config.cache is not None
-    cache, run = open_cache(config.cache), config.run.expanduser()
-    if not (is_run(run) and cache.fingerprint == read_run(run).cache["fingerprint"]):
+    cache = open_cache(config.cache)
+    if cache.fingerprint != predictor.fingerprint:
         _check_alike(predictor, cache.plan, config.cache)
     split = cache[config.split or "test"]
     states = split.pooled(predictor.pooling)

@@ -238,6 +238,7 @@ class Predictor:
         class_names: in the order of the columns of probabilities.
         seeds: whose decoders are averaged.
         temperatures: by which the logits of each are divided; empty: by none.
+        fingerprint: of the cache that they learned from.
         encoding: how rows are encoded; None where others made the states.
     """
 
@@ -256,6 +257,7 @@ class Predictor:
         self.seeds = config.seeds
         self.temperatures = tuple(temperatures)
         self.pooling = config.pooling
+        self.fingerprint = config.fingerprint
         self.encoding = None if encoding.imported else encoding
         self._device = devices.resolve_device(device)
         self._ensemble = ensemble.to(self._device)

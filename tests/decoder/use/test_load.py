@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, N
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.use.predict import PredictConfig
 from gaam_decoder.use.predictor import Predictor
 from tests.conftest import build_encoder, random_rows, write_csv
 
@@ -158,11 +160,21 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     splits = {"train": (x_NLD, [0, 1] * 20), "test": (x_NLD[:9], ([0, 1] * 5)[:9])}
     gaam_cache.write(tmp_path / "cache", splits)
     config = TrainConfig(lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1)
-    predictor = gaam_decoder.load(gaam_decoder.train(config)[0].path, device="cpu")
+    run = gaam_decoder.train(config)[0].path
+    predictor = gaam_decoder.load(run, device="cpu")
     assert predictor.encoding is None
     assert len(predictor.predict_states(x_NLD)) == 40
     with pytest.raises(ConfigError, match=r"no encoder here(.|\n)*predict_states"):
         predictor.predict(["a text"])
+    # of the run's own cache nothing is in doubt, whatever the run was made of
+    gaam_decoder.export_run(run, tmp_path / "decoder")
+    gaam_cache.write(tmp_path / "other", {"test": (x_NLD, [0, 1] * 20)})
+    for folder in (run, tmp_path / "decoder"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            gaam_decoder.predict(PredictConfig(run=folder, cache=tmp_path / "cache"), write=bool)
+        with pytest.warns(GaamWarning, match="nobody here knows"):
+            gaam_decoder.predict(PredictConfig(run=folder, cache=tmp_path / "other"), write=bool)
 
 
 def test_of_a_folder_of_runs_what_its_report_recommends_is_taken(config: TrainConfig) -> None:
