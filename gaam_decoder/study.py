@@ -32,8 +32,9 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import OF_STUDY, sheet
 from gaam_decoder.reports.drawing import overviews, svg_files
+from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.formats.csv import flat
-from gaam_decoder.reports.formats.markdown import pipe, rendered
+from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.loading import one_form

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from gaam_cache.messages import visible
 from gaam_decoder.reports.drawing import DARK, LIGHT, Picture, inline_svg, overviews
-from gaam_decoder.reports.formats.markdown import rendered
+from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.notes import warnings
 from gaam_decoder.reports.table import Format, Table
 

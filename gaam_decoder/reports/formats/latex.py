@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.formats.markdown import rendered
+from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.table import Format, Table
 
 _LETTERS = "[\N{LATIN CAPITAL LETTER A WITH GRAVE}-\N{LATIN SMALL LETTER Z WITH CARON}]"

@@ -1,20 +1,14 @@
-"""A table for an issue, a README or a notebook; and the templates of all that people read."""
+"""A table for an issue, a README or a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import TextIO
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
-import gaam_cache
 from gaam_cache.markdown import pipes, plain
-from gaam_decoder.reports.columns import Sheet, sheet
-from gaam_decoder.reports.drawing import TEMPLATES
-from gaam_decoder.reports.notes import conclusion, notes
-from gaam_decoder.reports.sections._base import sections, signature
-from gaam_decoder.reports.table import SEPARATE, Format, Table
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.formats._templates import rendered
+from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("md",)
 
@@ -30,49 +24,3 @@ class Markdown(Format):
 def pipe(sheet: Sheet) -> str:
     """A table as GitHub reads it."""
     return "\n".join(pipes(sheet.header, sheet.lines, sheet.words))
-
-
-def rendered(
-    name: str,
-    tables: Sequence[Table],
-    harmless: Callable[[str], str],
-    more: Callable[[Table], dict[str, Any]] = lambda table: {},
-    words: Mapping[str, Any] | None = None,
-    **filters: Callable[..., str],
-) -> str:
-    """What a template makes of tables.
-
-    Args:
-        name: of the template.
-        tables: what it is given as ``tables``, each as values by name.
-        harmless: what becomes of every text that the template writes, but for what a filter made.
-        more: what the template is given of a table beyond what all are.
-        words: what it is given beside tables.
-        filters: of the template, whose result is written as it is.
-    """
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-        finalize=lambda text: harmless(text) if type(text) is str else text,
-    )
-    environment.filters |= {"raw": Markup, "harmless": harmless}
-    for filter_name, make in filters.items():
-        environment.filters[filter_name] = lambda *values, make=make: Markup(make(*values))
-    about = [
-        {
-            "title": table.title(),
-            "answer": conclusion(table),
-            "sheet": sheet(table) if table.rows else None,
-            "beside": table.beside(),
-            "notes": notes(table),
-            "sections": sections(table),
-            "signature": signature(table),
-            **more(table),
-        }
-        for table in tables
-    ]
-    told = {"separate": SEPARATE, "version": gaam_cache.__version__, **(words or {})}
-    return environment.get_template(f"{name}.jinja").render(tables=about, **told)
