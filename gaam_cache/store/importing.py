@@ -323,9 +323,10 @@ def _make(
     lossless = types.pop() if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys() else "float32"
     counted = {split: one.tokens for split, one in rows.items() if NUM_TOKENS in one.taken}
     files = {}
-    for path in paths if report else ():
-        folder = os.path.commonpath([one.absolute().parent for one in paths])
-        files[path.absolute().relative_to(folder).as_posix()] = hash_file(path)
+    if paths and report:
+        whole = [path.absolute() for path in paths]
+        folder = os.path.commonpath([path.parent for path in whole])
+        files = {path.relative_to(folder).as_posix(): hash_file(path) for path in whole}
     identity = {
         "imported": {
             "files": files,

@@ -31,8 +31,6 @@ from gaam_decoder.specs import parse_attention
 
 SHAPES = ("laplace:heads=1", "gaam:heads=1", "student-t:heads=1", "chi2:heads=1")
 HEADS = tuple(f"gaam:heads={heads}" for heads in (1, 2, 4, 8))
-PROMISED = 0.8
-"""Power at the MDD."""
 
 
 def compared(
