@@ -20,9 +20,9 @@ from gaam_cache.extraction.states import Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.sources._collect import given_inputs
 from gaam_cache.store.dtypes import as_float32
-from gaam_cache.store.plan import Encoding
+from gaam_cache.store.plan import Plan
 
-__all__ = ["OPENING", "Encoding", "Placed", "RowEncoder"]
+__all__ = ["OPENING", "Placed", "RowEncoder"]
 
 OPENING = threading.Lock()
 """Held while an encoder is opened or a decoder is built: transformers sets the default type of all
@@ -37,24 +37,22 @@ class Placed(NamedTuple):
 
 
 class RowEncoder:
-    """States of rows as ``gaam extract`` would have stored them in the cache of an encoding.
+    """States of rows as ``gaam extract`` would have stored them in a cache.
 
     With the same proof too: some rows of every call are encoded again, alone. Several threads may
     use one: they take turns at the tokenizer and at the model.
     """
 
-    def __init__(
-        self, encoding: Encoding, config: ExtractConfig, encoder: Encoder, tally: Tally
-    ) -> None:
+    def __init__(self, plan: Plan, config: ExtractConfig, encoder: Encoder, tally: Tally) -> None:
         """Use ``RowEncoder.open``."""
-        self.encoding, self.tally, self._config = encoding, tally, config
-        self._maker = StateMaker(encoder, encoding, config.batch_tokens, tally, further=True)
+        self.plan, self.tally, self._config = plan, tally, config
+        self._maker = StateMaker(encoder, plan, config.batch_tokens, tally, further=True)
         self._preparing, self._running = threading.Lock(), threading.Lock()
 
     @classmethod
     def open(
         cls,
-        encoding: Encoding,
+        plan: Plan,
         *,
         encoder: str | None = None,
         device: str = "auto",
@@ -63,7 +61,7 @@ class RowEncoder:
         """Find the encoder, make sure that it is that one, and load its weights.
 
         Args:
-            encoding: how the rows of a cache were encoded.
+            plan: of the cache.
             encoder: folder or id of the encoder, where it is not where it was then.
             device: auto, cpu, cuda, cuda:N or mps.
             batch_tokens: tokens of one batch, padding included; default: what suits the device.
@@ -73,8 +71,8 @@ class RowEncoder:
             NotFoundError: no encoder there, or not the rows that it was fitted on.
         """
         with OPENING:
-            config, opened = reopen(encoding, encoder, device, batch_tokens)
-        return cls(encoding, config, opened, Tally())
+            config, opened = reopen(plan, encoder, device, batch_tokens)
+        return cls(plan, config, opened, Tally())
 
     def encode(
         self, rows: Sequence[str], *, pooling: str, origin: str = "the rows"
@@ -93,7 +91,7 @@ class RowEncoder:
 
         Args:
             chunks: of rows, about 2,048 at a time.
-            pooling: one of the encoding's.
+            pooling: one of the cache's.
             origin: what to call where the rows are from, in messages.
 
         Raises:
@@ -101,8 +99,8 @@ class RowEncoder:
             NumericsError: a state that cannot be stored, or is not that of its row alone.
             ShortOfMemoryError: too little memory for one row.
         """
-        if pooling not in self.encoding.pooling:
-            raise plugins.unknown("pooling of these rows", pooling, self.encoding.pooling)
+        if pooling not in self.plan.pooling:
+            raise plugins.unknown("pooling of these rows", pooling, self.plan.pooling)
 
         def placed() -> Iterator[Placed]:
             row = 0
@@ -118,16 +116,16 @@ class RowEncoder:
     def _prepare(self, placed: Placed, origin: str) -> Piece | None:
         if not len(placed.rows):
             return None
-        (rows, places), kind = placed, self.encoding.kind
+        (rows, places), kind = placed, self.plan.kind
         inputs = given_inputs(rows, kind, self._config, origin=origin, places=places)
         with self._preparing:
             return self._maker.prepare(inputs, origin=origin, places=places)
 
     def _states(self, piece: Piece | None, pooling: str) -> NDArray[np.float32]:
         if piece is None:
-            return np.empty((0, self.encoding.num_layers, self.encoding.hidden_size), np.float32)
+            return np.empty((0, self.plan.num_layers, self.plan.hidden_size), np.float32)
         with self._running:
             encoded = self._maker.encode(piece, lambda rows: None)
             states = self._maker.states(encoded)[pooling]
-        bfloat16 = self.encoding.storage_dtype == "bfloat16"
+        bfloat16 = self.plan.storage_dtype == "bfloat16"
         return as_float32(states) if bfloat16 else states.astype(np.float32)

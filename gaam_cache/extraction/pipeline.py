@@ -24,7 +24,6 @@ from gaam_cache.store.files import storage_errors
 from gaam_cache.store.plan import (
     PLAN_FILE,
     SHARD_FOLDER,
-    Encoding,
     Plan,
     ShardSpec,
     adopt_plan,
@@ -96,7 +95,7 @@ class ShardMaker:
     def __init__(self, job: Job, plan: Plan, tally: Tally, todo: Sequence[ShardSpec]) -> None:
         self._job, self._plan, self._tally, self._out = job, plan, tally, job.config.out
         self._row_arrays = RowArrays(plan, job.rows)
-        self._states = StateMaker(job.encoder, Encoding.of(plan), job.config.batch_tokens, tally)
+        self._states = StateMaker(job.encoder, plan, job.config.batch_tokens, tally)
         self._claims, self._holder = Claims(self._out / CLAIM_FOLDER), Holder()
         self._left = deque(todo)
         self._lock = threading.Lock()

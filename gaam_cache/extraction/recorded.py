@@ -9,12 +9,12 @@ from typing import Any
 from gaam_cache import settings
 from gaam_cache.config import RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.store.plan import Encoding, Plan
+from gaam_cache.store.plan import Plan
 
 
-def settings_of(encoding: Encoding) -> dict[str, Any]:
+def settings_of(plan: Plan) -> dict[str, Any]:
     """Fields of the configuration under which rows are encoded so, as far as it is recorded."""
-    encoder, rows, identity = encoding.encoder, encoding.rows, encoding.identity
+    encoder, rows, identity = plan.encoder, plan.dataset, plan.identity
     parts = {None: {}, "dataset": rows, "encoder": encoder}
     recorded = {
         field.name: parts[part][field.name]
@@ -24,13 +24,14 @@ def settings_of(encoding: Encoding) -> dict[str, Any]:
     return {
         "encoder": encoder.get("path") or encoder["name"],
         "revision": encoder["revision"],
-        "untrained_encoder": encoding.untrained_seed is not None,
-        "encoder_seed": encoding.untrained_seed,
+        "untrained_encoder": plan.untrained_seed is not None,
+        "encoder_seed": plan.untrained_seed,
         "dataset": rows.get("path") or rows["name"],
         "dataset_revision": rows.get("revision"),
-        "pool": list(encoding.pooling),
-        "storage_dtype": encoding.storage_dtype,
-        **{name: rows.get(name) for name in ("text_columns", "label_column", "limit", "splits")},
+        "splits": list(plan.rows),
+        "pool": list(plan.pooling),
+        "storage_dtype": plan.storage_dtype,
+        **{name: rows.get(name) for name in ("text_columns", "label_column", "limit")},
         **{name: identity.get(name) for name in ("max_length", "dtype", "prompt")},
         **recorded,
     }
@@ -64,7 +65,7 @@ def settings_of_import(config: ImportConfig) -> dict[str, Any]:
 
 def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
     """The extraction that made a cache, as far as its plan records it; else CacheError."""
-    given = settings_of(Encoding.of(plan)) | {"out": out, "shard_rows": plan.shard_rows}
+    given = settings_of(plan) | {"out": out, "shard_rows": plan.shard_rows}
     try:
         return settings.resolve(ExtractConfig, "extract", given | changes)
     except ConfigError as error:

@@ -14,62 +14,62 @@ from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
 from gaam_cache.sources._base import MEDIA, Rows, find_source
 from gaam_cache.store.digest import hash_file
-from gaam_cache.store.plan import Encoding, difference_table, differences
+from gaam_cache.store.plan import Plan, difference_table, differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
 """What can be done without an encoder."""
 
 
 def reopen(
-    encoding: Encoding, encoder: str | None, device: str, batch_tokens: int | None
+    plan: Plan, encoder: str | None, device: str, batch_tokens: int | None
 ) -> tuple[ExtractConfig, Encoder]:
     """The extraction that would encode rows so, and its encoder: the same one, loaded.
 
     ``encoder`` is its folder or id, where it is not where it was then.
     """
-    if encoding.imported:
+    if plan.imported:
         raise ConfigError("states that others made have no encoder here", hint=INSTEAD)
-    name = encoder or _place_of(encoding)
+    name = encoder or _place_of(plan)
     folder, another = Path(name).expanduser(), f"'{name}' is another encoder"
     # of a commit on the hub; what lies on this disk is what its hashes say
-    same = name == encoding.encoder["name"] and not folder.is_dir()
-    revision = encoding.encoder["revision"] if same else None
+    same = name == plan.encoder["name"] and not folder.is_dir()
+    revision = plan.encoder["revision"] if same else None
     named = {"encoder": name, "revision": revision, "device": device, "batch_tokens": batch_tokens}
-    config = settings.resolve(ExtractConfig, "extract", settings_of(encoding) | named)
-    if encoding.decoders:
-        versions = plugins.load(MEDIA, encoding.kind, kind="kind of files").decoders()
-        what = f"rows of {encoding.kind} are decoded by other versions"
-        _check_same(versions, encoding.decoders, what, encoding)
-    rows = _fitted_on(encoding, config) if _called(name) else {}
+    config = settings.resolve(ExtractConfig, "extract", settings_of(plan) | named)
+    if plan.decoders:
+        versions = plugins.load(MEDIA, plan.kind, kind="kind of files").decoders()
+        what = f"rows of {plan.kind} are decoded by other versions"
+        _check_same(versions, plan.decoders, what, plan)
+    rows = _fitted_on(plan, config) if _called(name) else {}
     try:
-        opened = open_encoder(encoding.kind, config, rows)
+        opened = open_encoder(plan.kind, config, rows)
         found = opened.identity()
     except GaamError as error:
         if folder.exists():  # of another one nothing else matters
-            then = encoding.identity.get("files", {})
+            then = plan.identity.get("files", {})
             now = {file: hash_file(folder / file) for file in then if (folder / file).is_file()}
-            _check_same({"files": now}, {"files": then}, another, encoding)
+            _check_same({"files": now}, {"files": then}, another, plan)
         elif encoder is None and isinstance(error, NotFoundError | HubError):
             error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
         raise
-    _check_same(found, encoding.identity, another, encoding)
+    _check_same(found, plan.identity, another, plan)
     opened.load()
     shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
-    there = {name: getattr(encoding, name) for name in shape}
-    _check_same(shape, there, f"'{config.encoder}' yields states of another shape", encoding)
+    there = {name: getattr(plan, name) for name in shape}
+    _check_same(shape, there, f"'{config.encoder}' yields states of another shape", plan)
     return config, opened
 
 
-def _place_of(encoding: Encoding) -> str:
+def _place_of(plan: Plan) -> str:
     """Where it is now; what was on a disk is never looked for on the hub under the same name."""
-    name, path = encoding.encoder["name"], encoding.encoder["path"]
+    name, path = plan.encoder["name"], plan.encoder["path"]
     for place in (path, name):
         if place is not None and Path(place).expanduser().exists():
             return str(place)
-    if encoding.encoder["revision"] is not None or _called(name) or name == DEFAULT_ENCODER:
+    if plan.encoder["revision"] is not None or _called(name) or name == DEFAULT_ENCODER:
         return str(name)
     raise NotFoundError(
-        f"the encoder '{encoding.label}' is not where it was",
+        f"the encoder '{plan.encoder_label}' is not where it was",
         where=path or name,
         hint=f"name its folder with --encoder; or {INSTEAD}",
     )
@@ -80,28 +80,28 @@ def _called(name: str) -> bool:
     return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
 
 
-def _fitted_on(encoding: Encoding, config: ExtractConfig) -> Mapping[str, Rows]:
+def _fitted_on(plan: Plan, config: ExtractConfig) -> Mapping[str, Rows]:
     """The rows that an encoder learned from; empty where it learned from none."""
-    if (split := encoding.identity.get("fitted_on")) is None:
+    if (split := plan.identity.get("fitted_on")) is None:
         return {}
-    path, name = encoding.rows["path"], encoding.rows["name"]
+    path, name = plan.dataset["path"], plan.dataset["name"]
     place = path if path is not None and Path(path).exists() else name
     try:
         return {split: find_source(place).read(replace(config, dataset=place), split)}
     except GaamError as error:
         raise NotFoundError(
-            f"{encoding.label} was fitted on rows that are not there any more",
+            f"{plan.encoder_label} was fitted on rows that are not there any more",
             expected=f"the split '{split}' of '{name}' as it was",
             found=error.reason,
             hint=f"bring the data back to where they were; or {INSTEAD}",
         ) from error
 
 
-def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, encoding: Encoding) -> None:
+def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan) -> None:
     if rows := differences(now, then):
         raise ConfigError(
             f"{what}; nothing was encoded. What differs:\n{difference_table(rows, 'at training')}",
-            expected=f"what encoded the rows that were trained on: {encoding.label}",
+            expected=f"what encoded the rows that were trained on: {plan.encoder_label}",
             found=", ".join(name for name, _, _ in rows[:5]) + ", ..." * (len(rows) > 5),
             hint=f"name that encoder with --encoder, or install those versions; or {INSTEAD}",
         )

@@ -28,7 +28,7 @@ from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
 from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
-from gaam_cache.store.plan import BATCHINGS, Encoding
+from gaam_cache.store.plan import BATCHINGS, Plan
 
 ROWS_PER_PROOF = 500
 FEWEST = 2
@@ -69,23 +69,23 @@ class Encoded(NamedTuple):
 class StateMaker:
     """Makes the states of pieces of rows; each stage may run in a thread of its own.
 
-    The batches of whoever began an encoding count too: they may have been measured on a device that
+    The batches of whoever began a cache count too: they may have been measured on a device that
     is not ours. ``further`` rows are no cache's, but encoded as those of one.
     """
 
     def __init__(
         self,
         encoder: Encoder,
-        encoding: Encoding,
+        plan: Plan,
         batch_tokens: int | None,
         tally: Tally,
         *,
         further: bool = False,
     ) -> None:
         self.tally = tally
-        self._encoder, self._encoding, self._further = encoder, encoding, further
+        self._encoder, self._plan, self._further = encoder, plan, further
         self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
-        self._batching = max(encoding.batching, encoder.batching, key=BATCHINGS.index)
+        self._batching = max(plan.batching, encoder.batching, key=BATCHINGS.index)
         tally.batching = self._batching
         self._copies = CopyBack(encoder.device)
 
@@ -166,7 +166,7 @@ class StateMaker:
         self, items: Sequence[Any], batch: NDArray[np.int64], chosen: list[int]
     ) -> EncodedBatch:
         """On their way to the host, in the storage type."""
-        dtype, start = getattr(torch, self._encoding.storage_dtype), self._copies.start
+        dtype, start = getattr(torch, self._plan.storage_dtype), self._copies.start
         encoded = EncodedBatch(batch, {}, {}, {row: {} for row in chosen if row in batch})
         for name, x_BLD in self._encoder.encode(items).items():
             stored_BLD = x_BLD.to(dtype)
@@ -187,8 +187,8 @@ class StateMaker:
         bfloat16, which NumPy lacks, comes as its bits. All is finite, and some of it proven.
         """
         self.wait()
-        encoding, dtype = self._encoding, self._encoding.storage_dtype
-        states = {name: self._assemble(encoded, name) for name in encoding.pooling}
+        plan, dtype = self._plan, self._plan.storage_dtype
+        states = {name: self._assemble(encoded, name) for name in plan.pooling}
         computed = (one for batch in encoded.batches for one in batch.exact.items())
         share, layer, row = worst_deviation(states, computed, encoded.alone, dtype)
         self.tally.proven += len(encoded.alone)
@@ -200,7 +200,7 @@ class StateMaker:
             raise NumericsError(
                 "a text has another state in its batch than alone; nothing was made of it",
                 expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
-                found=f"{share:.1e} in layer {layer + encoding.first_layer}",
+                found=f"{share:.1e} in layer {layer + plan.first_layer}",
                 where=encoded.piece.where(row),
                 hint=hint,
             )
@@ -208,14 +208,14 @@ class StateMaker:
 
     def _assemble(self, encoded: Encoded, pooling: str) -> NDArray[Any]:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
-        encoding, dtype = self._encoding, self._encoding.storage_dtype
+        plan, dtype = self._plan, self._plan.storage_dtype
         piece, batches = encoded.piece, encoded.batches
-        shape = (len(piece.inputs.lengths), encoding.num_layers, encoding.hidden_size)
+        shape = (len(piece.inputs.lengths), plan.num_layers, plan.hidden_size)
         states = np.empty(shape, dtype=NUMPY_DTYPES[dtype])
         for batch in batches:
             states[batch.rows] = bits(batch.states[pooling])
         if (bad := first_not_finite(states, dtype)) is not None:
-            row, layer, feature = bad[0], bad[1] + encoding.first_layer, bad[2]
+            row, layer, feature = bad[0], bad[1] + plan.first_layer, bad[2]
             what = f"the encoder's layer {layer} yields numbers that are not finite"
             hint = "look at the row, or compute in --dtype float32 with a new --out"
             # the others reach as far as the encoder's arithmetic; rounding makes no NaN
@@ -232,7 +232,7 @@ class StateMaker:
         counts = [batch.digits[pooling] for batch in batches if pooling in batch.digits]
         if counts and not self._further:  # else the decoders learned from such states
             digits_2L = torch.stack(counts).sum(0).numpy()
-            where, first = piece.where(0, len(piece.inputs.lengths) - 1), encoding.first_layer
+            where, first = piece.where(0, len(piece.inputs.lengths) - 1), plan.first_layer
             check_digits(digits_2L, dtype, first_layer=first, where=where)
         return states
 

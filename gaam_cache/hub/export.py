@@ -16,7 +16,7 @@ from gaam_cache.errors import CacheError
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.files import whole_folder, write_synced
-from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, portable_plan, read_plan
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.shard import planned_receipt, receipt_path
 from gaam_cache.store.verify import verify
 from gaam_cache.terminal import Report, silent
@@ -97,7 +97,7 @@ def is_export(folder: Path) -> bool:
     """Whether a folder is an exported cache, and holds nothing else."""
     ours = {PLAN_FILE, SHARD_FOLDER, CARD_FILE, FORMAT_FILE}
     there = {path.name for path in folder.iterdir()}
-    return there == ours and (plan := read_plan(folder)) == portable_plan(plan)
+    return there == ours and (plan := read_plan(folder)) == plan.portable()
 
 
 def export_cache(
@@ -122,7 +122,7 @@ def export_cache(
     """
     root, out = Path(path).expanduser(), Path(out).expanduser()
     cache = open_cache(root)
-    plan = portable_plan(cache.plan)
+    plan = cache.plan.portable()
     with whole_folder(root, out, is_export, overwrite=overwrite) as folder:
         (folder / SHARD_FOLDER).mkdir()
         for shard in plan.shards():

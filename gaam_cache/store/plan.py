@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self, cast
 
@@ -28,6 +28,7 @@ MAX_SHARD_BYTES = 512 * 10**6
 MAX_SHARDS = 2**20  # of one cache: what a reader lists and a folder can hold
 NOT_SETTINGS = ("path", "origin", "shared_texts", "import")
 """What a plan says of its data set that is no setting: where rows lie, and what was found there."""
+OPTIONAL = ("columns", "unlabelled")
 MAX_VALUE_BYTES = 4096  # of a value of a kept column in UTF-8: a name, not a text
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
@@ -84,9 +85,24 @@ class Plan:
     """Splits without labels."""
 
     @property
+    def kind(self) -> str:
+        """Of the rows: text, audio, vision, ..., or of states that others made."""
+        return str(self.encoder["kind"])
+
+    @property
     def imported(self) -> bool:
-        """Whether somebody else computed the states."""
-        return bool(self.encoder["kind"] == IMPORTED)
+        """Whether somebody else computed the states: nobody here can encode further rows."""
+        return self.kind == IMPORTED
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All of the encoder that decides the numbers: hashes of its files, its settings."""
+        return dict(self.fingerprint_fields["encoder"])
+
+    @property
+    def decoders(self) -> dict[str, Any]:
+        """What made samples or pixels of files, and in which version; empty of texts."""
+        return dict(self.fingerprint_fields.get("decoders", {}))
 
     @property
     def maker(self) -> str:
@@ -96,13 +112,13 @@ class Plan:
     @property
     def untrained_seed(self) -> int | None:
         """Seed of the encoder's random weights; None where they are trained."""
-        seed: int | None = self.fingerprint_fields["encoder"].get("untrained", {}).get("seed")
+        seed: int | None = self.identity.get("untrained", {}).get("seed")
         return seed
 
     @property
     def first_layer(self) -> int:
         """Number of the first layer of the states: 0 where that is the encoder's input, else 1."""
-        return 0 if self.fingerprint_fields["encoder"].get("layers") == CONVENTIONS[0] else 1
+        return 0 if self.identity.get("layers") == CONVENTIONS[0] else 1
 
     @property
     def batching(self) -> Batching:
@@ -137,119 +153,30 @@ class Plan:
         states = len(self.pooling) * self.num_layers * self.hidden_size
         return states * ITEM_BYTES[self.storage_dtype] + sum(self.columns.values())
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: what lies in ``cache.json``, and in every run on the cache."""
+        content: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
+        # a plan that needs none of the last two stays as gaam 0.1 wrote it
+        return content | {k: v for k, v in asdict(self).items() if k not in OPTIONAL or v}
+
     def to_json(self) -> str:
         """The text of ``cache.json``."""
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        for name in ("columns", "unlabelled"):
-            if not content[name]:
-                del content[name]  # a plan that needs none of it stays as gaam 0.1 wrote it
-        return sealed_text(content)
-
-
-_NO_PLACE = {"path": None, "revision": None}
-"""Of what a plan, such as one that somebody else wrote, says no more than the name."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Encoding:
-    """How rows were encoded; a plan has it, and so has a run that learned from the rows.
-
-    It is a value of JSON, and compares as one.
-    """
-
-    kind: str
-    """Of the rows: text, audio, vision, ..., or of states that others made."""
-    encoder: dict[str, Any]
-    """As in a plan: name, path, revision, batching, and settings that are not at their default."""
-    identity: dict[str, Any]
-    """What decides the numbers, as the fingerprint covers it: hashes of the encoder's files, type
-    of its arithmetic, greatest length, poolings, layers, and more."""
-    decoders: dict[str, Any]
-    """What made samples or pixels of files, and in which version; empty of texts."""
-    storage_dtype: str
-    pooling: tuple[str, ...]
-    num_layers: int
-    hidden_size: int
-    first_layer: int
-    """Number of the first layer: 0 where that is what the encoder's first one reads, else 1."""
-    rows: dict[str, Any]
-    """How rows are read, as in a plan: name, path and revision of the data set, ``text_columns``,
-    ``label_column``, settings that are not at their default; and its ``splits``."""
+        return sealed_text(self.to_dict())
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
-        """That of a cache."""
-        found = ("origin", "shared_texts", "import")
-        known = {name: value for name, value in plan.dataset.items() if name not in found}
-        return cls(
-            kind=plan.encoder["kind"],
-            encoder=_NO_PLACE | {k: v for k, v in plan.encoder.items() if k != "kind"},
-            identity=plan.fingerprint_fields["encoder"],
-            decoders=plan.fingerprint_fields.get("decoders", {}),
-            storage_dtype=plan.storage_dtype,
-            pooling=plan.pooling,
-            num_layers=plan.num_layers,
-            hidden_size=plan.hidden_size,
-            first_layer=plan.first_layer,
-            rows=_NO_PLACE | known | {"splits": list(plan.rows)},
-        )
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """What ``to_dict`` gave, from JSON too; ValueError, KeyError or TypeError where it is not.
 
-    @property
-    def batching(self) -> Batching:
-        """Which rows may share a batch, as measured by whoever wrote the plan."""
-        found: Batching = self.encoder["batching"]
-        return found
-
-    @property
-    def imported(self) -> bool:
-        """Whether nobody here can encode further rows: the states were handed over."""
-        return self.kind == IMPORTED
-
-    @property
-    def untrained_seed(self) -> int | None:
-        """Seed of the encoder's random weights; None where they are trained."""
-        seed: int | None = self.identity.get("untrained", {}).get("seed")
-        return seed
-
-    @property
-    def label(self) -> str:
-        """Name of the encoder for people, which says so where its weights are random."""
-        return describe_encoder(self.encoder["name"], self.untrained_seed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self) | {"pooling": list(self.pooling)}
-
-    @classmethod
-    def from_dict(cls, value: Any) -> Self:
-        """What ``to_dict`` gave; ValueError where it is something else."""
-        names = {one.name for one in fields(cls)}
-        if type(value) is not dict or set(value) != names:
-            raise ValueError(f"an encoding has {', '.join(sorted(names))}")
-        return cls(**{**value, "pooling": tuple(value["pooling"])})
-
-    def portable(self) -> Self:
-        """The same without any path of this machine; of a local name the last part is left."""
-        return replace(self, encoder=without_path(self.encoder), rows=without_path(self.rows))
-
-
-def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
-    """Rows of a shard under both bounds: the number asked for and 512 MB."""
-    return max(1, min(shard_rows, MAX_SHARD_BYTES // bytes_per_row))
-
-
-def read_plan(root: Path) -> Plan:
-    """Read ``cache.json``; NotFoundError where there is none, CacheError where it is damaged."""
-    path = root / PLAN_FILE
-    try:
-        content = unsealed(read_json(path))
+        All that the fingerprint covers is what the fingerprint says.
+        """
+        content = dict(value)
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
         if (version := content.pop("format_version")) != FORMAT_VERSION:
             raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
         for name in ("pooling", "class_names", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
-        plan, fields = Plan(**content), content["fingerprint_fields"]
+        plan, fields = cls(**content), content["fingerprint_fields"]
         covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
         if fingerprint(fields) != plan.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
@@ -262,6 +189,29 @@ def read_plan(root: Path) -> Plan:
         if plan.num_shards > MAX_SHARDS:
             raise ValueError(f"{plan.num_shards:,} shards, a cache has at most {MAX_SHARDS:,}")
         return plan
+
+    def portable(self) -> Self:
+        """The same without any path of this machine; of a local name the last part is left."""
+        dataset = without_path(self.dataset)
+        dataset.pop("import", None)  # the files that were imported are here alone
+        on_disk = self.dataset.get("path") is not None or self.imported
+        dataset["origin"] = {
+            split: portable_name(str(origin), local=on_disk)
+            for split, origin in dataset.get("origin", {}).items()
+        }
+        return replace(self, encoder=without_path(self.encoder), dataset=dataset)
+
+
+def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
+    """Rows of a shard under both bounds: the number asked for and 512 MB."""
+    return max(1, min(shard_rows, MAX_SHARD_BYTES // bytes_per_row))
+
+
+def read_plan(root: Path) -> Plan:
+    """Read ``cache.json``; NotFoundError where there is none, CacheError where it is damaged."""
+    path = root / PLAN_FILE
+    try:
+        return Plan.from_dict(unsealed(read_json(path)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
@@ -371,15 +321,3 @@ def without_path(source: Mapping[str, Any]) -> dict[str, Any]:
     """The ``encoder`` or ``dataset`` of a plan without any path of this machine."""
     local = source.get("path") is not None
     return {**source, "name": portable_name(source["name"], local=local), "path": None}
-
-
-def portable_plan(plan: Plan) -> Plan:
-    """A plan of the same fingerprint, which covers no path, that names none of this machine."""
-    dataset = without_path(plan.dataset)
-    dataset.pop("import", None)  # the files that were imported are here alone
-    on_disk = plan.dataset.get("path") is not None or plan.imported
-    dataset["origin"] = {
-        split: portable_name(str(origin), local=on_disk)
-        for split, origin in dataset.get("origin", {}).items()
-    }
-    return replace(plan, encoder=without_path(plan.encoder), dataset=dataset)

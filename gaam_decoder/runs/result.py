@@ -97,7 +97,7 @@ class RunResult:
     """Training settings that change the numbers."""
     cache: dict[str, Any]
     """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
-    class_names; ``first_layer`` where that is 0; ``encoding`` says how to encode further rows."""
+    class_names; ``first_layer`` where that is 0; and its ``plan``, by which rows are encoded."""
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float | None

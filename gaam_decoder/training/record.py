@@ -16,7 +16,7 @@ import gaam_cache
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.store.plan import KEY as PLANTED
-from gaam_cache.store.plan import Encoding, planted_in
+from gaam_cache.store.plan import planted_in
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
@@ -71,7 +71,7 @@ def publish(
         "rows": plan.rows,
         "shared_texts": plan.shared_texts,
         "class_names": list(cache.class_names),
-        "encoding": Encoding.of(plan).to_dict(),
+        "plan": plan.to_dict(),
     }
     if (fitted_on := plan.fingerprint_fields["encoder"].get("fitted_on")) is not None:
         about_cache["fitted_on"] = fitted_on

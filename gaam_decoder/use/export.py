@@ -12,7 +12,7 @@ from gaam_cache.hub.export import cut_of
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.files import whole_folder, write_file
-from gaam_cache.store.plan import Encoding
+from gaam_cache.store.plan import Plan
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -128,24 +128,24 @@ def export_run(
         CacheError: the run is damaged.
     """
     folder, out = Path(path).expanduser(), Path(out).expanduser()
-    run, config, ensemble, encoding = open_run(folder, seed, cache)
+    run, config, ensemble, plan = open_run(folder, seed, cache)
     with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
         write_decoder(made, config, ensemble.decoder.state_dict())
-        write_file(made / CARD_FILE, card(run, config, encoding).encode(), option="DIR")
+        write_file(made / CARD_FILE, card(run, config, plan).encode(), option="DIR")
         sizes = [file.stat().st_size for file in made.iterdir()]
     return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
 
 
-def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
+def card(run: RunResult, config: DecoderConfig, plan: Plan) -> str:
     """A card in Markdown."""
-    known, train, count = encoding.portable(), run.recipe["train_split"], len(config.class_names)
+    known, train, count = plan.portable(), run.recipe["train_split"], len(config.class_names)
     mechanism = describe_mechanism(config.attention, len(config.layers), config.hidden_size)
     formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
     revision, several = known.encoder["revision"], len(config.seeds)
     source = f"revision {revision}" if revision else "known by the SHA-256 of its files"
     about = [
-        f"data set: {brief(known.rows['name'])}",
-        f"encoder: {brief(known.label)}, "
+        f"data set: {brief(known.dataset['name'])}",
+        f"encoder: {brief(known.encoder_label)}, "
         + ("run by somebody else; states were imported" if known.imported else source),
         f"mechanism: {config.attention}: {formula}",
         f"head: {config.head}",
@@ -178,11 +178,11 @@ def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
         "library_name": "gaam",
         "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
         "pipeline_tag": PIPELINES.get(known.kind, ""),
-        "base_model": _on_hub(encoding.encoder),
-        "datasets": list(filter(None, [_on_hub(encoding.rows)])),
+        "base_model": _on_hub(plan.encoder),
+        "datasets": list(filter(None, [_on_hub(plan.dataset)])),
     }
     body = CARD.format(
-        title=f"{plain(config.attention)} on {plain(brief(known.rows['name']))}",
+        title=f"{plain(config.attention)} on {plain(brief(known.dataset['name']))}",
         noun=NOUNS.get(known.kind, "rows"),
         about="\n".join(items(about)),
         classes="\n".join(classes),

@@ -24,7 +24,7 @@ from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, N
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of, sealed_text, unsealed
 from gaam_cache.store.files import read_json, write_file
-from gaam_cache.store.plan import Encoding, read_plan
+from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.notes import recommended
 from gaam_decoder.reports.report import report
@@ -83,10 +83,10 @@ def load(
         if temperature:
             raise _no_rows(folder)
         config, ensemble = read_decoder(folder, seed=seed)
-        about = {"encoding": config.encoding, "fingerprint": config.fingerprint}
-        encoding = _encoding_of(about, folder, cache)
+        about = {"plan": config.plan, "fingerprint": config.fingerprint}
+        plan = _plan_of(about, folder, cache)
     else:
-        run, config, ensemble, encoding = open_run(folder, seed, cache)
+        run, config, ensemble, plan = open_run(folder, seed, cache)
         temperatures = _temperatures(run, config.seeds) if temperature else ()
     if config.signature.get("labels_shuffled"):
         _warn(f"'{folder.name}' learned from shuffled labels: its predictions mean nothing")
@@ -97,7 +97,7 @@ def load(
         ensemble.dtype = "float32"
     opens: dict[str, Any] = {"encoder": encoder, "batch_tokens": batch_tokens}
     opens["device"] = str(computes)
-    return Predictor(config, ensemble, encoding, temperatures=temperatures, **opens)
+    return Predictor(config, ensemble, plan, temperatures=temperatures, **opens)
 
 
 def _warn(text: str) -> None:
@@ -106,8 +106,8 @@ def _warn(text: str) -> None:
 
 def open_run(
     folder: Path, seed: int | None, cache: str | Path | None
-) -> tuple[RunResult, DecoderConfig, Ensemble, Encoding]:
-    """Decoders of the seeds that finished, or of one; the encoding may name paths."""
+) -> tuple[RunResult, DecoderConfig, Ensemble, Plan]:
+    """Decoders of the seeds that finished, or of one; the plan may name paths."""
     if not is_run(folder) and run_folders(folder):
         folder = _recommended(folder)
     run = one_run(folder)
@@ -121,7 +121,7 @@ def open_run(
         raise ConfigError(message, expected=expected, found=lost, where=where)
     if run.chose:
         _warn(f"'{run.path.name}' was trained to choose a rate: what was chosen is another run")
-    encoding = _encoding_of(about, run.path, cache)
+    plan = _plan_of(about, run.path, cache)
     float32 = recipe.get("eval_dtype") == "float32"
     config = DecoderConfig(
         attention=run.attention,
@@ -136,7 +136,7 @@ def open_run(
         plugins=dict(recipe.get("plugins", {})),
         fingerprint=about["fingerprint"],
         key=run.key,
-        encoding=encoding.portable().to_dict(),
+        plan=plan.portable().to_dict(),
         signature={
             "gaam": gaam_cache.__version__,
             "attention": run.attention,
@@ -149,7 +149,7 @@ def open_run(
     places = [run.seeds.index(one) for one in config.seeds]
     with run.tensors(WEIGHTS_FILE) as file:
         weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
-    return run, config, _ensemble(config, weights, folder), encoding
+    return run, config, _ensemble(config, weights, folder), plan
 
 
 def _recommended(folder: Path) -> Path:
@@ -185,12 +185,12 @@ def _ensemble(config: DecoderConfig, weights: Mapping[str, Tensor], folder: Path
     return Ensemble(config.spec, weights, dtype=config.dtype)
 
 
-def _encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None) -> Encoding:
-    """How rows are encoded, as the cache says that is named, or the run at ``path``."""
-    recorded = about.get("encoding")
+def _plan_of(about: Mapping[str, Any], path: Path, cache: str | Path | None) -> Plan:
+    """Of the cache that is named, or as the run at ``path`` recorded it."""
+    recorded = about.get("plan")
     if cache is not None or recorded is None:
-        return Encoding.of(read_plan(find_cache(about, path, cache)))
-    return Encoding.from_dict(recorded)
+        return read_plan(find_cache(about, path, cache))
+    return Plan.from_dict(recorded)
 
 
 def _temperatures(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:

@@ -30,7 +30,7 @@ from gaam_cache.sources._collect import BadRows, choose, is_blank, text_of
 from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.files import make_folder, storage_errors, temporary_path
-from gaam_cache.store.plan import Encoding, Plan, differences
+from gaam_cache.store.plan import Plan, differences
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
 
@@ -247,7 +247,7 @@ def predict(
 
 
 def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
-    if (encoding := predictor.encoding) is None:
+    if (plan := predictor.plan) is None:
         raise ConfigError(
             "nobody here can encode further rows as those of the run",
             found="states that were imported",
@@ -257,9 +257,9 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
     origin = str(config.file or "stdin")
     folder = path.absolute().parent if config.file else Path.cwd()
-    known, lines, objects = encoding.rows, path.suffix == ".txt", path.suffix == ".jsonl"
+    known, lines, objects = plan.dataset, path.suffix == ".txt", path.suffix == ".jsonl"
     settings: dict[str, Any] = {"delimiter": known.get("delimiter")}
-    if encoding.kind == "text":
+    if plan.kind == "text":
         texts = ("text",) if lines else tuple(known.get("text_columns") or ("text",))
         settings["text_columns"] = config.text_columns or texts
     else:
@@ -327,14 +327,13 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
 def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
     """Rows of another cache than the run's were encoded as those of the run; else CacheError."""
 
-    def numbers(encoding: Encoding) -> dict[str, Any]:
+    def numbers(plan: Plan) -> dict[str, Any]:
         """What decides them; which poolings are there beside the run's does not."""
-        known = encoding.to_dict()
-        identity = {name: value for name, value in encoding.identity.items() if name != "pooling"}
+        identity = {name: value for name, value in plan.identity.items() if name != "pooling"}
         names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
-        return {"encoder": identity} | {name: known[name] for name in names}
+        return {"encoder": identity} | {name: getattr(plan, name) for name in names}
 
-    ours, theirs = predictor.encoding, Encoding.of(plan)
+    ours, theirs = predictor.plan, plan
     if ours is None and theirs.imported:
         text = "states of run and cache were imported: nobody here knows whether they are alike"
         warnings.warn(text, GaamWarning, stacklevel=2)

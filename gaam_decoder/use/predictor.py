@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 from gaam_cache import devices
 from gaam_cache.encode import OPENING
 from gaam_cache.errors import CacheError, ConfigError, DataError, NumericsError
-from gaam_cache.store.plan import Encoding
+from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import LOWER
@@ -61,8 +61,8 @@ class DecoderConfig:
     """Of the cache that it learned from."""
     key: str
     """Of the run: mechanism, recipe and cache."""
-    encoding: dict[str, Any]
-    """How rows are encoded; names no path."""
+    plan: dict[str, Any]
+    """Of that cache; names no path."""
     signature: dict[str, Any]
     """What repeats it: version of gaam, recipe, seeds."""
 
@@ -70,7 +70,7 @@ class DecoderConfig:
     def from_dict(cls, value: dict[str, Any]) -> Self:
         """What ``asdict`` gives; TypeError or ValueError where it is something else."""
         tuples = {name: tuple(value[name]) for name in ("layers", "class_names", "seeds")}
-        Encoding.from_dict(value["encoding"])
+        Plan.from_dict(value["plan"])
         return cls(**value | tuples)
 
     @property
@@ -239,14 +239,14 @@ class Predictor:
         seeds: whose decoders are averaged.
         temperatures: by which the logits of each are divided; empty: by none.
         fingerprint: of the cache that they learned from.
-        encoding: how rows are encoded; None where others made the states.
+        plan: of that cache, by which rows are encoded; None where others made the states.
     """
 
     def __init__(
         self,
         config: DecoderConfig,
         ensemble: Ensemble,
-        encoding: Encoding,
+        plan: Plan,
         *,
         temperatures: Sequence[float] = (),
         device: str = "auto",
@@ -258,12 +258,12 @@ class Predictor:
         self.temperatures = tuple(temperatures)
         self.pooling = config.pooling
         self.fingerprint = config.fingerprint
-        self.encoding = None if encoding.imported else encoding
+        self.plan = None if plan.imported else plan
         self._device = devices.resolve_device(device)
         self._ensemble = ensemble.to(self._device)
         self._layers = list(config.layers)
         self._shape = config.num_layers, config.hidden_size
-        self._encoding, self._opens = encoding, {"device": device, **opens}
+        self._plan, self._opens = plan, {"device": device, **opens}
         self._opened: RowEncoder | None = None
         self._opening = threading.Lock()
 
@@ -306,7 +306,7 @@ class Predictor:
 
         with self._opening:
             if self._opened is None:
-                self._opened = RowEncoder.open(self._encoding, **self._opens)
+                self._opened = RowEncoder.open(self._plan, **self._opens)
         first = 0
         for states_NLD in self._opened.stream(chunks, pooling=self.pooling, origin=origin):
             yield self._predicted(states_NLD, origin, first)

@@ -16,9 +16,9 @@ import pytest
 import gaam_cache
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encode import Encoding, RowEncoder
+from gaam_cache.encode import RowEncoder
 from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
-from gaam_cache.store.plan import read_plan
+from gaam_cache.store.plan import Plan, read_plan
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.pictures import write_pictures
@@ -31,6 +31,11 @@ def extract(config: ExtractConfig) -> EmbeddingCache:
     return gaam_cache.open_cache(config.out)
 
 
+def covering(plan: Plan, **fields: Any) -> Plan:
+    """Another plan, whose fingerprint covers these fields."""
+    return replace(plan, fingerprint_fields=plan.fingerprint_fields | fields)
+
+
 def texts(config: ExtractConfig) -> list[str]:
     lines = (Path(config.dataset) / "test.csv").read_text().splitlines()[1:]
     return [line.partition(",")[2] for line in lines]
@@ -40,8 +45,8 @@ def check(config: ExtractConfig, rows: Sequence[str] | None = None) -> RowEncode
     """What is stored of the test rows is what is encoded again, by one who knows the plan alone."""
     cache = extract(config)
     rows = texts(config) if rows is None else rows
-    encoding = Encoding.from_dict(json.loads(json.dumps(Encoding.of(cache.plan).to_dict())))
-    encoder = RowEncoder.open(encoding, device="cpu", batch_tokens=config.batch_tokens)
+    plan = Plan.from_dict(json.loads(json.dumps(cache.plan.to_dict())))
+    encoder = RowEncoder.open(plan, device="cpu", batch_tokens=config.batch_tokens)
     for pooling in config.pool:
         stored = cache["test"].pooled(pooling)[:].astype(np.float32)
         again = encoder.encode(rows, pooling=pooling)
@@ -88,8 +93,8 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     files = [str(data / name) for name in extract(config)["test"].column("file")]
     ours = check(config, files)
-    pieces = {**ours.encoding.rows, "clip_mode": "split"}  # of a cache whose rows are pieces
-    split = RowEncoder.open(replace(ours.encoding, rows=pieces))
+    pieces = {**ours.plan.dataset, "clip_mode": "split"}  # of a cache whose rows are pieces
+    split = RowEncoder.open(replace(ours.plan, dataset=pieces))
     with pytest.raises(DataError, match="not one row"):
         split.encode(files[:1], pooling="mean")
 
@@ -102,8 +107,8 @@ def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     good = [str(data / name) for name in extract(config)["test"].column("file")]
     ours = check(config, good)
-    for decoder in ours.encoding.decoders:
-        other = replace(ours.encoding, decoders=ours.encoding.decoders | {decoder: "0.0"})
+    for decoder in ours.plan.decoders:
+        other = covering(ours.plan, decoders=ours.plan.decoders | {decoder: "0.0"})
         with pytest.raises(ConfigError, match=f"other versions[^$]*{decoder}"):
             RowEncoder.open(other)
     (tmp_path / "broken.png").write_bytes(Path(good[0]).read_bytes()[:60])
@@ -118,22 +123,22 @@ def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
 def test_words_of_other_rows_are_refused(config: ExtractConfig, tmp_path: Path) -> None:
     data = shutil.copytree(config.dataset, tmp_path / "data")
     config = replace(config, encoder="tfidf", pool=("mean",), dataset=str(data))
-    encoding = Encoding.of(extract(config).plan)
+    plan = extract(config).plan
     with (data / "train.csv").open("a") as file:
         file.write("a,goal goal\n")
     with pytest.raises(ConfigError, match="vocabulary"):
-        RowEncoder.open(encoding)
+        RowEncoder.open(plan)
     shutil.rmtree(data)
     with pytest.raises(NotFoundError, match="rows that are not there any more") as caught:
-        RowEncoder.open(encoding)
+        RowEncoder.open(plan)
     assert "predict_states" in str(caught.value)
 
 
 def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(config.encoder, tmp_path / "encoder"))
-    encoding = Encoding.of(extract(replace(config, encoder=str(folder))).plan)
+    plan = extract(replace(config, encoder=str(folder))).plan
 
-    def refused(name: str, one: Encoding = encoding) -> None:
+    def refused(name: str, one: Plan = plan) -> None:
         with pytest.raises(ConfigError, match="another encoder") as caught:
             RowEncoder.open(one)
         assert name in str(caught.value)
@@ -144,31 +149,28 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
         # of JSON what is the same to whoever reads it
         file.write_bytes(content + b"\n" if file.suffix == ".json" else flipped)
         refused(file.name)
-        if file.name in encoding.identity["files"]:
+        if file.name in plan.identity["files"]:
             file.unlink()
             with pytest.raises(GaamError):
-                RowEncoder.open(encoding)
+                RowEncoder.open(plan)
         file.write_bytes(content)
     (folder / "tokenizer.model").write_text("{}")
     refused("tokenizer.model")
     (folder / "tokenizer.model").unlink()
     for name, value in {"special_tokens": False, "pool_over": "text", "future": "x"}.items():
-        refused(name, replace(encoding, identity=encoding.identity | {name: value}))
+        refused(name, covering(plan, encoder=plan.identity | {name: value}))
     folder.rename(tmp_path / "moved")
-    for one in (encoding, encoding.portable()):  # never asked of the hub
+    for one in (plan, plan.portable()):  # never asked of the hub
         with pytest.raises(NotFoundError, match="not where it was"):
             RowEncoder.open(one)
         found = RowEncoder.open(one, encoder=str(tmp_path / "moved"))
         assert found.encode(["goal bank", "robot"], pooling="mean").shape[0] == 2
-    assert str(tmp_path) not in json.dumps(encoding.portable().to_dict())
-    value = encoding.to_dict()
-    assert Encoding.from_dict(value) == encoding
-    for wrong in (None, "x", value | {"more": 1}):
-        with pytest.raises(ValueError):  # noqa: PT011 whatever it says
-            Encoding.from_dict(wrong)
+    assert str(tmp_path) not in json.dumps(plan.portable().to_dict())
+    with pytest.raises(ValueError, match="fingerprint"):
+        Plan.from_dict(plan.to_dict() | {"fingerprint": "0" * 64})
     gaam_cache.write(tmp_path / "c", {"train": (np.eye(8, dtype=np.float32), [0, 1] * 4)})
     with pytest.raises(ConfigError, match="no encoder here"):
-        RowEncoder.open(Encoding.of(read_plan(tmp_path / "c")))
+        RowEncoder.open(read_plan(tmp_path / "c"))
 
 
 def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 import gaam_cache
 from gaam_cache.errors import ConfigError
-from gaam_cache.store.plan import portable_name, portable_plan, read_plan
+from gaam_cache.store.plan import portable_name, read_plan
 from tests.conftest import shard_bytes
 
 
@@ -72,7 +72,7 @@ def test_a_portable_plan_names_no_path(tiny_cache: Path) -> None:
     }
     assert {name: portable_name(name) for name in names} == names
     plan = read_plan(tiny_cache)
-    portable = portable_plan(plan)
+    portable = plan.portable()
     assert str(tiny_cache.parent) in plan.to_json()
     assert str(tiny_cache.parent) not in portable.to_json()
     assert portable.fingerprint == plan.fingerprint

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gaam_cache.hub.export import card as cache_card
-from gaam_cache.store.plan import Encoding, read_plan
+from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import SLOTS, card
@@ -26,8 +26,8 @@ def run(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult
     return found
 
 
-def text_of(run: RunResult, encoding: Encoding | None = None) -> str:
-    known = encoding or Encoding.from_dict(run.cache["encoding"])
+def text_of(run: RunResult, plan: Plan | None = None) -> str:
+    known = plan or Plan.from_dict(run.cache["plan"])
     config = replace(open_run(run.path, None, None)[1], seeds=run.finished)
     return card(run, replace(config, class_names=tuple(run.cache["class_names"])), known)
 
@@ -51,7 +51,7 @@ def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult, tiny_c
     assert (head["library_name"], head["pipeline_tag"]) == ("gaam", "text-classification")
     assert "base_model" not in head, "a local one"
     hub = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
-    known = Encoding.of(replace(plan, encoder=plan.encoder | hub, dataset=plan.dataset | hub))
+    known = replace(plan, encoder=plan.encoder | hub, dataset=plan.dataset | hub)
     head = head_of(text_of(run, known))
     assert (head["base_model"], head["datasets"]) == ("someone/tiny", ["someone/tiny"])
 
@@ -80,7 +80,7 @@ def test_no_name_breaks_a_card(run: RunResult, tiny_cache: Path) -> None:
         called = replace(plan, class_names=classes, **of)
         names = {"encoder": name, "dataset": name, "class_names": list(classes)}
         found = replace(run, cache=run.cache | names)
-        return cache_card(called), text_of(found, Encoding.of(called))
+        return cache_card(called), text_of(found, called)
 
     for hostile_name in HOSTILE.values():
         for plain, hostile in zip(cards("x"), cards(hostile_name), strict=True):

@@ -131,7 +131,7 @@ def test_a_run_alone_knows_how_its_rows_were_encoded(
     shutil.rmtree(tmp_path / "copy")
     with pytest.warns(GaamWarning, match="shuffled labels"):
         predictor = gaam_decoder.load(run.path, device="cpu")
-    assert predictor.encoding == whole.encoding
+    assert predictor.plan == whole.plan
     assert predictor.predict(["goal bank", "robot"])
 
 
@@ -162,7 +162,7 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     config = TrainConfig(lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1)
     run = gaam_decoder.train(config)[0].path
     predictor = gaam_decoder.load(run, device="cpu")
-    assert predictor.encoding is None
+    assert predictor.plan is None
     assert len(predictor.predict_states(x_NLD)) == 40
     with pytest.raises(ConfigError, match=r"no encoder here(.|\n)*predict_states"):
         predictor.predict(["a text"])

@@ -35,7 +35,7 @@ class StandIn:
         self.seeds = (0, 1, 2)
         self.temperatures: tuple[float, ...] = ()
         self.pooling = "mean"
-        self.encoding = SimpleNamespace(kind="text", rows={})
+        self.plan = SimpleNamespace(kind="text", dataset={})
         self.asked: list[str] = []
 
     def stream(self, chunks: Iterable[Placed], **about: Any) -> Iterator[Predictions]:
