@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.dtypes import unpacked
 from gaam_cache.store.plan import Plan, read_plan
-from gaam_cache.store.read import CheckMemory, ShardedArray, ShardReader
+from gaam_cache.store.read import ShardedArray, ShardReader
 from gaam_cache.store.shard import (
     Receipt,
     column_key,
@@ -29,9 +29,7 @@ class Split:
     Nothing is read before it is asked for; a ``DataLoader`` asks for a batch at once.
     """
 
-    def __init__(
-        self, root: Path, plan: Plan, name: str, receipts: list[Receipt], memory: CheckMemory
-    ) -> None:
+    def __init__(self, root: Path, plan: Plan, name: str, receipts: list[Receipt]) -> None:
         """Use ``EmbeddingCache[name]``."""
         self.name, self.class_names = name, plan.class_names
         self.first_layer = plan.first_layer
@@ -43,7 +41,7 @@ class Split:
         self.nbytes = sum(receipt.bytes for receipt in receipts)
         """Bytes on disk."""
         self._root, self._plan, self._receipts = root, plan, receipts
-        self._shards = ShardReader(root, plan, name, receipts, memory)
+        self._shards = ShardReader(root, plan, name, receipts)
 
     def __repr__(self) -> str:
         """Name and size."""
@@ -129,11 +127,10 @@ class EmbeddingCache(Mapping[str, Split]):
                 where=str(root.absolute()),
                 hint=f"run the {self.plan.maker} that made it again: it goes on",
             )
-        memory = CheckMemory()
         self._splits = {}
         for name in self.plan.rows:
             receipts = [planned_receipt(root, self.plan, one) for one in self.plan.shards(name)]
-            self._splits[name] = Split(root, self.plan, name, receipts, memory)
+            self._splits[name] = Split(root, self.plan, name, receipts)
 
     def __repr__(self) -> str:
         """Folder, encoder, splits."""

@@ -16,7 +16,6 @@ from gaam_cache.extraction.shards import CLAIM_FOLDER
 from gaam_cache.messages import excerpt, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, planted_in, read_plan
-from gaam_cache.store.read import CheckMemory
 from gaam_cache.store.shard import missing_shards, planned_receipt
 
 SHOWN = 20
@@ -120,7 +119,7 @@ def _split(
     if len(receipts) < len(shards):
         return about
     try:
-        split = Split(path, plan, name, receipts, CheckMemory())
+        split = Split(path, plan, name, receipts)
         labels = split.labels if split.labelled else np.zeros(0, np.int64)
         counts = np.bincount(labels, minlength=len(split.class_names))
         return about | {

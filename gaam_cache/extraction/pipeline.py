@@ -20,10 +20,8 @@ from gaam_cache.extraction.job import Job, make_plan, warn
 from gaam_cache.extraction.shards import CLAIM_FOLDER, RowArrays, discard_broken
 from gaam_cache.extraction.states import Encoded, Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
-from gaam_cache.store.files import storage_errors
 from gaam_cache.store.plan import (
     PLAN_FILE,
-    SHARD_FOLDER,
     Plan,
     ShardSpec,
     adopt_plan,
@@ -53,9 +51,7 @@ def make_missing(
     until others are at work on all that is left. Returns the plan, and who makes what is left.
     """
     out, encoder, plan = job.config.out, job.encoder, None
-    with storage_errors(out / PLAN_FILE):
-        there = (out / PLAN_FILE).exists()
-    if there:
+    if (out / PLAN_FILE).exists():
         plan = adopt_plan(out, job.fields, job.provenance)
         broken = discard_broken(out, plan)
         warn(f"{name} is made again: {why}" for name, why in broken.items())
@@ -67,8 +63,7 @@ def make_missing(
         ours = make_plan(job)
         plan = write_plan(out, ours)
         start = 0.0 if start is None and plan is ours else start
-    with storage_errors(out / SHARD_FOLDER):
-        missing = set(missing_shards(out, plan))
+    missing = set(missing_shards(out, plan))
     todo, left = [shard for shard in plan.shards() if shard.name in missing], None
     if todo:
         # few are to want the same

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError
 from gaam_cache.sources._base import Rows
 from gaam_cache.store.dtypes import packed
-from gaam_cache.store.files import storage_errors
 from gaam_cache.store.plan import Plan, ShardSpec
 from gaam_cache.store.shard import (
     ROW_DATASETS,
@@ -71,7 +70,7 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
                 planned_receipt(root, plan, shard)
             except CacheError as error:
                 path = receipt_path(root, shard.name)
-                with storage_errors(path), suppress(FileNotFoundError):  # another was quicker
+                with suppress(FileNotFoundError):  # another was quicker
                     path.unlink()
                     broken[shard.name] = error.reason
     return broken

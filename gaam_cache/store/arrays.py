@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from gaam_cache.config import NAME_PATTERN, ImportConfig, of_splits
 from gaam_cache.errors import ConfigError, DataError, NotFoundError
 from gaam_cache.messages import excerpt
-from gaam_cache.store.files import raise_if_refused
 
 SUFFIXES = (".h5", ".hdf", ".hdf5", ".npy", ".npz", ".safetensors")
 STRINGS, STATES, LABELS, NUM_TOKENS = "str", "states", "labels", "num_tokens"
@@ -45,8 +44,9 @@ def reading(where: str) -> Iterator[None]:
     """Whatever a library says of a file or value becomes one message."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 whatever a library raises: the file is bad
-        raise_if_refused(error, Path(where))
+    except Exception as error:  # whatever a library raises: the file is bad
+        if isinstance(error, PermissionError):
+            raise
         raise DataError(
             f"'{Path(where).name}' cannot be read",
             expected="a whole file of the kind that its suffix says, or an array or list",

@@ -10,21 +10,20 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError, GaamError, StorageError
 
-MAX_JSON_BYTES = 16 * 2**20
-"""A plan names every class twice; no honest one comes near this."""
+MAX_JSON_BYTES = 2**30  # no honest file comes near this
+DAMAGE = (
+    *(FileNotFoundError, NotADirectoryError, RecursionError),
+    *(ValueError, LookupError, TypeError, AttributeError),
+)
+"""What is raised by a file that is not as it was written; another OSError says that it cannot be
+read now, and nothing of what it holds."""
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """How file systems say so; a missing permission is EACCES."""
-_REFUSED_NOW = {
-    *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
-    *(errno.ETIMEDOUT, errno.ESTALE),
-}
-"""What the system says of us or of this moment, and not of the file."""
 
 
 @contextmanager
@@ -44,45 +43,12 @@ def storage_errors(path: Path, *, option: str = "--out") -> Iterator[None]:
         ) from error
 
 
-def raise_if_refused(error: BaseException, path: Path) -> None:
-    """StorageError where a file may not be read now: it is no damaged one, to be made again."""
-    if isinstance(error, OSError) and error.errno in _REFUSED_NOW:
-        raise StorageError(
-            f"cannot read '{path.name}'",
-            found=error.strerror,
-            where=str(path.parent.absolute()),
-            hint="make it readable; nothing is known to be damaged",
-        ) from error
-
-
-def open_regular(path: Path) -> BufferedReader:
-    """Open a file for reading; ValueError where it is a pipe or folder, OSError where a link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ValueError(f"{path.name} is not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
-def read_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """All of a regular file; ValueError where it is larger, which is refused unread."""
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > max_bytes:
-            raise ValueError(f"{path.name} has {size:,} bytes, at most {max_bytes:,} make sense")
-        return file.read(size)
-
-
-def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """The object in a regular file of JSON in UTF-8; else OSError, ValueError, RecursionError."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(pairs)) != len(pairs):
-            raise ValueError("a key is there twice")
-        return found
-
-    content = read_bytes(path, max_bytes=max_bytes)
-    value = json.loads(content.decode("utf-8"), object_pairs_hook=unique)
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a regular file of JSON, which is no link; else one of ``DAMAGE``."""
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_JSON_BYTES:
+        raise ValueError(f"{path.name} is not a regular file, or has {status.st_size:,} bytes")
+    value = json.loads(path.read_bytes())
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} does not hold a JSON object")
     return value
@@ -159,25 +125,22 @@ def check_folder(path: Path, *, option: str) -> None:
     One that holds something may be all that is wanted, whether or not it can be written to.
     """
     path = path.expanduser().absolute()
-    if not (path.is_dir() and os.access(path, os.R_OK) and any(path.iterdir())):
+    if not (path.is_dir() and any(path.iterdir())):
         _check_writable(path, path, option)
 
 
 def check_file(path: Path, *, option: str, special: bool = False) -> None:
     """The same of a file; a link means what it leads to, ``special`` allows a pipe or device."""
     path = Path(os.path.realpath(path.expanduser()))
-    if not special or path.is_dir() or path.is_file() or not path.exists():
-        _check_writable(path, path.parent, option)
+    in_the_way = path.is_dir() or (path.exists() and not path.is_file() and not special)
+    _check_writable(path, path.parent, option, "it is no file" if in_the_way else None)
 
 
-def _check_writable(path: Path, folder: Path, option: str) -> None:
+def _check_writable(path: Path, folder: Path, option: str, found: str | None = None) -> None:
     # the folder, or the nearest one above it that is there
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
-    found = None
-    if path != folder and path.exists() and not path.is_file():
-        found = "a folder" if path.is_dir() else "no file"
-    elif not there.is_dir():
-        found = f"'{there}' is a file, no folder"
+    if not there.is_dir():
+        found = f"'{there}' is no folder"
     elif not os.access(there, os.W_OK | os.X_OK):
         found = f"Permission denied at '{there}'"
     if found:

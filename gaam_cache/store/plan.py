@@ -18,14 +18,13 @@ from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import canonical_json, digest_of, sealed_text, short_digest, unsealed
 from gaam_cache.store.dtypes import ITEM_BYTES
-from gaam_cache.store.files import MAX_JSON_BYTES, raise_if_refused, read_json, write_file
+from gaam_cache.store.files import DAMAGE, read_json, write_file
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
 PLAN_FILE = "cache.json"
 SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
-MAX_SHARDS = 2**20  # of one cache: what a reader lists and a folder can hold
 NOT_SETTINGS = ("path", "origin", "shared_texts", "import")
 """What a plan says of its data set that is no setting: where rows lie, and what was found there."""
 OPTIONAL = ("columns", "unlabelled")
@@ -186,8 +185,6 @@ class Plan:
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
         if not all(map(NAME_PATTERN.fullmatch, plan.rows)) or plan.batching not in BATCHINGS:
             raise ValueError("bad names of splits, or bad batching")
-        if plan.num_shards > MAX_SHARDS:
-            raise ValueError(f"{plan.num_shards:,} shards, a cache has at most {MAX_SHARDS:,}")
         return plan
 
     def portable(self) -> Self:
@@ -212,7 +209,7 @@ def read_plan(root: Path) -> Plan:
     path = root / PLAN_FILE
     try:
         return Plan.from_dict(unsealed(read_json(path)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except DAMAGE as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
             raise NotFoundError(
@@ -222,7 +219,6 @@ def read_plan(root: Path) -> Plan:
                 where=str(root.absolute()),
                 hint="build one with 'gaam extract', or name another folder",
             ) from error
-        raise_if_refused(error, path)
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         raise CacheError(
             "the plan of the cache is unusable",
@@ -236,14 +232,7 @@ def read_plan(root: Path) -> Plan:
 
 def write_plan(root: Path, plan: Plan) -> Plan:
     """Write the plan, or adopt the one that is there if it has the same fingerprint."""
-    content = plan.to_json().encode()
-    if len(content) > MAX_JSON_BYTES or plan.num_shards > MAX_SHARDS:
-        raise ConfigError(
-            f"{plan.num_shards:,} shards, {len(plan.class_names):,} classes: no reader takes that",
-            expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_JSON_BYTES:,} bytes",
-            hint="raise shard-rows, or look at --label-column",
-        )
-    if write_file(root / PLAN_FILE, content, exclusive=True):
+    if write_file(root / PLAN_FILE, plan.to_json().encode(), exclusive=True):
         return plan
     return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
 

@@ -5,13 +5,9 @@ N rows asked for.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,67 +16,27 @@ from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError
-from gaam_cache.store.digest import short_digest
+from gaam_cache.store.digest import hash_file, short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
-from gaam_cache.store.files import open_regular, raise_if_refused
+from gaam_cache.store.files import DAMAGE
 from gaam_cache.store.plan import SHARD_FOLDER, Plan
 from gaam_cache.store.shard import Receipt, remedy
 
 MOST_MAPPED = 32  # files at a time: each takes a descriptor, and a cache may have many shards
 MAX_THREADS = 8  # more wait for the disk
 THREADS_FROM_BYTES = 4 * 2**20  # less is copied before threads have begun
-RACY_NANOSECONDS = 2 * 10**9
-"""A file that changed so recently may change again within a tick of the file system's clock."""
 
 
-class CheckMemory:
-    """Which shard files had which SHA-256, so that the second training does not hash them again.
-
-    Lines in the user's cache folder, each a file's identity to the file system and its hash.
-    """
-
-    def __init__(self) -> None:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-        self._path = folder / "gaam" / "checked-shards"
-        self._new: set[bytes] = set()
-
-    @cached_property
-    def _known(self) -> set[bytes]:
-        with suppress(OSError):
-            return set(self._path.read_bytes().split())
-        return set()
-
-    def fault(self, path: Path, receipt: Receipt, *, again: bool = False) -> str | None:
-        """In what the bytes of a shard file are not those of its receipt; ``again``: hash anyway.
-
-        What is not known to have had this hash is read, and remembered where it has.
-        """
-        try:
-            of = path.lstat()  # before it is read: other content has others of these
-            identity = (of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns)
-            line = ",".join(map(str, (*identity, receipt.sha256))).encode()
-            if line in self._known and not again:
-                return None
-            with open_regular(path) as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except (OSError, ValueError) as error:
-            raise_if_refused(error, path)
-            return f"the file cannot be read: {error}"
-        if found != receipt.sha256:
-            what = f"its SHA-256 is {short_digest(found)}..., its receipt says "
-            return f"the file was changed: {what}{short_digest(receipt.sha256)}..."
-        if max(identity[-2:]) < time.time_ns() - RACY_NANOSECONDS:
-            self._new.add(line)
+def shard_fault(path: Path, receipt: Receipt) -> str | None:
+    """In what the bytes of a shard file, all of them, are not those of its receipt."""
+    try:
+        found = hash_file(path)
+    except DAMAGE as error:
+        return f"the file cannot be read: {error}"
+    if found == receipt.sha256:
         return None
-
-    def save(self) -> None:
-        """Write down what was found, if that can be."""
-        new, self._new = self._new - self._known, set()
-        if new:
-            with suppress(OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                with self._path.open("ab") as file:
-                    file.write(b"\n".join([*new, b""]))
+    found, expected = short_digest(found), short_digest(receipt.sha256)
+    return f"the file was changed: its SHA-256 is {found}..., its receipt says {expected}..."
 
 
 @lru_cache(MOST_MAPPED)
@@ -100,10 +56,8 @@ def arrays_of(path: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
 class ShardReader:
     """The shards of one split."""
 
-    def __init__(
-        self, root: Path, plan: Plan, split: str, receipts: Sequence[Receipt], memory: CheckMemory
-    ) -> None:
-        self._root, self._plan, self._receipts, self._memory = root, plan, receipts, memory
+    def __init__(self, root: Path, plan: Plan, split: str, receipts: Sequence[Receipt]) -> None:
+        self._root, self._plan, self._receipts = root, plan, receipts
         self._specs, self._folder = list(plan.shards(split)), (root / SHARD_FOLDER).absolute()
         self._checked = [False] * len(receipts)
 
@@ -141,11 +95,10 @@ class ShardReader:
             return
         with ThreadPoolExecutor(min(MAX_THREADS, len(cores()), len(shards)), "read") as pool:
             list(pool.map(copy, shards, places))  # the first error cancels the rest
-        self._memory.save()
 
     def _check(self, shard: int) -> None:
         path = self._folder / self._receipts[shard].file
-        if (fault := self._memory.fault(path, self._receipts[shard])) is not None:
+        if (fault := shard_fault(path, self._receipts[shard])) is not None:
             name = self._specs[shard].name
             raise CacheError(
                 f"the shard '{name}' is damaged",

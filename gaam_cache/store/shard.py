@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError
 from gaam_cache.store.digest import digest_of, sealed_text, unsealed
 from gaam_cache.store.dtypes import NUMPY_DTYPES
-from gaam_cache.store.files import raise_if_refused, read_json, temporary_path, write_file
+from gaam_cache.store.files import DAMAGE, read_json, temporary_path, write_file
 from gaam_cache.store.plan import FORMAT_VERSION, SHARD_FOLDER, Plan, ShardSpec
 
 ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
 """Arrays with one number per row, and their types."""
 UNLABELLED = -1
 """The label of every row of a split without labels."""
-MAX_RECEIPT_BYTES = 2**20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -100,7 +99,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
     """The receipt of a planned shard; CacheError where plan, receipt and file do not agree."""
     path = receipt_path(root, shard.name)
     try:
-        content = unsealed(read_json(path, max_bytes=MAX_RECEIPT_BYTES))
+        content = unsealed(read_json(path))
         specs = {
             key: DatasetSpec(**spec | {"shape": tuple(spec["shape"])})
             for key, spec in content.pop("datasets").items()
@@ -127,8 +126,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         if status.st_size != receipt.bytes:
             raise ValueError(f"{name} has {status.st_size} bytes, the receipt says {receipt.bytes}")
         return receipt
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise_if_refused(error, path)
+    except DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         if isinstance(error, FileNotFoundError) and path.exists():
             found = "the file that the receipt names is not there"
@@ -148,9 +146,6 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
         there = set(os.listdir(root / SHARD_FOLDER))  # noqa: PTH208 names are all we need
     except (FileNotFoundError, NotADirectoryError):
         there = set()
-    except OSError as error:
-        raise_if_refused(error, root / SHARD_FOLDER)
-        raise
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
 
 
@@ -223,7 +218,7 @@ def write_shard(
         receipt_path(root, shard.name), sealed_text(asdict(receipt)).encode(), exclusive=True
     )
     if not ours:
-        with suppress(OSError, ValueError, KeyError):  # a damaged one may name ours
+        with suppress(*DAMAGE):  # a damaged one may name ours
             if read_json(receipt_path(root, shard.name))["file"] != path.name:
                 path.unlink(missing_ok=True)
     return len(image), ours

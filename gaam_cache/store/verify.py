@@ -26,7 +26,7 @@ from gaam_cache.sources._base import find_source
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
-from gaam_cache.store.read import MAX_THREADS, CheckMemory, arrays_of
+from gaam_cache.store.read import MAX_THREADS, arrays_of, shard_fault
 from gaam_cache.store.shard import (
     Receipt,
     embeddings_key,
@@ -139,7 +139,7 @@ def verify(
             expected="one of the two",
             found=f"--quick and --recompute {recompute_rows}",
         )
-    root, report, memory = Path(path).expanduser(), progress or silent, CheckMemory()
+    root, report = Path(path).expanduser(), progress or silent
     plan = read_plan(root)
     missing = dict.fromkeys(missing_shards(root, plan))
     present = [shard for shard in plan.shards() if shard.name not in missing]
@@ -153,7 +153,7 @@ def verify(
         if quick:
             return 0, None
         path = root / SHARD_FOLDER / receipt.file
-        fault = memory.fault(path, receipt, again=True)
+        fault = shard_fault(path, receipt)
         return receipt.bytes, fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
 
     hashed = 0
@@ -164,7 +164,6 @@ def verify(
             if fault is not None:
                 faults[shard.name] = fault
             report(done, len(present), f"shard {shard.name}")
-    memory.save()
     whole = [shard for shard in present if shard.name not in faults]
     recomputed = None
     if recompute_rows and whole:

@@ -38,7 +38,7 @@ from safetensors import SafetensorError, safe_open
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import hash_file, unsealed
-from gaam_cache.store.files import raise_if_refused, read_json
+from gaam_cache.store.files import DAMAGE, read_json
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.recipe import DEFAULTS, NO_TEST
@@ -366,13 +366,12 @@ def read_run(path: Path) -> RunResult:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Say what is wrong with a file of a run: damaged, or not to be read now."""
+    """Say what is wrong with a file of a run: damaged."""
     try:
         yield
     except GaamError:
         raise  # said already
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        raise_if_refused(error, path)
+    except (*DAMAGE, SafetensorError) as error:
         system = isinstance(error, OSError) and error.strerror
         raise damaged_run(path, f"{path.name}: {system}" if system else str(error)) from error
 

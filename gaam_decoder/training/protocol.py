@@ -25,12 +25,10 @@ from numpy.typing import NDArray
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.messages import brief, did_you_mean, shortened
-from gaam_cache.store.files import read_bytes
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Groups, Recipe
 
 Rows = NDArray[np.int64]
-LARGEST_GROUPS = 2**30
 """Bytes of a file of groups."""
 
 
@@ -286,7 +284,7 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     else:
         path = Path(given).expanduser()
         try:
-            text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
+            text = path.read_bytes().decode("utf-8-sig")
         except (OSError, ValueError) as error:
             kept = ", ".join(map(shortened, cache.columns)) or "it has none"
             raise NotFoundError(
