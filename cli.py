@@ -292,7 +292,6 @@ def inspect(
 @app.command(rich_help_panel=CARE)
 def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
-    quick: Annotated[bool, _option("--quick", help="Of a cache: look at receipts and sizes only.")] = False,
     recompute: Annotated[int, _option("--recompute", kind="N", min=0, help="Of a cache: encode N random rows again, alone, and compare.")] = 0,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -303,9 +302,9 @@ def verify(
     import gaam_decoder.runs.listing
 
     of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.listing.is_runs(path)
-    if of_runs and (quick or recompute or device != "auto"):
+    if of_runs and (recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
-    options: dict[str, Any] = {"quick": quick, "device": device, "recompute_rows": recompute}
+    options: dict[str, Any] = {"device": device, "recompute_rows": recompute}
     work: Any = gaam_decoder.runs.listing.verify if of_runs else gaam_cache.verify
     with show_progress("verify", "steps", quiet=quiet) as progress:
         result = work(path, progress=progress, **({} if of_runs else options))

@@ -330,8 +330,6 @@ class ImportConfig:
     """States of a split: one array, or one for each layer ('layer_*'); repeatable."""
     labels: tuple[str, ...] = _words("--labels")
     """Labels of a split: whole numbers from 0, or strings; repeatable."""
-    num_tokens: tuple[str, ...] = _words("--num-tokens", **KEY)
-    """SPLIT=NAME: how many tokens each row was pooled from."""
     axes: Literal["nld", "lnd", "nd"] | None = field(default=None, metadata=KEY)
     """What the axes of states are: rows n, layers l, features d (default: nld, or nd of two)."""
     class_names: tuple[str, ...] = _words("--class-name", **KEY)
@@ -364,7 +362,7 @@ class ImportConfig:
             ("pool", pool, "cannot be a name", f"{letters}, such as mean"),
         ]
         check_rules(self, rules)
-        for option in ("arrays", "labels", "num_tokens"):
+        for option in ("arrays", "labels"):
             of_splits(self, option)
 
 

@@ -15,11 +15,10 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.shards import CLAIM_FOLDER
 from gaam_cache.messages import excerpt, visible_values
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, planted_in, read_plan
-from gaam_cache.store.shard import missing_shards, planned_receipt
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, planted_in, read_plan
+from gaam_cache.store.shard import Damage, missing_shards, planned_receipt
 
-SHOWN = 20
-"""Damages, and workers, that are listed for people."""
+SHOWN = 20  # damages, and workers, that are listed for people
 OF_PLAN = (
     *("fingerprint", "untrained_seed", "num_layers", "first_layer", "hidden_size", "pooling"),
     *("storage_dtype", "class_names", "created_with"),
@@ -40,7 +39,7 @@ class Inspection:
 
     @property
     def damage(self) -> list[dict[str, str]]:
-        """What is there and not what it must be: 'what', 'why' and 'repair'."""
+        """What is there and not what it must be: 'name', 'reason' and 'repair'."""
         return list(self.about["damage"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,7 +48,26 @@ class Inspection:
 
     def in_words(self) -> str:
         """Lines for people."""
-        return _in_words(visible_values(self.about))
+        about: dict[str, Any] = visible_values(self.about)
+        workers = [f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]]
+        damage = ["{name}: {reason}; to do: {repair}".format(**one) for one in about["damage"]]
+        found: list[tuple[str, str]] = []
+        if "fingerprint" not in about:
+            state = "DAMAGED, its plan cannot be used" if damage else "its rows are being read"
+        else:
+            missing = len(about["missing_shards"])
+            there = f"{about['shards'] - missing:,} of {about['shards']:,} shards are there, "
+            there += f"{about['rows_done']:,} of {about['rows']:,} rows"
+            state = f"incomplete; {there}" if missing else "complete"
+            state = f"DAMAGED; {there}" if damage else state
+            if missing and not workers:
+                workers = [f"nobody: the {about['maker']} that began it goes on"]
+            found = [*_plan_in_words(about), *map(_split_in_words, about["splits"].items())]
+        for name, lines in {"at work": workers, "damaged": damage}.items():
+            more = [f"{len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
+            found += [(name, line) for line in lines[:SHOWN] + more]
+        lines = [f"  {name:<12} {text}" for name, text in found if text]
+        return "\n".join([f"cache {about['path']}: {state}", *lines])
 
 
 def is_cache(path: Path) -> bool:
@@ -65,7 +83,6 @@ def inspect(path: Path) -> Inspection:
 
     Raises:
         NotFoundError: no cache there.
-        StorageError: the folder cannot be listed.
     """
     held, damage = holdings(path / CLAIM_FOLDER), list[dict[str, str]]()
     about: dict[str, Any] = {"kind": "cache", "path": str(path.absolute()), "complete": False}
@@ -75,12 +92,21 @@ def inspect(path: Path) -> Inspection:
     try:
         plan = read_plan(path)
     except CacheError as error:
-        damage.append(_damage(PLAN_FILE, error))
+        damage.append(asdict(Damage.of(PLAN_FILE, error)))
         return Inspection(about)
     missing = missing_shards(path, plan)
-    absent = set(missing)
-    splits = {name: _split(path, plan, name, absent, damage) for name in plan.rows}
-    encoder = plan.fingerprint_fields["encoder"]
+    absent, splits = set(missing), dict[str, Any]()
+    for name, rows in plan.rows.items():
+        splits[name], receipts, shards = {"rows": rows}, [], list(plan.shards(name))
+        for shard in shards:
+            try:
+                if shard.name not in absent:
+                    receipts.append(planned_receipt(path, plan, shard))
+                if len(receipts) == len(shards):
+                    splits[name] |= _whole(Split(path, plan, name, receipts))
+            except CacheError as error:
+                damage.append(asdict(Damage.of(shard.name, error)))
+    encoder = plan.identity
     about |= {
         "complete": not missing and not damage,
         "shards": plan.num_shards,
@@ -104,61 +130,17 @@ def inspect(path: Path) -> Inspection:
     return Inspection(about | {name: getattr(plan, name) for name in OF_PLAN})
 
 
-def _split(
-    path: Path, plan: Plan, name: str, absent: set[str], damage: list[dict[str, str]]
-) -> dict[str, Any]:
-    """What is known of a split: its rows, and the rest where all of it is whole."""
-    about: dict[str, Any] = {"rows": plan.rows[name]}
-    shards, receipts = list(plan.shards(name)), []
-    for shard in shards:
-        if shard.name not in absent:
-            try:
-                receipts.append(planned_receipt(path, plan, shard))
-            except CacheError as error:
-                damage.append(_damage(shard.name, error))
-    if len(receipts) < len(shards):
-        return about
-    try:
-        split = Split(path, plan, name, receipts)
-        labels = split.labels if split.labelled else np.zeros(0, np.int64)
-        counts = np.bincount(labels, minlength=len(split.class_names))
-        return about | {
-            "labelled": split.labelled,
-            "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
-            "mean_tokens": round(float(split.num_tokens.mean()), 1),
-            "truncated_rows": split.truncated,
-            "bytes": split.nbytes,
-        }
-    except CacheError as error:
-        damage.append(_damage(f"split '{name}'", error))
-        return about
-
-
-def _damage(what: str, error: CacheError) -> dict[str, str]:
-    why, repair = " ".join(error.reason.split()), error.details.get("to do", "")
-    return {"what": what, "why": why, "repair": repair}
-
-
-def _in_words(about: dict[str, Any]) -> str:
-    workers = [f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]]
-    damage = [f"{one['what']}: {one['why']}; to do: {one['repair']}" for one in about["damage"]]
-    found: list[tuple[str, str]] = []
-    if "fingerprint" not in about:
-        state = "DAMAGED, its plan cannot be used" if damage else "its rows are being read"
-    else:
-        missing = len(about["missing_shards"])
-        there = f"{about['shards'] - missing:,} of {about['shards']:,} shards are there, "
-        there += f"{about['rows_done']:,} of {about['rows']:,} rows"
-        state = f"incomplete; {there}" if missing else "complete"
-        state = f"DAMAGED; {there}" if damage else state
-        if missing and not workers:
-            workers = [f"nobody: the {about['maker']} that began it goes on"]
-        found = [*_plan_in_words(about), *map(_split_in_words, about["splits"].items())]
-    for name, lines in {"at work": workers, "damaged": damage}.items():
-        more = [f"{len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
-        found += [(name, line) for line in lines[:SHOWN] + more]
-    lines = [f"  {name:<12} {text}" for name, text in found if text]
-    return "\n".join([f"cache {about['path']}: {state}", *lines])
+def _whole(split: Split) -> dict[str, Any]:
+    """What is known of a split of which every shard is there."""
+    labels = split.labels if split.labelled else np.zeros(0, np.int64)
+    counts = np.bincount(labels, minlength=len(split.class_names))
+    return {
+        "labelled": split.labelled,
+        "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
+        "mean_tokens": round(float(split.num_tokens.mean()), 1),
+        "truncated_rows": split.truncated,
+        "bytes": split.nbytes,
+    }
 
 
 def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,11 @@ from gaam_cache.errors import ConfigError, DataError, NotFoundError
 from gaam_cache.messages import excerpt
 
 SUFFIXES = (".h5", ".hdf", ".hdf5", ".npy", ".npz", ".safetensors")
-STRINGS, STATES, LABELS, NUM_TOKENS = "str", "states", "labels", "num_tokens"
+STRINGS, STATES, LABELS = "str", "states", "labels"
 ROLES = {
     **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states", "features"), STATES),
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
     "X": STATES,
-    NUM_TOKENS: NUM_TOKENS,
 }
 """What an array may be called, and what it then is."""
 LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
@@ -121,13 +120,9 @@ class Array:
         )
 
 
-class Taken(NamedTuple):
-    """The arrays of one split: states in one, or in one for every layer; labels if known."""
-
-    states: Sequence[Array]
-    labels: Array | None
-    num_tokens: Array | None
-    columns: Mapping[str, Array]
+Roles = Mapping[str, Sequence[Array]]
+"""The arrays of a split by what they are: states in one, or in one for every layer; labels
+where they are known, and kept columns."""
 
 
 def open_file(path: Path, stack: ExitStack) -> list[Array]:
@@ -174,7 +169,7 @@ def _whole(one: Any) -> bool:
     return whole and not one.is_virtual and not one.external
 
 
-def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Taken], list[Array]]:
+def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Roles], list[Array]]:
     """The arrays of every split, and what is left."""
 
     def unclear(message: str, hint: str = HINT) -> ConfigError:
@@ -211,7 +206,7 @@ def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Tak
     asked = of_splits(config, "arrays")
     if asked:
         said = {key: found for key, found in said.items() if key[0] in asked}
-    for option, role in (("arrays", STATES), (LABELS, LABELS), (NUM_TOKENS, NUM_TOKENS)):
+    for option, role in (("arrays", STATES), (LABELS, LABELS)):
         for split, names in of_splits(config, option).items():
             said[split, role] = [*enumerate(one for name in names for one in find(name))]
     splits = list(asked or dict.fromkeys(split for split, role in said if role == STATES))
@@ -222,20 +217,18 @@ def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Tak
     for split in (*(of for of, _ in said), *config.unlabelled):
         if split not in splits:
             raise unclear(f"'{split}' has no states")
-    taken: dict[str, Taken] = {}
-    used: set[Array] = set()
+    taken: dict[str, Roles] = {}
     for split in splits:
         roles = [LABELS] * (split not in config.unlabelled) + [*config.keep_columns]
         of = {
             role: in_order(said.get((split, role), []), f"the {role} of '{split}'")
-            for role in (STATES, NUM_TOKENS, *roles)
+            for role in (STATES, *roles)
         }
         if lacks := [role for role in roles if not of[role]]:
             hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
             raise unclear(f"it is not clear which array has the {lacks[0]} of '{split}'", hint)
-        states, one = of.pop(STATES), {role: found[0] for role, found in of.items() if found}
-        used.update(states, one.values())
-        taken[split] = Taken(states, one.pop(LABELS, None), one.pop(NUM_TOKENS, None), one)
+        taken[split] = {role: found for role, found in of.items() if found}
+    used = [one for roles in taken.values() for found in roles.values() for one in found]
     return taken, [one for one in arrays if one not in used]
 
 

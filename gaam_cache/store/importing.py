@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,16 @@ from gaam_cache.messages import brief, shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store import dtypes
-from gaam_cache.store.arrays import LABELS, NUM_TOKENS, STRINGS, Array, Taken, choose, open_file
-from gaam_cache.store.digest import digest_of, hash_file, short_digest
+from gaam_cache.store.arrays import (
+    LABELS,
+    STATES,
+    STRINGS,
+    Array,
+    Roles,
+    choose,
+    open_file,
+)
+from gaam_cache.store.digest import hash_file, short_digest
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import (
     KEY,
@@ -52,22 +60,17 @@ class ImportSummary:
     """What an import did; or, of a preview, what it would do."""
 
     path: str
-    fingerprint: str
-    """Empty of a preview: it covers the states, which are not read."""
+    fingerprint: str  # empty of a preview: it covers the states, which are not read
     encoder: str
     num_layers: int
     hidden_size: int
     storage_dtype: str
-    rows: dict[str, int]
-    """Rows of every split."""
-    splits: dict[str, dict[str, Any]]
-    """What is taken as what, and the rows of every class."""
+    rows: dict[str, int]  # of every split
+    splits: dict[str, dict[str, Any]]  # what is taken as what, and the rows of every class
     shards: int
-    shards_made: int
-    """In this run; the others were there."""
+    shards_made: int  # in this run; the others were there
     bytes: int
-    left: tuple[str, ...]
-    """Arrays of the files that are not taken."""
+    left: tuple[str, ...]  # arrays of the files that are not taken
 
     to_dict = asdict
 
@@ -79,11 +82,10 @@ class ImportSummary:
         for name, taken in self.splits.items():
             lines.append(f"  {name:<12} {self.rows[name]:,} rows")
             for what, found in taken.items():
-                values = found if isinstance(found, list) else [found]
                 if isinstance(found, dict):
-                    values = [f"{key}: {value}" for key, value in found.items()]
-                if values:
-                    lines.append(f"    {what:<14} {brief(', '.join(map(str, values)), 200)}")
+                    found = [f"{key}: {value}" for key, value in found.items()]
+                text = found if isinstance(found, str) else ", ".join(found)
+                lines += [f"    {what:<14} {brief(text, 200)}"] * bool(text)
         lines += [
             f"  stored       {self.num_layers} layers x {self.hidden_size}, {self.storage_dtype}, "
             f"{self.shards:,} shards, {self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}",
@@ -107,10 +109,59 @@ class ImportedRows(Rows):
     axes: str
     num_layers: int
     hidden_size: int
-    tokens: NDArray[np.int32]
-    """How many each was pooled from, or a 1."""
-    taken: dict[str, Any]
-    """What is taken as what, for the fingerprint: JSON values."""
+    taken: dict[str, Any]  # what is taken as what, for the fingerprint: JSON values
+
+    @classmethod
+    def of(cls, split: str, roles: Roles, axes: str | None, class_of: Mapping[Any, str]) -> Self:
+        """The rows of a split, whose labels stand for classes; states are looked at, not read."""
+        labels, arrays, first = None, roles[STATES], roles[STATES][0]
+        named = axes or ("nld" if len(first.shape) == 3 else "nd")
+        sizes = dict(zip(named, first.shape, strict=False))
+        if LABELS in roles:
+            good = class_of.__contains__, brief(f"one of {', '.join(map(repr, class_of))}", 200)
+            numbers = roles[LABELS][0].values(f"labels of '{split}'", None, *good)
+            labels = [class_of[one] for one in numbers]
+        fits = first.dtype in READABLE and len(first.shape) == len(named) and 0 not in first.shape
+        fits &= labels is None or len(labels) == sizes.get("n")
+        fits &= len(arrays) == 1 or named == "nd"
+        # rows and layers cannot be told apart where there are as many
+        fits &= axes is not None or named == "nd" or labels is None or sizes["n"] != sizes["l"]
+        for array in arrays:
+            if not fits or (array.dtype, array.shape) != (first.dtype, first.shape):
+                raise DataError(
+                    f"the array '{array.name}' cannot be states of '{split}'",
+                    expected=f"{'rows' if labels is None else f'{len(labels):,} rows'} (n), layers "
+                    f"(l) and features (d) as {named}, of {', '.join(READABLE)}; all of a split "
+                    "alike",
+                    found=f"{array.dtype} {array.shape}",
+                    where=array.where,
+                    hint="--set axes=nld, lnd or nd says what the axes are; states of tokens have "
+                    "to be pooled before",
+                )
+        count, known = sizes["n"], (STATES, LABELS)
+        columns = {name: one for name, [one, *_] in roles.items() if name not in known}
+        return cls(
+            inputs=[],
+            labels=labels or [NO_LABEL] * count,
+            class_names=None,
+            origin=first.where + f" to {arrays[-1].name}" * (len(arrays) > 1),
+            kept={
+                name: list(map(str, array.values("a column", count, _can_be_kept, KEPT)))
+                for name, array in columns.items()
+            },
+            labelled=labels is not None,
+            arrays=arrays,
+            axes=named,
+            num_layers=sizes.get("l", len(arrays)),
+            hidden_size=sizes["d"],
+            taken={
+                "states": [array.name for array in arrays],
+                "dtypes": [first.dtype],
+                "axes": named,
+                "columns": {name: array.name for name, array in columns.items()},
+                **({LABELS: roles[LABELS][0].name} if LABELS in roles else {}),
+            },
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -162,6 +213,10 @@ class ImportedRows(Rows):
         dtypes.check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
 
 
+def _can_be_kept(value: Any) -> bool:
+    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
+
+
 def preview_import(config: ImportConfig) -> ImportSummary:
     """What ``import_states`` would take as what; checks labels, but no states; writes nothing.
 
@@ -191,11 +246,14 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
 
 def _import(config: ImportConfig, report: Report | None) -> ImportSummary:
     check_folder(config.out, option="--out")
-    paths = [Path(file).expanduser() for file in config.files]
+    paths, files = [Path(file).expanduser().absolute() for file in config.files], {}
     with ExitStack() as stack:
         taken, left = choose([one for path in paths for one in open_file(path, stack)], config)
+        if report:
+            folder = os.path.commonpath([path.parent for path in paths])
+            files = {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
         recorded = {"import": settings_of_import(config)}
-        return _make(taken, config, report, paths=paths, recorded=recorded, left=left)
+        return _make(taken, config, report, {"files": files}, recorded, left)
 
 
 def write(
@@ -203,7 +261,6 @@ def write(
     splits: Mapping[str, tuple[Any, Any]],
     *,
     class_names: Sequence[str] = (),
-    num_tokens: Mapping[str, Any] | None = None,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
     axes: Literal["nld", "lnd", "nd"] | None = None,
     storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None,
@@ -216,9 +273,9 @@ def write(
 ) -> ImportSummary:
     """Make a cache of states that this program has, or complete one.
 
-    Every number is read twice: once to check and hash it before anything is written, and once to
-    write it. At most the rows of one shard are copied: what is larger than memory comes as a memory
-    map or a data set of h5py.
+    Every number is read twice: to check and hash it before anything is written, and to write it. At
+    most the rows of one shard are copied: what is larger than memory comes as a memory map or a
+    data set of h5py.
 
     >>> made = gaam_cache.write("cache", {"train": (states, labels), "test": (others, theirs)})
     >>> made.rows
@@ -234,7 +291,6 @@ def write(
         splits: name -> states (float16, bfloat16, float32 or float64, of NumPy, torch or h5py) and
             labels (whole numbers from 0, or strings; None of a split without, to predict on).
         class_names: in order, where labels are numbers; default: the numbers.
-        num_tokens: name -> how many tokens each row was pooled from, (N,).
         columns: name of a column that the cache keeps -> split -> a string for every row.
         axes: what those of an array are: n rows, l layers, d features.
         storage_dtype: default: the type of the states, or float32.
@@ -250,17 +306,16 @@ def write(
         ConfigError: an argument is wrong, or the folder holds another cache.
         DataError: arrays that do not fit together.
         NumericsError: a state that is no number, or that cannot be stored.
-        StorageError: the file system refused.
 
     Warns:
         GaamWarning: splits share states, or a split lacks a class.
     """
-    tokens, kept = num_tokens or {}, columns or {}
+    columns = columns or {}
     config = ImportConfig(
         files=(dataset_name,),  # it checks what is the same for files
         out=Path(out).expanduser(),
         class_names=tuple(class_names),
-        keep_columns=tuple(kept),
+        keep_columns=tuple(columns),
         axes=axes,
         storage_dtype=storage_dtype,
         encoder_name=encoder_name,
@@ -269,12 +324,12 @@ def write(
         shard_rows=shard_rows,
     )
     check_folder(config.out, option="out")
-    for name, of in {"num_tokens": tokens, **kept}.items():
-        if of.keys() - splits or (name in kept and splits.keys() - of):
+    for name, of in columns.items():
+        if of.keys() != splits.keys():
             raise ConfigError(
-                f"{name} is of other splits", expected=", ".join(splits), found=", ".join(of)
+                f"'{name}' is of other splits", expected=", ".join(splits), found=", ".join(of)
             )
-    taken = {}
+    taken: dict[str, Roles] = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
             raise ConfigError(
@@ -284,24 +339,22 @@ def write(
         layers = {"states": states}
         if isinstance(states, (list, tuple)):
             layers = {f"layer {n}": one for n, one in enumerate(states, start=1)}
-        taken[split] = Taken(
-            [Array(f"{what} of '{split}'", one) for what, one in layers.items()],
-            None if labels is None else Array(f"labels of '{split}'", labels),
-            Array(f"num_tokens of '{split}'", tokens[split]) if split in tokens else None,
-            {name: Array(f"column '{name}' of '{split}'", kept[name][split]) for name in kept},
-        )
+        others = {name: of[split] for name, of in columns.items()}
+        others |= {} if labels is None else {LABELS: labels}
+        taken[split] = {
+            STATES: [Array(f"{what} of '{split}'", one) for what, one in layers.items()],
+            **{role: [Array(f"{role} of '{split}'", one)] for role, one in others.items()},
+        }
     covered, recorded = ({KEY: dict(one)} for one in planted) if planted else ({}, {})
-    return _make(taken, config, progress or silent, covered=covered, recorded=recorded)
+    return _make(taken, config, progress or silent, {"files": {}, **covered}, recorded)
 
 
 def _make(
-    taken: Mapping[str, Taken],
+    taken: Mapping[str, Roles],
     config: ImportConfig,
     report: Report | None,
-    *,
+    covered: Mapping[str, Any],
     recorded: Mapping[str, Any],
-    covered: Mapping[str, Any] | None = None,
-    paths: Sequence[Path] = (),
     left: Sequence[Array] = (),
 ) -> ImportSummary:
     """The cache of these arrays; without ``report`` what it would be.
@@ -310,7 +363,7 @@ def _make(
     """
     made = 0
     names, class_of = _classes(taken, config.class_names)
-    rows = {split: _rows(split, one, config.axes, class_of) for split, one in taken.items()}
+    rows = {split: ImportedRows.of(split, of, config.axes, class_of) for split, of in taken.items()}
     sizes = {split: (one.num_layers, one.hidden_size) for split, one in rows.items()}
     if len(set(sizes.values())) > 1:
         raise DataError(
@@ -321,25 +374,19 @@ def _make(
         )
     types = {one.arrays[0].dtype for one in rows.values()}
     lossless = types.pop() if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys() else "float32"
-    counted = {split: one.tokens for split, one in rows.items() if NUM_TOKENS in one.taken}
-    files = {}
-    if paths and report:
-        whole = [path.absolute() for path in paths]
-        folder = os.path.commonpath([path.parent for path in whole])
-        files = {path.relative_to(folder).as_posix(): hash_file(path) for path in whole}
     identity = {
         "imported": {
-            "files": files,
             "taken": {split: one.taken for split, one in rows.items()},
-            "num_tokens": {split: digest_of(tokens.data) for split, tokens in counted.items()},
-            **(covered or {}),
+            "num_tokens": {},
+            **covered,
         },
         "pooling": [config.pool],
         "layers": "as in the files",  # nobody knows more of them than their order
         "dtype": "unknown",
-        "max_length": max((int(tokens.max()) for tokens in counted.values()), default=1),
+        "max_length": 1,
     }
     no_place = {"path": None, "revision": None}
+    num_layers, hidden_size = next(iter(sizes.values()))
     plan = new_plan(
         plan_fields(rows, names, {}, identity, config.storage_dtype or lossless),
         rows,
@@ -351,8 +398,8 @@ def _make(
             "shared_texts": {},
             **recorded,
         },
-        num_layers=next(iter(rows.values())).num_layers,
-        hidden_size=next(iter(rows.values())).hidden_size,
+        num_layers=num_layers,
+        hidden_size=hidden_size,
         shard_rows=config.shard_rows,
         libraries=("h5py", "numpy"),
     )
@@ -363,8 +410,8 @@ def _make(
         path=str(config.out),
         fingerprint=plan.fingerprint if report else "",
         encoder=plan.encoder_label,
-        num_layers=plan.num_layers,
-        hidden_size=plan.hidden_size,
+        num_layers=num_layers,
+        hidden_size=hidden_size,
         storage_dtype=plan.storage_dtype,
         rows=plan.rows,
         splits={
@@ -382,10 +429,10 @@ def _make(
 
 
 def _classes(
-    taken: Mapping[str, Taken], names: tuple[str, ...]
+    taken: Mapping[str, Roles], names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[Any, str]]:
     """Names of the classes in order, and label -> class: 'train' decides, or the first split."""
-    given = {split: one.labels for split, one in taken.items() if one.labels is not None}
+    given = {split: roles[LABELS][0] for split, roles in taken.items() if LABELS in roles}
     if not given:
         raise ConfigError("no split has labels", expected="one at least that has")
     reference = given.get("train", next(iter(given.values())))
@@ -397,64 +444,6 @@ def _classes(
     if "" in names or len(set(names)) < len(names):
         raise ConfigError("class names must differ, and none be empty", found=", ".join(names))
     return names, dict(zip(names, names, strict=True)) if strings else dict(enumerate(names))
-
-
-def _rows(split: str, one: Taken, axes: str | None, class_of: Mapping[Any, str]) -> ImportedRows:
-    """The rows of a split, whose labels stand for classes; states are looked at, and not read."""
-    labels, first, last = None, one.states[0], one.states[-1]
-    if one.labels is not None:
-        good = class_of.__contains__, brief(f"one of {', '.join(map(repr, class_of))}", 200)
-        labels = [class_of[one] for one in one.labels.values(f"labels of '{split}'", None, *good)]
-    named = axes or ("nld" if len(first.shape) == 3 else "nd")
-    sizes = dict(zip(named, first.shape, strict=False))
-    fits = first.dtype in READABLE and len(first.shape) == len(named) and 0 not in first.shape
-    fits &= labels is None or len(labels) == sizes.get("n")
-    fits &= len(one.states) == 1 or named == "nd"
-    # rows and layers cannot be told apart where there are as many
-    fits &= axes is not None or named == "nd" or labels is None or sizes["n"] != sizes["l"]
-    for array in one.states:
-        if not fits or (array.dtype, array.shape) != (first.dtype, first.shape):
-            raise DataError(
-                f"the array '{array.name}' cannot be states of '{split}'",
-                expected=f"{'rows' if labels is None else f'{len(labels):,} rows'} (n), layers (l) "
-                f"and features (d) as {named}, of {', '.join(READABLE)}; all of a split alike",
-                found=f"{array.dtype} {array.shape}",
-                where=array.where,
-                hint="--set axes=nld, lnd or nd says what the axes are; states of tokens have to "
-                "be pooled before",
-            )
-    count, tokens = sizes["n"], np.ones(sizes["n"], np.int32)
-    if one.num_tokens is not None:
-        good = range(1, 2**31).__contains__, "whole numbers from 1"
-        tokens = np.array(one.num_tokens.values("numbers of tokens", count, *good), np.int32)
-    alone = {LABELS: one.labels, NUM_TOKENS: one.num_tokens}
-    return ImportedRows(
-        inputs=[],
-        labels=labels or [NO_LABEL] * count,
-        class_names=None,
-        origin=first.where if first is last else f"{first.where} to {last.name}",
-        kept={
-            name: list(map(str, array.values("a column", count, _can_be_kept, KEPT)))
-            for name, array in one.columns.items()
-        },
-        labelled=labels is not None,
-        arrays=one.states,
-        axes=named,
-        num_layers=sizes.get("l", len(one.states)),
-        hidden_size=sizes["d"],
-        tokens=tokens,
-        taken={
-            "states": [array.name for array in one.states],
-            "dtypes": [first.dtype],
-            "axes": named,
-            "columns": {name: array.name for name, array in one.columns.items()},
-            **{role: array.name for role, array in alone.items() if array is not None},
-        },
-    )
-
-
-def _can_be_kept(value: Any) -> bool:
-    return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
 
 
 def _publish(
@@ -485,7 +474,7 @@ def _publish(
             given = part.read(shard.start, shard.stop)
             states = part.stored(given, shard.start, plan.storage_dtype)
             arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
-            arrays |= row_arrays.of(shard, part.tokens[shard.start : shard.stop].astype(np.int64))
+            arrays |= row_arrays.of(shard, np.ones(len(states), np.int64))
             write_shard(out, plan, shard, arrays)
             made += 1
     return plan, made

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
+from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of, sealed_text, unsealed
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.files import DAMAGE, read_json, temporary_path, write_file
@@ -60,6 +61,21 @@ class Receipt:
     truncated: int
     """Rows that were cut at the maximum length."""
     datasets: dict[str, DatasetSpec]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Damage:
+    """What is there and not what it must be."""
+
+    name: str
+    reason: str  # one line
+    repair: str  # how it is made again
+
+    @classmethod
+    def of(cls, name: str, error: CacheError) -> Self:
+        """What an error says."""
+        reason, repair = " ".join(error.reason.split()), error.details.get("to do", "")
+        return cls(name=name, reason=visible(reason), repair=repair)
 
 
 def receipt_path(root: Path, name: str) -> Path:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gaam_cache.devices import cores
 from gaam_cache.encoders._base import open_encoder
 from gaam_cache.encoders._deviation import recompute_limit, relative
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.errors import CacheError
 from gaam_cache.extraction.job import content_of, plan_fields
 from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.extraction.shards import RowArrays
@@ -28,6 +28,7 @@ from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
 from gaam_cache.store.read import MAX_THREADS, arrays_of, shard_fault
 from gaam_cache.store.shard import (
+    Damage,
     Receipt,
     embeddings_key,
     missing_shards,
@@ -39,42 +40,24 @@ from gaam_cache.terminal import Report, silent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BadShard:
-    """A shard that is there and not what it must be."""
-
-    name: str
-    reason: str
-    """One line."""
-    repair: str
-    """How it is made again."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
     """What ``verify`` found."""
 
     path: str
     fingerprint: str
-    maker: str
-    """The command that makes what is missing."""
-    shards: int
-    """As planned."""
-    rows: int
-    """Rows of the shards that are good."""
-    bytes: int
-    """Bytes of shard files that were hashed."""
-    missing: tuple[str, ...]
-    """Planned shards without a receipt."""
-    bad: tuple[BadShard, ...]
+    maker: str  # the command that makes what is missing
+    shards: int  # as planned
+    rows: int  # of the shards that are good
+    bytes: int  # of shard files that were hashed
+    missing: tuple[str, ...]  # planned shards without a receipt
+    bad: tuple[Damage, ...]
     recomputed: dict[str, Any] | None
     """Rows that were encoded again alone, their seed and device, and for every layer the largest
     ``|stored - alone| / |alone|``, with the limit that rounding explains."""
-    quick: bool
-    """Whether receipts and sizes were all that was looked at."""
 
     @property
     def good(self) -> bool:
-        """Whether every planned shard is there and right, as far as was looked."""
+        """Whether every planned shard is there and right."""
         return not self.missing and not self.bad
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,9 +66,7 @@ class Verification:
 
     def in_words(self) -> str:
         """Lines for people: one for every bad shard."""
-        state = "good" if self.good else "incomplete" if not self.bad else "DAMAGED"
-        if self.good and self.quick:
-            state = "receipts and sizes agree; what the shards hold was not looked at"
+        state = "good" if self.good else "DAMAGED" if self.bad else "incomplete"
         whole = self.shards - len(self.missing) - len(self.bad)
         lines = [
             f"cache '{self.path}': {state}",
@@ -108,7 +89,6 @@ class Verification:
 def verify(
     path: str | Path,
     *,
-    quick: bool = False,
     recompute_rows: int = 0,
     seed: int = 0,
     device: str = "auto",
@@ -121,24 +101,15 @@ def verify(
 
     Args:
         path: the cache.
-        quick: look at receipts and at the sizes of files only; read no shard.
         recompute_rows: encode so many random rows again, alone, and compare.
         seed: decides which.
         device: where they are encoded: auto, cpu, cuda, cuda:N or mps.
         progress: called with (done, total, what is going on).
 
     Raises:
-        ConfigError: ``quick`` and ``recompute_rows`` together.
         NotFoundError: no cache there; or no encoder or data set to recompute with.
         CacheError: the plan is damaged, or what it names is no longer what it was.
-        StorageError: a file may not be read now.
     """
-    if quick and recompute_rows:
-        raise ConfigError(
-            "--quick reads no shard, --recompute does",
-            expected="one of the two",
-            found=f"--quick and --recompute {recompute_rows}",
-        )
     root, report = Path(path).expanduser(), progress or silent
     plan = read_plan(root)
     missing = dict.fromkeys(missing_shards(root, plan))
@@ -150,8 +121,6 @@ def verify(
             receipt = planned_receipt(root, plan, shard)
         except CacheError as error:
             return 0, error.reason
-        if quick:
-            return 0, None
         path = root / SHARD_FOLDER / receipt.file
         fault = shard_fault(path, receipt)
         return receipt.bytes, fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
@@ -171,7 +140,8 @@ def verify(
         count = min(recompute_rows, len(every))
         rows = np.sort(np.random.default_rng(seed).choice(len(every), count, replace=False))
         chosen = [every[row] for row in rows.tolist()]
-        recomputed, far = _recompute(root, plan, chosen, seed, device, report)
+        recomputed, far = _recompute(root, plan, chosen, device, report)
+        recomputed["seed"] = seed
         faults |= far
     return Verification(
         path=str(root),
@@ -182,11 +152,10 @@ def verify(
         bytes=hashed,
         missing=tuple(missing),
         bad=tuple(
-            BadShard(name=name, reason=visible(why), repair=remedy(root, plan, name))
+            Damage(name=name, reason=visible(why), repair=remedy(root, plan, name))
             for name, why in faults.items()
         ),
         recomputed=recomputed,
-        quick=quick,
     )
 
 
@@ -216,7 +185,6 @@ def _recompute(
     root: Path,
     plan: Plan,
     chosen: Sequence[tuple[ShardSpec, int]],
-    seed: int,
     device: str,
     report: Report,
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -269,7 +237,6 @@ def _recompute(
         report(done, len(chosen), "comparing rows")
     about = {
         "rows": len(chosen),
-        "seed": seed,
         "device": str(encoder.device),
         "deviation": [float(x) if np.isfinite(x) else None for x in deviation_L],
         "largest": f"{deviation_L.max():.1e} in layer {plan.first_layer + deviation_L.argmax()}",

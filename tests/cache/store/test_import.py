@@ -120,12 +120,11 @@ def test_classes_are_strings_numbers_or_named(tmp_path: Path) -> None:
         np.testing.assert_array_equal(cache["train"].labels, np.resize(turn, 21), case)
 
 
-def test_tokens_columns_and_splits_without_labels(tmp_path: Path) -> None:
+def test_columns_and_splits_without_labels(tmp_path: Path) -> None:
     who = np.array([f"speaker {n % 4} ä" for n in range(31)])
     arrays = {
         "train/embeddings": TRAIN,
         "train/labels": labels(21),
-        "train/num_tokens": np.arange(1, 22),
         "train/who": who[:21],
         "train/session": np.arange(21) // 5,
         "new/embeddings": TEST,
@@ -138,13 +137,11 @@ def test_tokens_columns_and_splits_without_labels(tmp_path: Path) -> None:
         [file] = save(tmp_path / f"all.{suffix}", arrays)
         out = tmp_path / suffix
         preview = gaam_cache.preview_import(config(file, out=out, **options))
-        assert preview.to_dict()["splits"]["train"]["num_tokens"] == "train/num_tokens"
         assert "train/other" in preview.in_words()
         assert not out.exists()
         assert run(file, out=out, **options).shards == preview.to_dict()["shards"]
         cache = gaam_cache.open_cache(out)
         assert [cache[split].labelled for split in cache] == [True, False]
-        np.testing.assert_array_equal(cache["train"].num_tokens, np.arange(1, 22))
         np.testing.assert_array_equal(cache["new"].num_tokens, 1)
         assert cache["train"].column("who") == who[:21].tolist()
         assert cache["new"].column("session") == [str(n) for n in range(10)]

@@ -60,7 +60,6 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"X": TRAIN, "y": one}, {}, "cannot be labels")
         for one in (labels(9)[:, None], labels(9) * 1.0, labels(9) - 1, np.full(9, 10**7))
     ),
-    ({**GOOD, "num_tokens": np.arange(9)}, {}, "cannot be numbers of tokens"),
     ({**BOTH, "X_test": TRAIN[:, 0], "y_test": labels(9)}, {}, "states of different sizes"),
     ({**BOTH, "y_test": np.arange(9) % 4}, {}, "y_test, row 4"),
     ({**BOTH, "y_train": ABC[labels(9)], "y_test": labels(9)}, {}, "y_test, row 1"),

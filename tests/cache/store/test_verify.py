@@ -59,7 +59,6 @@ def test_a_sound_cache_is_good(gaam: Gaam, made: Path) -> None:
     assert (about["missing"], about["bad"]) == ([], [])
     assert about["bytes"] == sum(len(b) for name, b in before.items() if name.endswith(".h5"))
     assert shard_bytes(made) == before
-    assert gaam("verify", made, "--quick", "--recompute", 1).code == 2
     assert gaam("verify", made.parent).code == 2
 
 
