@@ -299,13 +299,13 @@ def verify(
 ) -> None:  # fmt: skip
     """Check every byte of a cache or of runs; exit 3 if something is missing or wrong."""
     import gaam_cache.inspect
-    import gaam_decoder.runs.listing
+    import gaam_decoder.inspect
 
-    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.listing.is_runs(path)
+    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.inspect.is_runs(path)
     if of_runs and (recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"device": device, "recompute_rows": recompute}
-    work: Any = gaam_decoder.runs.listing.verify if of_runs else gaam_cache.verify
+    work: Any = gaam_decoder.inspect.verify if of_runs else gaam_cache.verify
     with show_progress("verify", "steps", quiet=quiet) as progress:
         result = work(path, progress=progress, **({} if of_runs else options))
     _show(result, as_json)
@@ -321,7 +321,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """List runs, damaged and unfinished ones too."""
-    from gaam_decoder.runs.listing import list_runs
+    from gaam_decoder.inspect import list_runs
 
     listing = list_runs(folders or [Path("runs")], **_filters(attn, head, where))
     _show(listing, as_json)

@@ -1,29 +1,31 @@
-"""What ``gaam inspect`` says about runs: what they are, what is begun, who is at work on it."""
+"""What ``gaam inspect``, ``gaam runs`` and ``gaam verify`` say about runs."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
-from gaam_cache.messages import duration, visible_values
+from gaam_cache.messages import brief, duration, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders, work_of
-from gaam_decoder.runs.loading import check_all, find_runs
-from gaam_decoder.runs.result import fit_in_words, repair
+from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
+from gaam_decoder.runs.loading import Progress, Runs, find_runs
+from gaam_decoder.runs.result import RunResult, fit_in_words, read_run, repair
 from gaam_decoder.runs.tuning import on_training_rows
 from gaam_decoder.training.checkpoint import look
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a run is, or the runs of a folder, and how far those are that are not finished."""
+    """What a run is, or all that lies in folders of runs: finished, damaged, unfinished."""
 
     about: dict[str, Any]
-    """JSON values: of a run, or with the kind 'runs' of all in a folder."""
+    """JSON values: of a run, or with the kind 'runs' of several."""
 
     @property
     def complete(self) -> bool:
@@ -31,9 +33,14 @@ class Inspection:
         return bool(self.about.get("complete", True))
 
     @property
-    def damage(self) -> list[dict[str, str]]:
-        """Runs that are damaged: 'path', 'reason' and 'repair'."""
-        return list(self.about.get("damage", []))
+    def damage(self) -> list[dict[str, Any]]:
+        """Runs that are damaged: 'path', 'what' and 'repair' among other things."""
+        return [one for one in self.about.get("runs", ()) if one["state"] == "damaged"]
+
+    @property
+    def good(self) -> bool:
+        """Whether no run is damaged."""
+        return not self.damage
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -42,7 +49,7 @@ class Inspection:
     def in_words(self) -> str:
         """Lines for people."""
         about: dict[str, Any] = visible_values(self.about)
-        return _of_folder(about) if about["kind"] == "runs" else _of_run(about)
+        return _of_folders(about) if about["kind"] == "runs" else _of_run(about)
 
 
 def inspect(path: Path) -> Inspection:
@@ -52,72 +59,119 @@ def inspect(path: Path) -> Inspection:
         NotFoundError: nothing was trained there, or is being trained.
         StorageError: a run that cannot be read now.
     """
-    alone = is_run(path)
-    begun, held = list(look(path)), holdings(path / CLAIM_FOLDER)
-    if held and not alone:
-        sound, damaged = check_all(run_folders(path))
-    else:
-        sound, damaged, _ = find_runs([path])
-    runs = []
-    for run in sound:
-        importance = importance_of([run])
-        runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
-    if alone and runs:
-        return Inspection(runs[0])
-    alive = sum(not one.dead for one in held)
-    unfinished = [work_of(folder.name) for folder in unfinished_folders(path)]
-    left = [work["seconds_left"] for work in begun]
+    found = list_runs([path])
+    if not is_run(path) or found.damage:
+        return found
+    run = read_run(path)
+    importance = importance_of([run])
+    return Inspection(run.to_dict() | {"importance": importance and importance.to_dict()})
+
+
+def list_runs(
+    paths: Sequence[str | Path],
+    *,
+    whole: bool = False,
+    progress: Progress | None = None,
+    **filters: Any,
+) -> Inspection:
+    """All that lies in folders of runs; ``whole`` hashes every byte of what is finished.
+
+    Of finished runs those that ``filters`` of ``load_runs`` mean.
+    """
+    places = [Path(path).expanduser() for path in paths]
+    sound, damaged, _ = find_runs(places, whole=whole, progress=progress)
+    runs = Runs(sound).selected(**filters)
+    entries = [_finished(run) for run in runs]
+    for path, error in damaged.items():
+        what, again = error.details["found"], f"{repair(path)} && the gaam train that made the run"
+        entries.append(_entry(path, "damaged", {"what": what, "repair": again}))
+    entries.sort(key=lambda entry: (entry["name"], entry["path"]))
+    held = [one for place in places for one in holdings(place / CLAIM_FOLDER)]
+    begun = [(place / work["folder"], work) for place in places for work in look(place)]
+    alive, left = sum(not one.dead for one in held), [work["seconds_left"] for _, work in begun]
     about = {
         "kind": "runs",
-        "path": str(path.absolute()),
-        "complete": not unfinished and not alive,
-        "unfinished": unfinished,
-        "begun": begun,
+        "folders": [str(place.absolute()) for place in places],
+        "good": not damaged,
+        "complete": not (begun or alive),
+        "whole": whole,
+        "runs": entries + [_entry(path, "unfinished", work) for path, work in begun],
         "at_work": [asdict(one) for one in held],
         "seconds_left": sum(left) / alive if alive and left and None not in left else None,
-        "runs": runs,
-        "damage": [
-            {"path": str(of.absolute()), "reason": one.details["found"], "repair": repair(of)}
-            for of, one in sorted(damaged.items())
-        ],
     }
-    return Inspection(about)
+    return Inspection(about | ({"selection": runs.selection.to_dict()} if runs.selection else {}))
 
 
-def _of_folder(about: dict[str, Any]) -> str:
-    blocks = [_of_run(run) for run in about["runs"]]
+def is_runs(path: Path) -> bool:
+    """Whether runs lie there, finished, damaged or begun, or ``path`` is one."""
+    return is_run(path) or bool(run_folders(path)) or bool(unfinished_folders(path))
+
+
+def verify(path: str | Path, *, progress: Progress | None = None) -> Inspection:
+    """Hash every byte of finished runs."""
+    return list_runs([path], whole=True, progress=progress)
+
+
+def _finished(run: RunResult) -> dict[str, Any]:
+    learned_from = on_training_rows(run.recipe)
+    of_test = run.evaluated and run.finished and not (learned_from or run.shuffled)
+    what = run.in_words() + ", tested on its own training rows" * learned_from
+    what += f", {run.cache['dataset']} {run.cache['fingerprint'][:8]}"
+    accuracy = float(run.accuracy.mean()) if of_test else None
+    return _entry(run.path, "finished", run.to_dict() | {"what": what, "accuracy": accuracy})
+
+
+def _entry(path: Path, state: str, known: dict[str, Any]) -> dict[str, Any]:
+    sizes = [file.stat().st_size for file in path.glob("*") if file.is_file()]
+    where = {"name": path.absolute().name, "path": str(path.absolute()), "bytes": sum(sizes)}
+    return known | {"state": state} | where
+
+
+def _of_folders(about: dict[str, Any]) -> str:
+    """Of every entry its name and what it is; below them who is at work, and the counts."""
+    lines = []
     held = {one["name"]: Holding(**one).in_words() for one in about["at_work"]}
-    for work in about["begun"]:
-        done = f"{len(work['done'])} of {len(work['planned'])} seeds finished"
-        blocks.append(f"unfinished: {work['title']}: {done}")
-        for group in work["groups"]:
-            epoch = f" epoch {group['epoch']}/{work['epochs']}" if group["epoch"] else ""
-            who = held.pop(group["claim"], "nobody is at work on it")
-            blocks.append(f"  seeds {spell_numbers(group['seeds'])}{epoch}: {who}")
-    blocks += [f"  {name}: {who}" for name, who in held.items()]
+    for one in about["runs"]:
+        if about["whole"] and one["state"] == "finished":
+            continue
+        made, size = (one.get("created") or "")[:10], f"{one['bytes'] / 1e6:,.2f} MB"
+        lines.append("  ".join(filter(None, (one["name"], made, size))))
+        if one["state"] == "finished":
+            lines.append(f"  {brief(one['what'], 300)}")
+        elif one["state"] == "damaged":
+            lines += [f"  DAMAGED: {one['what']}", f"  {one['repair']}"]
+        else:
+            done = f"{len(one['done'])} of {len(one['planned'])} seeds finished"
+            lines.append(f"  UNFINISHED: {one['title']}: {done}")
+            for group in one["groups"]:
+                epoch = f" epoch {group['epoch']}/{one['epochs']}" if group["epoch"] else ""
+                who = held.pop(group["claim"], "nobody is at work on it")
+                lines.append(f"    seeds {spell_numbers(group['seeds'])}{epoch}: {who}")
+    lines += [f"  {name}: {who}" for name, who in held.items()]
     if about["seconds_left"] is not None:
-        blocks.append(f"about {duration(about['seconds_left'])} left of what is begun")
-    if about["unfinished"] and not about["at_work"]:
-        blocks.append("nobody is at work: the same gaam train again goes on")
-    for run in about["damage"]:
-        blocks.append(f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}")
-    return "\n".join(blocks)
+        lines.append(f"about {duration(about['seconds_left'])} left of what is begun")
+    states = Counter(one["state"] for one in about["runs"])
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    lines.append(counts + ", every byte hashed" * about["whole"])
+    if selection := about.get("selection"):
+        asked = " ".join(selection["asked"])
+        lines.append(f"{selection['runs']:,} of {selection['of_runs']:,} runs ({asked})")
+    lines += ["unfinished: the same gaam train goes on"] if states["unfinished"] else []
+    return "\n".join(lines)
 
 
 def _of_run(about: dict[str, Any]) -> str:
-    parameters, engine, cache = about["parameters"], about["engine"], about["cache"]
-    how = {"seeds together": engine["seed_batch"], "compiled": engine["compiled"]}
-    how |= {"dtype": engine["dtype"], "device": engine["device"], "why": engine["why"]}
+    parameters, cache, recipe = about["parameters"], about["cache"], about["recipe"]
+    how = {k: about["engine"].get(k) for k in ("seed_batch", "compiled", "dtype", "device", "why")}
     lines = [
         f"run {about['path']}",
         f"  decoder      {about['attention']} + {about['head']} head, "
         f"{parameters['attention']:,} of {parameters['total']:,} parameters in the attention",
         f"  cache        {short_digest(cache['fingerprint'])}: {cache['dataset']} through "
         f"{cache['encoder']}",
-        f"  recipe       {_settings(about['recipe'])}",
+        f"  recipe       {_settings(recipe)}",
         f"  run as       {_settings(how)}",
     ]
-    recipe = about["recipe"]
     tested = f"'{recipe['test_split']}'" + ", which chose the epoch" * (recipe["select"] == "test")
     if recipe["fold"]:
         tested = f"fold {recipe['fold']} of '{recipe['train_split']}'"
@@ -129,7 +183,7 @@ def _of_run(about: dict[str, Any]) -> str:
             said = "final model, not evaluated"
             if about["evaluated"]:
                 said = f"{100 * seed['accuracy']:.2f}% on {tested}"
-            fit = about.get("fit")
+            fit = about["fit"]
             said += f", {fit_in_words(fit)}" if fit else f", epoch {seed['epoch']}"
         lines.append(f"  seed {seed['seed']:<7} {said}, {seed['seconds']:.2f} s")
     if (importance := about["importance"]) is None:

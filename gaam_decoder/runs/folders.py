@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.errors import CacheError, GaamError, NotFoundError
+from gaam_cache.engines._claims import is_alive
+from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.store.digest import digest_of, short_digest
 from gaam_cache.store.plan import read_plan
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run, reading
@@ -32,12 +34,7 @@ def ending(key: str, seeds: Sequence[int]) -> str:
     text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
     if len(text) > 40:
         text = f"{len(seeds)}x{digest_of(text.encode())[:8]}"
-    return f"{of_key(key)}{text}"
-
-
-def of_key(key: str) -> str:
-    """What the names of all runs of a key have in common, before their seeds."""
-    return f"-{key[:8]}-s"
+    return f"-{key[:8]}-s{text}"
 
 
 def unfinished_name(work: str) -> str:
@@ -80,11 +77,19 @@ def _names_in(folder: Path) -> list[str]:
 
 def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     """Finished runs of one mechanism, recipe and cache: those that a training need not make."""
-    found = [read_run(path) for path in run_folders(folder, of_key(key))]
+    found = [read_run(path) for path in run_folders(folder, f"-{key[:8]}-s")]
     for run in found:
         if run.key[:8] != key[:8]:
             raise damaged_run(run.path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
     return [run for run in found if run.key == key]
+
+
+def remove_unfinished(runs: Path, key: str) -> None:
+    """Drop what a writer that died left; one of this machine that lives is left in peace."""
+    for folder in runs.glob(f".*-{key[:8]}-s*.tmp"):
+        pid = folder.name.split(".")[-3]
+        if not (pid.isdigit() and is_alive(int(pid))):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
@@ -101,25 +106,22 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
     recorded = [Path(about["path"])] if about.get("path") else []
     beside = path.absolute().parent.parent
     places = [*recorded, *(beside / one.name for one in recorded), beside / "cache"]
-    said: dict[Path, str] = {}
+    found: dict[Path, str] = {}
     for folder in places if cache is None else [Path(cache).expanduser()]:
         try:
             fingerprint = read_plan(folder).fingerprint
         except GaamError as error:
             if cache is not None:
                 raise
-            said[folder] = "no cache" if isinstance(error, NotFoundError) else error.reason
-        else:
-            if fingerprint == about["fingerprint"]:
-                return folder
-            said[folder] = f"another cache, {short_digest(fingerprint)}"
-    kind = NotFoundError if set(said.values()) == {"no cache"} else CacheError
-    raise kind(
-        "this is not the cache that the run was trained on"
-        if cache
-        else "the cache of the run is not where it was, nor beside the runs",
+            found[folder] = error.message
+            continue
+        if fingerprint == about["fingerprint"]:
+            return folder
+        found[folder] = f"another cache, {short_digest(fingerprint)}"
+    raise CacheError(
+        "that is not the cache that the run was trained on",
         expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
-        found="\n".join(f"{folder}: {what}" for folder, what in said.items()),
+        found="\n".join(f"{folder}: {what}" for folder, what in found.items()),
         where=f"the run {path.absolute()}",
         hint="name the folder of the cache with --cache",
     )

@@ -1,4 +1,4 @@
-"""A run directory -> RunResult.
+"""A run directory <-> RunResult.
 
 S seeds, N test rows, V rows that choose, C classes.
 
@@ -6,7 +6,7 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
 
     runs/laplace-linear-1f9c2a7b-s0-9/
       run.json             what was run, where, on what, per seed how it went, and size and SHA-256
-                           of the other files; it carries its own digest and is written last
+                           of the other files; it carries its own digest
       config.toml          the settings, resolved: gaam train --config trains the run again
       log.jsonl            one line per seed and epoch
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
@@ -17,33 +17,47 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
                            kept (S, V, C), labels (V,), rows (V,), their numbers in the train split
 
 It appears by one rename when it is finished. Sizes are checked when run.json is read, the digest of
-a file before it is first used; what has the right digest is what gaam wrote.
+a file before it is first used.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import hash_file, unsealed
-from gaam_cache.store.files import DAMAGE, read_json
+from gaam_cache.store.digest import digest_of, hash_file, sealed_text, unsealed
+from gaam_cache.store.files import (
+    DAMAGE,
+    make_folder,
+    read_json,
+    storage_errors,
+    sync_folder,
+    temporary_path,
+    write_synced,
+)
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.recipe import DEFAULTS, NO_TEST
 from gaam_decoder.specs import row_title
 from gaam_decoder.stats.temperature import fit_temperature
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RUN_FILE, RUN_VERSION = "run.json", 1
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
@@ -81,12 +95,26 @@ class Validation:
         found = fit_temperature(logits_VC, label_V)
         if found == np.inf:
             return 1e6 * max(1.0, float(np.abs(logits_VC).max())), False
-        return 1.0 if found is None else found, found is not None
+        return found or 1.0, found is not None
+
+
+def _tensor(run: RunResult, key: str) -> Any:
+    with run.tensors(TEST_FILE) as file:
+        return file.get_tensor(key) if key in file.keys() else None  # noqa: SIM118 no mapping
+
+
+def _of_test(key: str) -> Any:
+    """A tensor of the test rows, which is read when it is first asked for; None: there is none."""
+    return cached_property(lambda run: _tensor(run, key))
+
+
+def _of_validation(key: str) -> Any:
+    return property(lambda run: getattr(run.validation, key, None))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunResult:
-    """What a finished run says: everything a report needs, and nothing it has to recompute."""
+    """What a finished run says; but for ``path`` and the seeds, what run.json has."""
 
     path: Path
     key: str
@@ -164,9 +192,7 @@ class RunResult:
     @property
     def evaluated(self) -> bool:
         """Whether it was tested; a final model has no test rows, and no accuracy."""
-        # a cache may have a split that is really called so
-        untested = self.recipe.get("test_split") == NO_TEST and NO_TEST not in self.cache["rows"]
-        return self.recipe.get("fold") is not None or not untested
+        return self.recipe.get("fold") is not None or self.recipe.get("test_split") != NO_TEST
 
     @property
     def shuffled(self) -> bool:
@@ -184,7 +210,7 @@ class RunResult:
         path, hashed = self.path / name, self.__dict__.setdefault("hashed", set())
         with reading(path):
             if name not in hashed and hash_file(path) != self.files[name]["sha256"]:
-                raise ValueError(f"{name} is not what was written: it was changed")
+                raise ValueError("it was changed: its SHA-256 is not that of run.json")
             hashed.add(name)
             yield path
 
@@ -194,32 +220,15 @@ class RunResult:
         with self.reading(name) as path, safe_open(path, "np") as file:
             yield file
 
-    def _of_test(self, key: str) -> Any:
-        with self.tensors(TEST_FILE) as file:
-            return file.get_tensor(key) if key in file.keys() else None  # noqa: SIM118 no mapping
-
-    @cached_property
-    def logits(self) -> NDArray[np.float32]:
-        """Test logits, (S, N, C); NaN for failed seeds."""
-        return self._of_test("logits")
-
-    @cached_property
-    def labels(self) -> NDArray[np.int64]:
-        """Test labels, (N,)."""
-        return self._of_test("labels")
-
-    @cached_property
-    def test_rows(self) -> NDArray[np.int64] | None:
-        """Numbers of the test rows in the train split, (N,); None where there is no fold."""
-        return self._of_test("rows")
-
-    @cached_property
-    def attention_map(self) -> NDArray[np.float32] | None:
-        """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L).
-
-        NaN for failed seeds; None where the mechanism has none, or no rows were tested.
-        """
-        return self._of_test("attention_map")
+    logits = _of_test("logits")
+    """Test logits, (S, N, C); NaN for failed seeds."""
+    labels = _of_test("labels")
+    """Test labels, (N,)."""
+    test_rows = _of_test("rows")
+    """Numbers of the test rows in the train split, (N,); None where there is no fold."""
+    attention_map = _of_test("attention_map")
+    """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L); NaN for
+    failed seeds, None where the mechanism has none, or no rows were tested."""
 
     @cached_property
     def learned(self) -> dict[str, NDArray[np.float32]]:
@@ -234,7 +243,7 @@ class RunResult:
         They are not kept in memory by this: a report reads those of hundreds of runs.
         """
         logits = vars(self).get("logits")
-        logits = self._of_test("logits") if logits is None else logits
+        logits = _tensor(self, "logits") if logits is None else logits
         return logits[[seed not in self.failed for seed in self.seeds]] if self.failed else logits
 
     @cached_property
@@ -263,15 +272,10 @@ class RunResult:
         with self.tensors(VALIDATION_FILE) as file:
             return Validation(**{k: file.get_tensor(k) for k in ("logits", "labels", "rows")})
 
-    @property
-    def validation_logits(self) -> NDArray[np.float32] | None:
-        """Logits of these rows, (S, V, C), as the epoch that was kept has them."""
-        return None if (found := self.validation) is None else found.logits
-
-    @property
-    def validation_labels(self) -> NDArray[np.int64] | None:
-        """Labels of these rows, (V,), or (S, V) where every seed held out others."""
-        return None if (found := self.validation) is None else found.labels
+    validation_logits = _of_validation("logits")
+    """Logits of these rows, (S, V, C), as the epoch that was kept has them."""
+    validation_labels = _of_validation("labels")
+    """Labels of these rows, (V,), or (S, V) where every seed held out others."""
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -284,58 +288,53 @@ class RunResult:
             return [json.loads(line) for line in path.read_text().splitlines()]
 
     def __repr__(self) -> str:
-        """Folder, decoder, seeds."""
-        failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"<RunResult '{self.path}': {self.title}, {len(self.seeds)} seeds{failed}>"
+        """Folder and decoder."""
+        return f"<RunResult '{self.path}': {self.title}>"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
         accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=self.evaluated))
-        columns: dict[str, dict[int, Any]] = {"accuracy": accuracy, "epoch": self.epochs}
-        columns |= {"seconds": self.seconds, "failed": self.failed}
-        always = ["attention", "head", "recipe", "parameters", "cache", "evaluated"]
-        always += ["majority_accuracy", "environment", "engine"]
-        some = ("created", "groups", "drawn", "fit")
+        columns = {"accuracy": accuracy, "epoch": self.epochs, "seconds": self.seconds}
+        columns |= {"failed": self.failed}
+        names = ["attention", "head", "recipe", "parameters", "cache", "evaluated", "engine"]
+        names += ("majority_accuracy", "environment", "created", "groups", "drawn", "fit")
         return {
             "kind": "run",
             "path": str(self.path.absolute()),
-            **{name: getattr(self, name) for name in always},
+            **{name: getattr(self, name) for name in names},
             "seeds": [
                 {"seed": s} | {k: of.get(s) for k, of in columns.items()} for s in self.seeds
             ],
-            **{name: value for name in some if (value := getattr(self, name))},
         }
 
     def in_words(self) -> str:
         """What was run, and what came of it, on one line."""
-        said = "not evaluated"
+        said = f"{self.title}: "
         if not self.finished:
-            said = f"no seed finished: {self.failed[self.seeds[0]]}"
+            said += f"no seed finished: {self.failed[self.seeds[0]]}"
         elif self.evaluated:
-            spread = stats.standard_deviation(self.accuracy)
-            said = f"{100 * self.accuracy.mean():.1f}%"
-            said += "" if spread is None else f" (sd {100 * spread:.1f})"
-            said += " (epoch chosen on the test rows)" if self.select == "test" else ""
+            said += f"{100 * self.accuracy.mean():.1f}%"
+            if (spread := stats.standard_deviation(self.accuracy)) is not None:
+                said += f" (sd {100 * spread:.1f})"
+            said += " (epoch chosen on the test rows)" * (self.select == "test")
+        else:
+            said += "not evaluated"
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            return f"{self.title}: {said}, {fit_in_words(self.fit)}"
-        purpose = " to choose a rate" if self.chose else ""
-        return f"{self.title}: {said} a seed, seeds: {len(self.seeds)}{purpose}"
+            return f"{said}, {fit_in_words(self.fit)}"
+        return f"{said} a seed, seeds: {len(self.seeds)}" + " to choose a rate" * self.chose
 
     def summary(self) -> str:
         """The same, how it was run, and where it lies."""
-        how = "" if self.fit else " (compiled" if self.engine["compiled"] else " (not compiled"
-        how += (
-            f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})" if how else ""
-        )
-        return f"{self.in_words()}{how}  {self.path}"
+        how = "compiled" if self.engine["compiled"] else "not compiled"
+        how = f" ({how}, up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
+        return f"{self.in_words()}{'' if self.fit else how}  {self.path}"
 
 
 def fit_in_words(fit: dict[str, Any]) -> str:
     """What a fit chose, such as ``C 2.0 chosen from 40 (0.0001 to 10,000)``."""
-    text = f"{fit['setting']} {fit['value']:.3g} chosen from {fit['tried']} "
-    text += f"({fit['lowest']:g} to {fit['highest']:g})"
+    text = "{setting} {value:.3g} chosen from {tried} ({lowest:g} to {highest:g})".format(**fit)
     text += f", the {fit['edge']} of them" if fit.get("edge") else ""
     lost = len(fit["unconverged"])
     return text + (f", {lost} of which did not converge" if lost else "")
@@ -352,14 +351,14 @@ def read_run(path: Path) -> RunResult:
         for name, about in content["files"].items():
             with reading(path / name):
                 if (size := (path / name).stat().st_size) != about["bytes"]:
-                    raise ValueError(f"{name} has {size:,} bytes, {about['bytes']:,} were written")
-        seeds = content.pop("seeds")
+                    raise ValueError(f"{size:,} bytes, {about['bytes']:,} were written")
+        seeds = {entry["seed"]: entry for entry in content.pop("seeds")}
         return RunResult(
             path=path,
-            seeds=tuple(entry["seed"] for entry in seeds),
-            failed={entry["seed"]: entry["failed"] for entry in seeds if entry.get("failed")},
-            epochs={entry["seed"]: entry["epoch"] for entry in seeds},
-            seconds={entry["seed"]: entry["seconds"] for entry in seeds},
+            seeds=tuple(seeds),
+            failed={seed: one["failed"] for seed, one in seeds.items() if one.get("failed")},
+            epochs={seed: one["epoch"] for seed, one in seeds.items()},
+            seconds={seed: one["seconds"] for seed, one in seeds.items()},
             **content,
         )
 
@@ -372,8 +371,8 @@ def reading(path: Path) -> Iterator[None]:
     except GaamError:
         raise  # said already
     except (*DAMAGE, SafetensorError) as error:
-        system = isinstance(error, OSError) and error.strerror
-        raise damaged_run(path, f"{path.name}: {system}" if system else str(error)) from error
+        found = f"{path.name}: {getattr(error, 'strerror', None) or error}"
+        raise damaged_run(path, found) from error
 
 
 def damaged_run(path: Path, found: str) -> CacheError:
@@ -390,3 +389,98 @@ def damaged_run(path: Path, found: str) -> CacheError:
 def repair(folder: Path) -> str:
     """The command that removes a damaged run."""
     return visible(f"rm -r {shlex.quote(str(folder))}")
+
+
+@dataclass(kw_only=True, slots=True)
+class SeedResult:
+    """What one seed left behind; tensors on the CPU."""
+
+    seed: int
+    failed: str | None
+    """Why it stopped, or None."""
+    epoch: int
+    """Epoch that was kept, from 1; 0 where it failed."""
+    seconds: float
+    """Of a seed that was trained in a group: the time of the group divided by its size."""
+    weights: dict[str, Tensor]
+    test_logits: Tensor
+    """(N, C); NaN where it failed. Of a final model N is 0."""
+    attention_map: Tensor | None
+    """Mean over the test rows; None where there are none."""
+    learned: dict[str, Tensor]
+    """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
+    log: list[dict[str, Any]]
+    validation_logits: Tensor | None = None
+    """Of the rows of train that chose the epoch, as it was kept, (V, C); NaN where it failed, or
+    they are not finite. None where no rows of train chose."""
+
+
+def write_run(
+    runs: Path,
+    name: str,
+    results: Sequence[SeedResult],
+    labels: Tensor,
+    about: dict[str, Any],
+    rows: NDArray[np.int64] | None = None,
+    held: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    config: str,
+) -> Path:
+    """Publish a finished run by one rename; a run of that name that is there already wins."""
+
+    def stacked(tensors: Iterable[Tensor | None]) -> NDArray[Any]:
+        return padded([one.cpu().numpy() for one in tensors if one is not None])
+
+    test = {"logits": stacked(r.test_logits for r in results), "labels": labels.cpu().numpy()}
+    test |= {} if rows is None else {"rows": rows}
+    if maps := [r.attention_map for r in results if r.attention_map is not None]:
+        nothing = maps[0].new_full(maps[0].shape, np.nan)  # of a seed that failed
+        every = (r.attention_map for r in results)
+        test["attention_map"] = stacked(nothing if one is None else one for one in every)
+    for key in results[0].learned:
+        test[f"learned.{key}"] = stacked(r.learned[key] for r in results)
+    weights = {key: stacked(r.weights[key] for r in results) for key in results[0].weights}
+    order = {"seeds": json.dumps([r.seed for r in results])}
+    contents = {
+        WEIGHTS_FILE: save(weights, order),
+        TEST_FILE: save(test, order),
+        LOG_FILE: "".join(f"{json.dumps(e)}\n" for r in results for e in r.log).encode(),
+        CONFIG_FILE: config.encode(errors="replace"),  # of a path that is no UTF-8
+    }
+    if held is not None and all(r.validation_logits is not None for r in results):
+        logits = stacked(r.validation_logits for r in results)
+        contents[VALIDATION_FILE] = save({"logits": logits, **held}, order)
+    seeds = [
+        {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
+        for r in results
+    ]
+    files = {k: {"bytes": len(v), "sha256": digest_of(v)} for k, v in contents.items()}
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    said = {"run_version": RUN_VERSION, **about, "created": created, "seeds": seeds, "files": files}
+    contents[RUN_FILE] = sealed_text(said).encode()
+    final, temporary = runs / name, temporary_path(runs, name)
+    with storage_errors(final, option="--runs"):
+        try:
+            make_folder(runs)
+            temporary.mkdir()
+            for file, content in contents.items():
+                write_synced(temporary / file, content)
+            sync_folder(temporary)
+            try:
+                temporary.rename(final)
+            except OSError:
+                if not (final / RUN_FILE).exists():
+                    raise
+            sync_folder(runs)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return final
+
+
+def padded(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Stacked; where some have fewer rows than others, NaN (or -1) stands below them."""
+    if len({value.shape for value in values}) == 1:
+        return np.stack(values)
+    most, fill = max(map(len, values)), np.nan if values[0].dtype.kind == "f" else -1
+    rest = [(0, 0)] * (values[0].ndim - 1)
+    return np.stack([np.pad(v, [(0, most - len(v)), *rest], constant_values=fill) for v in values])

@@ -16,8 +16,7 @@ from gaam_decoder.runs.result import TEST_FILE, RunResult
 TUNED = ("lr", "weight_decay")
 """Numbers of a recipe in which alone the candidates of a row differ."""
 HELD = "val_folds"
-Values = tuple[float, ...]
-"""Of what is tuned, in the order of ``TUNED``."""
+"""The setting by which seeds hold out parts in turn."""
 OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
 
@@ -36,16 +35,13 @@ def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     ``s5``), and of runs of the same seeds that whose results have the smaller digest: what was
     renamed or moved, or is named in another order, counts as before.
     """
-    found: dict[int, RunResult] = {}
 
     def place(run: RunResult) -> tuple[str, ...]:
         results = run.files.get(TEST_FILE, {}).get("sha256", "")
         return ending(run.key, run.seeds), results, run.path.name, str(run.path.absolute())
 
-    for run in sorted(runs, key=place):
-        for seed in run.seeds:
-            found.setdefault(seed, run)
-    return dict(sorted(found.items()))
+    last_to_first = sorted(runs, key=place, reverse=True)
+    return dict(sorted({seed: run for run in last_to_first for seed in run.seeds}.items()))
 
 
 def by_seed(
@@ -77,7 +73,7 @@ class Tuning:
     candidates: tuple[Candidate, ...]
     """All of them, ascending."""
     seeds: tuple[int, ...]
-    """That chose: those that all candidates have."""
+    """That chose."""
     apart: bool
     """Whether the seeds that chose are left out of what is reported."""
     tried: tuple[tuple[RunResult, ...], ...] = field(default=(), repr=False)
@@ -150,38 +146,24 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     that were trained to choose, as the runs say, or else all that every candidate has. Where other
     seeds than these were trained of the one that is chosen, only they are reported. Of equal
     candidates that of the lower validation loss is kept, of these the smallest; one of which a seed
-    that chooses failed, or is not there, is not.
-
-    A fold of a cross-validation of which one candidate is there, where other folds have several,
-    has a grid of one. Final models are what was chosen: only those that were trained to choose are
-    candidates of one another, and one that somebody made is never left out.
+    that chooses failed, or is not there, is not. Final models are what was chosen: only those that
+    were trained to choose are candidates of one another.
     """
-
-    def family_of(run: RunResult, **other: Any) -> str:
-        return family(run.recipe | other, run.attention, run.head, run.cache["fingerprint"])
-
-    def over_folds(run: RunResult) -> str:
-        """What the folds of one row share; of 3 folds none is one of 2."""
-        count = str(run.recipe.get("fold")).partition("/")[2]
-        return family_of(run, fold=count, split_seed=None)
-
-    rows: dict[str, dict[Values, list[RunResult]]] = {}
+    rows: dict[str, dict[tuple[float, ...], list[RunResult]]] = {}
     for run in runs:
+        row = family(run.recipe, run.attention, run.head, run.cache["fingerprint"])
         values = tuple(float(run.recipe.get(name, 0.0)) for name in TUNED)
-        rows.setdefault(family_of(run), {}).setdefault(values, []).append(run)
-    with_grids = {over_folds(next(iter(o.values()))[0]) for o in rows.values() if len(o) > 1}
+        rows.setdefault(row, {}).setdefault(values, []).append(run)
     dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
     for candidates in rows.values():
-        run = next(iter(candidates.values()))[0]
-        if not run.evaluated:
+        evaluated = next(iter(candidates.values()))[0].evaluated
+        if not evaluated:
             candidates = {v: of for v, of in candidates.items() if any(one.chose for one in of)}
-        alone = len(candidates) == 1
-        folded = run.recipe.get("fold") is not None and over_folds(run) in with_grids
-        if not candidates or (alone and not folded):
+        if len(candidates) < 2:
             continue
         tuning = _tuning(candidates, seeds)
         if tuning is None:
-            unchosen += [] if alone else {one.key for of in candidates.values() for one in of}
+            unchosen += {one.key for of in candidates.values() for one in of}
             continue
         for values, of in candidates.items():
             keys = {one.key for one in of}
@@ -189,13 +171,13 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
             if values == tuple(tuning.chosen.values()):
                 tunings |= dict.fromkeys(keys, tuning)
                 dropped |= keys - (reports or keys)
-            elif run.evaluated or not reports:
+            elif evaluated or not reports:
                 dropped |= keys
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
 def _tuning(
-    rows: Mapping[Values, Sequence[RunResult]], asked: Collection[int] | None
+    rows: Mapping[tuple[float, ...], Sequence[RunResult]], asked: Collection[int] | None
 ) -> Tuning | None:
     """None where no seed could choose."""
     every = [run for runs in rows.values() for run in runs]
@@ -233,12 +215,11 @@ def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[fl
         run = counted.get(seed)
         if run is None or seed in run.failed or run.select != "val":
             return None, math.inf
-        of_seed = (e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed]))
-        kept = next(of_seed, {})
-        if kept.get("accuracy") is None:
+        kept = [e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed])]
+        if not kept or kept[0].get("accuracy") is None:
             return None, math.inf
-        loss = kept.get("selection_loss")
-        found.append((kept["accuracy"], math.inf if loss is None else loss))
+        loss = kept[0].get("selection_loss")
+        found.append((kept[0]["accuracy"], math.inf if loss is None else loss))
     if not found:
         return None, math.inf
     # exact: equal accuracies are equal in whatever order the seeds have them

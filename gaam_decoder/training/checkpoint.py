@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from gaam_decoder.runs.writing import SeedResult
+    from gaam_decoder.runs.result import SeedResult
 
 VERSION = 2
 """Of the files."""
@@ -116,7 +116,7 @@ class Unfinished:
 
         What is damaged is removed, with one warning.
         """
-        from gaam_decoder.runs.writing import SeedResult
+        from gaam_decoder.runs.result import SeedResult
 
         results: dict[int, SeedResult] = {}
         files: list[dict[str, Any]] = []
@@ -224,6 +224,7 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
         to_do = sum(len(a["seeds"]) * (epochs - a["epochs_done"]) for a in left)
         groups = [(a["seeds"], a["epochs_done"], claim_of(name, a["seeds"])) for a in left]
         yield {
+            "folder": folder.name,
             "title": files[0].get("title", name),
             "epochs": epochs,
             "planned": sorted({seed for about in files for seed in about["seeds"]}),

@@ -27,7 +27,7 @@ from gaam_decoder.decoder import (
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import balanced
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.runs.writing import SeedResult
+from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.adamw import bias_corrections
 from gaam_decoder.training.arithmetic.engine import Engine

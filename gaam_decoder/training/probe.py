@@ -20,7 +20,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.recipe import NO_TEST, Recipe
-from gaam_decoder.runs.writing import SeedResult
+from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import Spec, head_class
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import Subset, TrainData, choosing, told_labels

@@ -23,8 +23,8 @@ from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
-from gaam_decoder.runs.folders import run_name
-from gaam_decoder.runs.writing import SeedResult, padded, remove_unfinished, write_run
+from gaam_decoder.runs.folders import remove_unfinished, run_name
+from gaam_decoder.runs.result import SeedResult, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData, choosing
 from gaam_decoder.training.grid import Item

@@ -38,7 +38,8 @@ def test_who_is_at_work_and_what_is_damaged_is_told(config: TrainConfig) -> None
 
     with pytest.raises(KeyboardInterrupt):
         gaam_decoder.train(config, progress=stop)
-    begun = inspect(config.runs).to_dict()["begun"][0]
+    begun = inspect(config.runs).to_dict()["runs"][0]
+    assert begun["state"] == "unfinished"
     left = [seed for group in begun["groups"] for seed in group["seeds"]]
     assert sorted(left + begun["done"]) == begun["planned"] == list(config.seeds)
     claim = begun["groups"][0]["claim"]
@@ -58,7 +59,7 @@ def test_who_is_at_work_and_what_is_damaged_is_told(config: TrainConfig) -> None
     (run / "run.json").unlink()
     found = inspect(config.runs)
     assert [Path(one["path"]) for one in found.damage] == [run]
-    assert len(found.to_dict()["runs"]) == 1
+    assert [one["state"] for one in found.to_dict()["runs"]] == ["damaged", "finished"]
     for folder in (config.runs.parent / "nowhere", run.parents[1] / "empty"):
         with pytest.raises(NotFoundError):
             inspect(folder)

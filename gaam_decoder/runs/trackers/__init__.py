@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_cache.messages import shortened
 
 if TYPE_CHECKING:
-    from gaam_decoder.runs.writing import SeedResult
+    from gaam_decoder.runs.result import SeedResult
 
 CURVES = ("loss", "train_accuracy", "accuracy", "selection_loss", "lr")
 Curves = Mapping[int, Sequence[tuple[int, Mapping[str, float]]]]
@@ -33,12 +32,9 @@ class RunTracker(ABC):
 
     @abstractmethod
     def write(self, folder: Path, name: str, curves: Curves) -> None:
-        """Write curves of seeds that are finished, in the place of what is there of them.
+        """Write curves of finished seeds of ``name`` below ``folder``, in place of what is there.
 
-        Args:
-            folder: of this tracker, below the runs; nothing is written elsewhere, or sent.
-            name: of what was trained, a file name.
-            curves: of seeds that nobody else writes meanwhile.
+        Nothing is written elsewhere, or sent.
         """
 
 
@@ -67,6 +63,5 @@ def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult])
     try:
         plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
     except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained
-        said = shortened(" ".join(str(error).split()))
-        text = f"track {name} could not write curves of {work} ({type(error).__name__}: {said})"
+        text = f"track {name} could not write curves of {work} ({type(error).__name__}: {error})"
         warnings.warn(f"{text}: log.jsonl of the run has them", GaamWarning, stacklevel=2)

@@ -10,13 +10,8 @@ from unittest.mock import patch
 
 from gaam_decoder.runs.trackers import Curves, RunTracker
 
-ALONE = {
-    "HF_HUB_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "GRADIO_ANALYTICS_ENABLED": "False",
-    "TRACKIO_LOGBOOK_AUTONOTE": "0",
-    "TRACKIO_STORAGE_MODE": "sqlite",
-}
+ALONE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TRACKIO_LOGBOOK_AUTONOTE": "0"}
+ALONE |= {"GRADIO_ANALYTICS_ENABLED": "False", "TRACKIO_STORAGE_MODE": "sqlite"}
 """Variables that keep it from the network, and in one data base, where runs can be replaced."""
 REMOTE = ("TRACKIO_", "SPACE_", "SYSTEM", "HF_TOKEN")
 """Beginnings of variables by which it would send what it logs elsewhere."""
@@ -33,7 +28,6 @@ class Trackio(RunTracker):
         ours = {f"{name} seed {seed}": epochs for seed, epochs in curves.items() if epochs}
         variables = {k: v for k, v in os.environ.items() if not k.startswith(REMOTE)} | ALONE
         variables["TRACKIO_DIR"] = str(folder.absolute())
-        quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
         with patch.dict(os.environ, variables, clear=True), contextlib.redirect_stdout(sys.stderr):
             import trackio
 
@@ -41,6 +35,7 @@ class Trackio(RunTracker):
                 for run in list(trackio.Api().runs("gaam")):
                     if run.name in ours:
                         run.delete()
+            quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
             for title, epochs in ours.items():
                 trackio.init(project="gaam", name=title, group=name, **quiet)
                 for epoch, values in epochs:

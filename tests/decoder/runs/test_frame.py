@@ -15,7 +15,6 @@ import gaam_decoder
 from gaam_decoder import Runs, TrainConfig
 from gaam_decoder.runs.loading import COLUMNS, load_runs
 from gaam_decoder.runs.tuning import first_runs
-from tests.conftest import GOLDEN
 
 KINDS: list[dict[str, Any]] = [
     {"folds": 2},
@@ -79,11 +78,3 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(runs: Runs
         expected = first_runs(run for run in runs if run.key == key)
         found = dict(zip(counted["seed"], counted["run"], strict=True))
         assert found == {seed: expected[seed].path.name for seed in reported.get(key, ())}
-
-
-def test_types_depend_on_no_content(runs: Runs) -> None:
-    frames = [one.to_frame() for one in (runs, Runs(), Runs([runs[0]]))]
-    frames.append(load_runs(GOLDEN / "v0.1.0" / "runs").to_frame())
-    for table in frames:
-        for name, kind in COLUMNS.items():
-            assert str(table[name].dtype).startswith(kind.partition("[")[0]), (name, kind)

@@ -1,8 +1,11 @@
-"""A run on disk: its bytes are those of the library, and a seed counts once."""
+"""A run on disk is what the library writes, a seed counts once, filters say what is out."""
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,15 +13,26 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 import gaam_decoder
-from gaam_cache.errors import CacheError
-from gaam_decoder import RunResult, Runs, TrainConfig
+from gaam_cache import plugins
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.files import read_json
+from gaam_cache.store.plan import fingerprint
+from gaam_decoder import RunResult, Runs, TrainConfig, load_runs
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.table import build_tables
+from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.result import read_run
 from gaam_decoder.runs.tuning import first_runs
 from tests.conftest import GOLDEN
-from tests.decoder.reports.conftest import build_run
+from tests.decoder.reports.conftest import answers, build_run
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A cache and its runs, moved together from where the runs say that the cache was."""
+    return Path(shutil.copytree(GOLDEN / "v0.1.0", tmp_path / "study"))
 
 
 def test_files_of_0_1_are_read_and_are_those_that_are_written_now(
@@ -51,11 +65,10 @@ def holding(name: str, seeds: tuple[int, ...], failed: dict[int, str], value: in
     return run
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
+def test_the_first_run_that_holds_a_seed_counts_everywhere() -> None:
     first = holding("a", (0, 1, 2), {0: "lost"}, 1)
     second = holding("b", (0, 1, 2, 3), {}, 9)
-    runs = [first, second][::order]
+    runs = [second, first]
     assert first_runs(runs) == {0: first, 1: first, 2: first, 3: second}
     (table,) = build_tables(runs)
     (row,) = table.rows
@@ -63,8 +76,8 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
     np.testing.assert_allclose(row.scores.accuracy.scored.values, [0.1, 0.1, 0.9])
     assert row.failed == {0: "lost"}
     assert row.seconds == {0: 1.0, 1: 1.0, 2: 1.0, 3: 9.0}
-    table = Runs(runs).to_frame()
-    counting = table[table["counts"]]
+    frame = Runs(runs).to_frame()
+    counting = frame[frame["counts"]]
     assert dict(zip(counting["seed"], counting["seconds"], strict=True)) == row.seconds
     found = importance_of(runs)
     assert found is not None
@@ -72,3 +85,85 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
     np.testing.assert_allclose(np.array(found.contribution)[[1, 3]], [200 / 3, 100 / 3])
     xi = learned_ranges(runs)["xi"]
     assert (xi["min"], xi["median"], xi["max"]) == (1.0, 1.0, 9.0)
+
+
+def test_filters_mean_what_they_say() -> None:
+    names = ("none", "gaam", "gaam:heads=2", "mha", "theirs:a=1")  # nobody has installed theirs
+    runs = Runs(
+        build_run(name, np.ones((6, 9)), cache={"fingerprint": digit * 64}, lr=lr)
+        for name, digit, lr in zip(names, "aabba", (0.1, 0.1, 0.1, 0.2, 0.2), strict=True)
+    )
+    expected: list[tuple[dict[str, Any], str]] = [
+        ({"attn": "gaam"}, "12"), ({"attn": "gaam:"}, "1"), ({"attn": "theirs"}, "4"),
+        ({"attn": ["mha", "gaam:heads=2"]}, "23"), ({"cache": "AAAA"}, "014"),
+        ({"lr": "1e-1"}, "012"), ({"lr": 0.1, "cache": "bbbb"}, "2"),
+        ({"layers": "all"}, "01234"), ({"head": "mlp"}, ""),
+    ]  # fmt: skip
+    for asked, which in expected:
+        chosen = runs.selected(**asked)
+        assert chosen == [runs[int(place)] for place in which], asked
+        assert chosen.selection is not None
+        assert (chosen.selection.chosen, chosen.selection.total) == (len(which), 5)
+        assert chosen.selection.lost.keys() == {*names} - {run.attention for run in chosen}
+    for wrong in ({"attn": "gam"}, {"attn": "gaam:head=2"}, {"lr": "x"}, {"layers": "3-1"}):
+        with pytest.raises(ConfigError):
+            runs.selected(**wrong)
+
+
+def test_runs_of_several_folders_are_there_once(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(study / "runs")
+    first, second = sorted((study / "runs").iterdir())
+    for places in (
+        [study / "runs", tmp_path / "link"],
+        [first, second, tmp_path / "link" / first.name],
+    ):
+        found = load_runs(places, cache=study / "cache")
+        assert sorted(run.path.name for run in found) == [first.name, second.name], places
+        assert found.selection is not None
+        assert found.selection.left_out == {}
+    alone = load_runs(first).selection
+    assert alone is not None
+    assert alone.left_out == {"name": 1}
+    with pytest.raises(NotFoundError, match="did you mean"):
+        load_runs(study / "runs" / f"{first.name}0")
+
+
+def test_a_report_says_what_it_leaves_out_and_what_that_does() -> None:
+    some = [
+        build_run(name, answers(8, share, number), path=name)
+        for number, (name, share) in enumerate((("none", 0.7), ("mha", 0.75), ("gaam", 0.8)))
+    ]
+    whole, two = gaam_decoder.report(some), gaam_decoder.report(some, attn=["none", "gaam"])
+    for format in plugins.names("gaam_decoder.reports.formats"):
+        said = " ".join(two.text(format).replace("\\", "").split())
+        assert ("1 by --attn" if format == "csv" else "2 of 3 runs") in said, format
+    assert [table.num_tests for table in (*whole.tables, *two.tables)] == [2, 2]
+    with pytest.raises(ConfigError, match=r"left out by --attn(.|\n)*also give --attn none"):
+        gaam_decoder.report(some, attn="mha", baseline="none")
+    with pytest.raises(NotFoundError, match="no run is left"):
+        gaam_decoder.report(some, attn="laplace")
+    # what was left out before is not forgotten
+    again = gaam_decoder.report(Runs(some).selected(attn=["none", "gaam"]), head="linear")
+    assert "2 of 3 runs (--attn none --attn gaam --head linear)" in again.text("json")
+
+
+def test_the_cache_of_a_run_is_found_where_it_was_or_beside_the_runs_and_never_another(
+    study: Path, tmp_path: Path
+) -> None:
+    run = load_runs(study / "runs")[0]
+    run = dataclasses.replace(run, cache=run.cache | {"path": str(tmp_path / "gone")})
+    assert cache_of(run).fingerprint == run.cache["fingerprint"]
+    (study / "cache").rename(tmp_path / "elsewhere")
+    with pytest.raises(CacheError) as nowhere:
+        cache_of(run)
+    for part in (str(tmp_path / "gone"), str(study / "cache"), run.cache["fingerprint"][:12]):
+        assert part in str(nowhere.value)
+    assert cache_of(run, tmp_path / "elsewhere").fingerprint == run.cache["fingerprint"]
+    shutil.copytree(tmp_path / "elsewhere", study / "cache")
+    content = unsealed(read_json(study / "cache" / "cache.json"))
+    content["fingerprint_fields"]["salt"] = 1
+    content["fingerprint"] = fingerprint(content["fingerprint_fields"])
+    (study / "cache" / "cache.json").write_text(sealed_text(content))
+    for named in (None, study / "cache"):
+        with pytest.raises(CacheError, match=r"another cache, [0-9a-f]{12}"):
+            cache_of(run, named)

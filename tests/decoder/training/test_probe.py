@@ -15,7 +15,7 @@ from gaam_cache.cache import open_cache
 from gaam_cache.errors import GaamWarning
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads import lbfgs
-from gaam_decoder.runs.listing import verify
+from gaam_decoder.inspect import verify
 from gaam_decoder.training import probe
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.grid import plan_items
