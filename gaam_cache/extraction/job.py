@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gaam_cache
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.extraction.recorded import recorded_settings
@@ -52,10 +52,10 @@ class Job(NamedTuple):
     def provenance(self) -> dict[str, Any]:
         """What it takes to read the same rows again, from any folder."""
         config, rows = self.config, self.rows
-        is_path = find_source(config.dataset).is_path
+        bundled = config.dataset == DEFAULT_DATASET
         return {
             "name": config.dataset,
-            "path": _local_path(config.dataset) if is_path else None,
+            "path": None if bundled else _local_path(config.dataset),
             "revision": _first(rows).revision,
             "text_columns": list(config.text_columns),
             "label_column": config.label_column,

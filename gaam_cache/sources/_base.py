@@ -66,10 +66,6 @@ class Rows(ABC):
         """What of every input makes a difference: of two with the same, one is a copy."""
         return self.contents()
 
-    def exactly(self, row: int) -> str:  # noqa: ARG002  all of a row is its essence
-        """What of copies must be the same before their labels contradict one another."""
-        return ""
-
     @abstractmethod
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
@@ -97,10 +93,6 @@ class Texts(Rows):
             plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
             yield " ".join(plain.casefold().split()).encode()
 
-    def exactly(self, row: int) -> str:
-        """The words as they are written: case may tell classes apart."""
-        return " ".join(self.inputs[row].split())
-
     def excerpt(self, row: int) -> str:
         """The beginning of a text."""
         return excerpt(self.inputs[row])
@@ -111,8 +103,6 @@ class Source(ABC):
 
     priority: ClassVar[int]
     """Sources are asked in ascending order whether a data set is theirs."""
-    is_path: ClassVar[bool] = False
-    """Whether ``dataset`` is a path, which means something else in another folder."""
     has_revisions: ClassVar[bool] = False
     """Whether what it reads is kept under revisions, of which one may be named."""
     _parts: dict[str, Rows] | None = None

@@ -23,7 +23,6 @@ SHOWN = 3
 """Rows that cannot be used and are named."""
 FILE_COLUMNS = ("file", "audio", "image", "img")
 """What a column of sounds or pictures is called where nobody says so; the first that is there."""
-MARKS = {";": "semicolon", "\t": "tab", "|": "pipe"}
 
 
 class Columns(NamedTuple):
@@ -62,8 +61,7 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
     file = config.file_column
     if file is None and not config.text_columns and "text" not in table.names:
         usual = [name for name in FILE_COLUMNS if name in (table.stored or table.names)]
-        found = usual[:1] or (table.stored if len(table.stored) == 1 else ())
-        file = next(iter(found), None)
+        file = next(iter(usual or table.stored[:1]), None)
     inputs = (config.text_columns or ("text",)) if file is None else (file,)
     columns = Columns(inputs, label, config.keep_columns, file is not None)
     if label in inputs:
@@ -78,9 +76,10 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
         hint = "--text-column names a column of texts, --file-column one of sounds or pictures"
     elif missing[0] == label:
         option, hint = "--label-column", "a split without labels: --set unlabelled=SPLIT"
-    if len(table.names) == 1 and (marks := [MARKS[one] for one in MARKS if one in table.names[0]]):
-        hint = f"commas part the fields of a CSV file; here --set delimiter={marks[0]}"
-    shown = [name if name.isprintable() else excerpt(name) for name in table.names]
+    if len(table.names) == 1:
+        hint = "a CSV file whose fields no comma parts: --set delimiter=semicolon (tab, pipe)"
+    plain = [name if name.isprintable() and name == name.strip() else None for name in table.names]
+    shown = [one or excerpt(name) for one, name in zip(plain, table.names, strict=True)]
     raise ConfigError(
         f"no column '{missing[0]}'",
         expected=f"one of: {', '.join(shown)}",
@@ -101,27 +100,26 @@ class BadRows:
     def add(self, place: str, error: DataError) -> None:
         """Take note of one, and where it stands."""
         self._reasons[error.message] += 1
-        self._first += [(place, error)] * (len(self._first) < SHOWN)
+        if len(self._first) < SHOWN:
+            self._first.append((place, error))
 
     def refuse(self, total: int) -> None:
         """Raise one error for all of them, if there are any."""
         if not self._first:
             return
         (place, error), count = self._first[0], self._reasons.total()
-        message, details = error.message, error.details
-        found = details.get("found")
+        message, found = error.message, error.details.get("found")
         if count > 1:
             why = ", ".join(f"{reason} ({n:,})" for reason, n in self._reasons.most_common(SHOWN))
             message = f"{count:,} of {total:,} rows cannot be used: {why}"
             lines = [f"{at}: {one.details.get('found', '')}" for at, one in self._first]
-            more = [f"and {count - SHOWN:,} more"] * (count > SHOWN)
-            found = "\n".join([*lines, *more])
+            found = "\n".join(lines) + f"\nand {count - SHOWN:,} more" * (count > SHOWN)
         raise DataError(
             message,
-            expected=details.get("expected"),
+            expected=error.details.get("expected"),
             found=found,
             where=f"{self._origin}, {place}",
-            hint=details.get("to do"),
+            hint=error.details.get("to do"),
         )
 
 
@@ -175,11 +173,10 @@ def collect(
             "".join([label, *values, *([] if files else made)]).encode()
         except DataError as error:
             bad.add(place, error)
-            made = ()
+            continue
         except UnicodeEncodeError as error:  # it can neither be hashed nor tokenised
-            half = DataError("a row holds half a character", found=str(error), hint="mend it")
-            bad.add(place, half)
-            made = ()
+            bad.add(place, DataError("a row holds half a character", found=str(error)))
+            continue
         for one in made[: most - len(labels)]:
             inputs.append(one)
             labels.append(label)
@@ -196,8 +193,7 @@ def collect(
         raise DataError("no rows", expected="at least one row", found=left, where=origin)
     if files and config.clip_mode == "split":
         kept[CLIP_OF] = clips
-    cls = files.kind if files else Texts
-    return cls(
+    return (files.kind if files else Texts)(
         inputs=inputs,
         labels=labels,
         class_names=names,
@@ -220,9 +216,8 @@ def given_inputs(
     found = collect(table, columns, all_of_them, origin=origin, folder=Path.cwd(), anywhere=True)
     if found.kind != kind or len(found) != len(rows):
         what = "a file is not one row as those that were trained on"
-        expected = f"one row of {kind} each"
         count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
-        raise DataError(what, expected=expected, found=count, where=origin)
+        raise DataError(what, expected=f"one row of {kind} each", found=count, where=origin)
     return found.inputs
 
 
@@ -236,9 +231,8 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
         part = record[column]
         if part is not None and not isinstance(part, str):
             # a number could be written in several ways: which one is not ours to choose
-            raise _unusable(
-                f"a text in column '{column}' is no string", part, "a string", "--text-column"
-            )
+            what = f"a text in column '{column}' is no string"
+            raise _unusable(what, part, "a string", "--text-column")
         if part is not None and not is_blank(part):
             parts.append(part)
     return " ".join(parts) or None

@@ -6,7 +6,6 @@ Rows are the same where their essences are: of texts, all but white space and ca
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -35,10 +34,9 @@ def check_rows(
         groups: their ``repeated_texts``.
     """
     rows = {name: part for name, part in rows.items() if part.labelled}
-    pairs = combinations(rows, 2)
-    found = [_leak(rows, first, second, groups) for first, second in pairs]
+    found = [_leak(rows, *pair, groups) for pair in combinations(rows, 2)]
     found += [_contradiction(part, name, groups) for name, part in rows.items()]
-    return [line for line in found if line] + _classes(rows, class_names)
+    return [line for line in found if line] + list(_classes(rows, class_names))
 
 
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:
@@ -57,6 +55,7 @@ def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterato
         digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
         if (other := first.setdefault(digest, place)) is not place:
             groups.setdefault(digest, [other]).append(place)
+    # the order of splits that share texts is that in which a plan records them
     for digest in sorted(groups, key=lambda digest: int.from_bytes(digest, "little")):
         yield groups[digest]
 
@@ -86,7 +85,7 @@ def _leak(rows: Mapping[str, Rows], first: str, second: str, groups: Sequence[Gr
         return None
     row, other = min(examples)
     return (
-        f"{count:,} of {len(part):,} rows of '{second}' ({_percent(count, len(part))}) have a "
+        f"{count:,} of {len(part):,} rows of '{second}' ({count / len(part):.1%}) have a "
         f"{part.noun} that '{first}' has too, which inflates accuracy; for example row {row + 1:,} "
         f"of '{second}' and row {other + 1:,} of '{first}': {part.excerpt(row)}"
     )
@@ -96,59 +95,42 @@ def _contradiction(part: Rows, name: str, groups: Sequence[Group]) -> str | None
     """What to say of a split in which one text has several labels."""
     examples = []
     for group in groups:
-        written: dict[str, list[int]] = {}  # case may tell classes apart
-        for row in (row for split, row in group if split == name):
-            written.setdefault(part.exactly(row), []).append(row)
-        for first, *others in written.values():
-            apart = (row for row in others if part.labels[row] != part.labels[first])
-            examples += [(first, other) for other in [next(apart, None)] if other is not None]
+        first, *others = [row for split, row in group if split == name] or [0]
+        apart = (row for row in others if part.labels[row] != part.labels[first])
+        examples += [(first, row) for row in [next(apart, None)] if row is not None]
     if not examples:
         return None
     first, second = min(examples)
-    what = f"{len(examples):,} {part.noun}s have" if len(examples) > 1 else f"1 {part.noun} has"
     return (
-        f"{what} several labels in '{name}', so that no decoder can get every row right; for "
-        f"example rows {first + 1:,} and {second + 1:,} are {excerpt(part.labels[first])} and "
-        f"{excerpt(part.labels[second])}: {part.excerpt(first)}"
+        f"{len(examples):,} {part.noun}(s) have copies of another label in '{name}', which "
+        f"decoders may not tell apart; for example rows {first + 1:,} and {second + 1:,} are "
+        f"{excerpt(part.labels[first])} and {excerpt(part.labels[second])}: {part.excerpt(first)}"
     )
 
 
-def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:
+def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> Iterator[str]:
     """Lines if there is one class, if a split lacks some, if most have one row or look alike."""
     if len(class_names) == 1:
         one = excerpt(class_names[0])
-        return [f"every row has the label {one}: there is nothing to tell apart"]
-    messages = []
+        yield f"every row has the label {one}: there is nothing to tell apart"
+        return
     for name, part in rows.items():
         present = set(part.labels)
         if absent := [excerpt(label) for label in class_names if label not in present]:
-            what = f"'{name}' has no row of {len(absent):,} of {len(class_names):,}"
-            messages.append(
-                f"{what} declared classes ({_listed(absent)}): no decoder can learn them"
-                if name == "train"
-                else f"{what} classes ({_listed(absent)}): macro-F1 and accuracy on '{name}' do "
-                "not speak of what is absent"
-            )
+            what = f"'{name}' has no row of {len(absent):,} of {len(class_names):,} classes"
+            then = f"macro-F1 and accuracy on '{name}' do not speak of them"
+            then = "no decoder can learn them" if name == "train" else then
+            yield f"{what} ({_listed(absent)}): {then}"
     total = sum(map(len, rows.values()))
     if len(class_names) > LONGEST_LIST and 2 * len(class_names) > total:
-        messages.append(
+        yield (
             f"{len(class_names):,} classes for {total:,} rows ({', '.join(class_names[:3])}, ...): "
             "is that the column of the classes? --label-column names another"
         )
-    seen: dict[str | float, str] = {}
-    pairs = []
-    for name in class_names:
-        plain: str | float = " ".join(name.replace('"', " ").casefold().split())
-        if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
-            plain = float(name)
-        if (other := seen.setdefault(plain, name)) is not name:
-            pairs.append(f"{excerpt(other)} and {excerpt(name)}")
-    if pairs:
-        messages.append(
-            "classes that differ only in case, white space, quotes or the spelling of a number are "
-            f"kept apart: {_listed(pairs)}"
-        )
-    return messages
+    seen: dict[str, str] = {}
+    alike = ((seen.setdefault(" ".join(n.casefold().split()), n), n) for n in class_names)
+    if pairs := [f"{excerpt(one)} and {excerpt(other)}" for one, other in alike if one != other]:
+        yield f"classes that differ only in case or white space are kept apart: {_listed(pairs)}"
 
 
 def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:
@@ -157,15 +139,10 @@ def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens")
         return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"
     return [
-        f"{truncated:,} of {rows:,} rows ({_percent(truncated, rows)}) are cut at {max_length:,} "
+        f"{truncated:,} of {rows:,} rows ({truncated / rows:.1%}) are cut at {max_length:,} "
         f"{unit}; if the encoder takes more, raise {option} and choose another --out"
     ]
 
 
 def _listed(words: Sequence[str]) -> str:
     return ", ".join([*words[:LONGEST_LIST], *["..."] * (len(words) > LONGEST_LIST)])
-
-
-def _percent(count: int, total: int) -> str:
-    share = 100 * count / total
-    return f"{share:.1f}%" if share >= 0.1 else "under 0.1%"

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gaam_cache.config import ExtractConfig, delimiter_of
+from gaam_cache.config import DEFAULT_DATASET, ExtractConfig, delimiter_of
 from gaam_cache.errors import DataError, GaamWarning, NotFoundError, StorageError
 from gaam_cache.messages import excerpt
+from gaam_cache.settings import data_path
 from gaam_cache.sources._base import Record, Rows, Source
 from gaam_cache.sources._collect import Columns, Table, choose, collect
 from gaam_cache.terminal import Report
@@ -27,15 +28,17 @@ BATCH_ROWS, BATCH_FILES = 4096, 16
 
 
 class FileSource(Source):
-    """A folder that holds ``<split>.csv`` (or .tsv, .jsonl, .parquet), or one file: one split."""
+    """A folder that holds ``<split>.csv`` (or .tsv, .jsonl, .parquet), or one file: one split.
+
+    The bundled sample is such a folder: 480 short news items, written for this project.
+    """
 
     priority: ClassVar[int] = 2
-    is_path: ClassVar[bool] = True
 
     @classmethod
     def claims(cls, dataset: str) -> bool:
-        """Whatever exists, and whatever is written like a path."""
-        there = Path(dataset).expanduser().exists()
+        """The bundled sample, whatever exists, and whatever is written like a path."""
+        there = dataset == DEFAULT_DATASET or Path(dataset).expanduser().exists()
         return there or dataset.startswith((".", "/", "~")) or dataset.endswith(SUFFIXES)
 
     @classmethod
@@ -51,11 +54,17 @@ class FileSource(Source):
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the file that holds ``split``."""
+        bundled = config.dataset == DEFAULT_DATASET
+        if bundled:
+            columns = config.text_columns or ("title", "description")
+            folder = str(data_path() / "news_sample")
+            config = replace(config, dataset=folder, text_columns=columns)
         path = _file_of(config, split)
         table, origin = open_table(path, config), str(path)
         label = None if split in config.unlabelled else config.label_column
-        columns = choose(table, config, label, origin)
-        return collect(table, columns, config, origin=origin, folder=path.parent, report=report)
+        chosen = choose(table, config, label, origin)
+        rows = collect(table, chosen, config, origin=origin, folder=path.parent, report=report)
+        return replace(rows, origin=f"{DEFAULT_DATASET}/{path.name}") if bundled else rows
 
 
 def _file_of(config: ExtractConfig, split: str) -> Path:
@@ -80,8 +89,8 @@ def _file_of(config: ExtractConfig, split: str) -> Path:
 def open_table(path: Path, config: ExtractConfig) -> Table:
     """A table in a file, of which no more than the names of its columns is read yet.
 
-    CSV is as RFC 4180 has it, with a header; white space around column names does not count, blank
-    lines are no rows. A .txt file has a text on each line, in a column 'text'.
+    CSV is as RFC 4180 has it, with a header; white space is part of names and values, blank lines
+    are no rows. A .txt file has a text on each line, in a column 'text'.
     """
     if path.suffix == ".parquet":
         return _parquet(path)
@@ -102,26 +111,21 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
                 raise DataError(lacks, expected=", ".join(missing), where=f"{path}, {place}")
             yield place, found
 
-    return Table(names, records if path.suffix == ".jsonl" else lambda columns: rows)
+    return Table(names, records)
 
 
 def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:
-    number = 0
+    encoding = config.encoding or "utf-8-sig"
     try:
-        with path.open(encoding=config.encoding or "utf-8-sig", newline=newline) as file:
-            for number, line in enumerate(file, start=1):  # noqa: B007 said of what cannot be read
-                yield line
+        with path.open(encoding=encoding, newline=newline) as file:
+            yield from file
     except OSError as error:
         message = f"cannot read '{path.name}'"
         raise StorageError(message, found=str(error), where=str(path)) from error
     except UnicodeError as error:
-        encoding = config.encoding or "UTF-8"
-        raise DataError(
-            f"the file is not {encoding}",
-            found=str(error),
-            where=f"{path}, line {number + 1} or after",
-            hint="convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252",
-        ) from error
+        hint = "convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252"
+        message = f"the file is not {config.encoding or 'UTF-8'}"
+        raise DataError(message, found=str(error), where=str(path), hint=hint) from error
 
 
 # each of these yields the names of the columns first, and then the records
@@ -143,13 +147,9 @@ def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:
     names, first = list[str](), 1
     try:
         for row in reader:
-            last = reader.line_num
-            place, first = (
-                f"line {first}" if first == last else f"lines {first} to {last}",
-                last + 1,
-            )
+            place, first = f"line {first}", reader.line_num + 1
             if row and not names:
-                names = [name.strip() for name in row]
+                names = row
                 yield names
             elif len(row) == len(names) > 0:
                 yield place, dict(zip(names, row, strict=True))
@@ -175,12 +175,11 @@ def _json_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
     for number, line in enumerate(_lines(path, config), start=1):
         if not line.strip():
             continue
-        found: Any
+        found, said = None, excerpt(line)
         try:
             found = json.loads(line)
-            said = excerpt(found)
         except (ValueError, RecursionError) as error:
-            found, said = None, str(error)
+            said = str(error)
         if not isinstance(found, dict):
             where, expected = f"{path}, line {number}", "one JSON object on each line"
             raise DataError("a line is no JSON object", expected=expected, found=said, where=where)
@@ -214,8 +213,8 @@ def _parquet(path: Path) -> Table:
         file = pq.ParquetFile(path)
         schema = file.schema_arrow
     if len(set(schema.names)) < len(schema.names):
-        found, expected = ", ".join(schema.names), "distinct names"
-        raise DataError("columns are called alike", expected=expected, found=found, where=str(path))
+        found = ", ".join(schema.names)
+        raise DataError("columns are called alike", found=found, where=str(path))
     stored = tuple(
         one.name
         for one in schema

@@ -21,7 +21,7 @@ from gaam_cache.terminal import Report
 
 FILE = "file"
 """The column that can be kept: where a file lies in the folder of the data set."""
-LITTER = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
+LITTER = {"thumbs.db", "desktop.ini", "__macosx"}
 """What operating systems leave behind, in lower case; what begins with a dot is hidden too."""
 
 
@@ -34,7 +34,6 @@ class FolderOfClasses(Source):
     """
 
     priority: ClassVar[int] = 1
-    is_path: ClassVar[bool] = True
 
     @classmethod
     def claims(cls, dataset: str) -> bool:
@@ -62,10 +61,6 @@ def _shown(name: str) -> bool:
     return name[0] != "." and name.lower() not in LITTER
 
 
-def _folders(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir() and _shown(path.name))
-
-
 @cache
 def _suffixes() -> frozenset[str]:
     return frozenset().union(*(kind.suffixes for kind in media().values()))
@@ -78,7 +73,7 @@ def _is_medium(path: Path) -> bool:
 
 def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
     """The folder of a split; with ``test_fraction`` the only one, or that of the data set."""
-    there = _folders(root)
+    there = sorted(path for path in root.iterdir() if path.is_dir() and _shown(path.name))
     one = config.test_fraction is not None
     if one and any(map(_is_medium, root.glob("*/*"))):
         return root
@@ -98,26 +93,21 @@ def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
 
 def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
     """A record for every file; whatever does not belong there is refused."""
-    found, labelled = set[Path](), columns.label is not None
+    labelled, found = columns.label is not None, list[Path]()
     for here, folders, names in os.walk(folder, followlinks=True):
         folders[:] = filter(_shown, folders)
-        found |= {Path(here, name) for name in names if _shown(name)}
-    if labelled:  # a folder of a class without files is told of
-        filled = {folder / path.relative_to(folder).parts[0] for path in found}
-        found |= {path for path in _folders(folder) if path not in filled}
+        found += [Path(here, name) for name in names if _shown(name)]
 
     def order(path: Path) -> list[bytes]:
         classes = path.relative_to(folder).parts[:labelled]
         return [*map(os.fsencode, classes), os.fsencode(path)]
 
-    suffixes = _suffixes()
     for path in sorted(found, key=order):
         place, above = path.relative_to(root).as_posix(), path.relative_to(folder).parts[:-1]
-        if path.suffix.lower() not in suffixes or (labelled and not above):
+        if path.suffix.lower() not in _suffixes() or (labelled and not above):
             raise DataError(
                 "this is no sound or picture in the folder of a class",
-                expected="a folder for every class, with files that end in "
-                f"{', '.join(sorted(suffixes))}",
+                expected=f"files that end in {', '.join(sorted(_suffixes()))}",
                 where=str(path),
                 hint="move it out of the data set, or name files in a CSV file: --file-column",
             )

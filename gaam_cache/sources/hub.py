@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, HubError, NotFoundError
+from gaam_cache.errors import ConfigError, HubError, NotFoundError
 from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
 from gaam_cache.sources._base import Record, Rows, Source
 from gaam_cache.sources._collect import Columns, Table, choose, collect
@@ -48,16 +48,15 @@ class HubSource(Source):
                 what = "--test-fraction makes splits of data with a single one"
                 raise ConfigError(what, found=f"the splits {', '.join(data)}", where=name)
             wanted, data = next(iter(data.items()))
-        # the folder that the library keeps rows in bears the commit that they were made from
+        # the folder that the library keeps rows in bears the commit that they were made from, and
+        # it hands out whatever copy it has when something fails
         folders = {Path(file["filename"]).parent.name for file in data.cache_files}
         commits = [name for name in folders if COMMIT.fullmatch(name)]
-        there = commits[0] if len(commits) == 1 else None
-        if there != commit and (there or unreachable):
-            # datasets hands out whatever copy it has when something fails
+        if commits != [commit] and (commits or unreachable):
             raise HubError(
                 f"the data set '{name}' could not be fetched at the revision asked for",
                 expected=commit,
-                found=f"a local copy of {there or 'an unknown commit'}",
+                found=f"a local copy of {', '.join(commits) or 'an unknown commit'}",
                 hint="run the same again when the hub answers",
             ) from unreachable
         origin = f"{name}@{commit}, {wanted}"
@@ -91,10 +90,9 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
     """One split at a commit (or all where none is named), fetched where it is not there yet."""
     import datasets
     from datasets.data_files import EmptyDatasetError
-    from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
+    from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
     datasets.disable_progress_bars()
-    where = f"{name}@{commit}"
     offline = datasets.config.HF_HUB_OFFLINE
     # no argument says that the hub is to be left alone
     datasets.config.HF_HUB_OFFLINE = offline or unreachable is not None
@@ -105,20 +103,14 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
             # the hub has just named its commit: it is there, and closed
             raise (unreachable or gated(name, "dataset")) from error
         except (DatasetsError, EmptyDatasetError, ValueError, RuntimeError) as error:
-            said = one_line(error.__cause__ or error)
-            if "unknown split" in str(error).lower():
-                raise NotFoundError(f"no split '{split}'", found=str(error), where=where) from error
-            damaged = isinstance(error, DatasetsError)
-            damaged = damaged and not isinstance(error, DataFilesNotFoundError)
-            raise (
-                unreachable
-                or (DataError if damaged else ConfigError)(
-                    f"the data set '{name}' cannot be read as it is",
-                    expected="data files with one table per split, and no script",
-                    found=said,
-                    where=where,
-                    hint="download it and give --dataset a folder with one file per split",
-                )
-            ) from error
+            no_split = "unknown split" in str(error).lower()
+            refusal = (NotFoundError if no_split else ConfigError)(
+                f"the data set '{name}' cannot be read as it is",
+                expected="data files with one table per split, and no script",
+                found=one_line(error.__cause__ or error),
+                where=f"{name}@{commit}",
+                hint="download it and give --dataset a folder with one file per split",
+            )
+            raise (refusal if no_split else unreachable or refusal) from error
         finally:
             datasets.config.HF_HUB_OFFLINE = offline

@@ -33,7 +33,7 @@ class _Sounds(Rows):
 
 class FolderOfSounds(Source):
     """Arrays that stand for sounds."""
-    priority, is_path = -1, True
+    priority = -1
 
     @classmethod
     def claims(cls, dataset):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
 import tempfile
 import threading
 from abc import abstractmethod
@@ -164,36 +163,24 @@ class Files:
         if not cell or (isinstance(cell, str) and not cell.strip()):
             return None, ()
         try:
-            if isinstance(cell, bytes):
-                content, file = cell, self._stored(cell, place)
-            elif isinstance(cell, str):
-                content, file = self._named(cell)
-            else:
-                found = f"{excerpt(cell)} ({type(cell).__name__})"
-                raise DataError("a cell names no file", expected="a path", found=found)
-            head = content[:HEAD_BYTES]
-            kind = next((one for one in self._media if one.claims(head)), None)
+            content, file = (self._stored if isinstance(cell, bytes) else self._named)(cell, place)
+            kind = next((one for one in self._media if one.claims(content[:HEAD_BYTES])), None)
             if kind is None:
-                begin = head[:12].hex(" ") or "nothing"
-                raise DataError(
-                    "a file is of no kind that can be read",
-                    expected=f"one of: {', '.join(one.kind for one in self._media)}",
-                    found=f"{len(content):,} bytes that begin with {begin}",
-                )
+                found = f"{len(content):,} bytes that begin {content[:12]!r}"
+                raise DataError("a file is no sound or picture that can be read", found=found)
             file |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             return kind, kind.items(content, self._config, **file)
         except DataError as error:
             error.details.setdefault("found", excerpt(cell if isinstance(cell, str) else place))
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             expected = f"a path relative to {self._folder}"
-            message = "a file cannot be read"
-            raise DataError(message, expected=expected, found=str(error)) from error
+            raise DataError("a file cannot be read", expected=expected, found=str(error)) from error
 
-    def _named(self, cell: str) -> tuple[bytes, dict[str, Any]]:
+    def _named(self, cell: str, place: str) -> tuple[bytes, dict[str, Any]]:
         path = self._folder / cell
-        real = Path(os.path.realpath(path, strict=True))
-        if not self._anywhere and not real.is_relative_to(os.path.realpath(self._folder)):
+        inside = path.resolve(strict=True).is_relative_to(self._folder.resolve())
+        if not self._anywhere and not inside:
             raise DataError(
                 "a file lies outside of the folder of the data set",
                 expected=f"a path relative to {self._folder}, which stays in it",
@@ -202,10 +189,10 @@ class Files:
             )
         return path.read_bytes(), {"name": cell, "path": path}
 
-    def _stored(self, content: bytes, place: str) -> dict[str, Any]:
+    def _stored(self, cell: bytes, place: str) -> tuple[bytes, dict[str, Any]]:
         with _STORING:
             file = _store()
             offset = file.tell()
-            file.write(content)
+            file.write(cell)
             file.flush()
-        return {"name": place, "path": Path(file.name), "offset": offset}
+        return cell, {"name": place, "path": Path(file.name), "offset": offset}

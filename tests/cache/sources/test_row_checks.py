@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import unicodedata
-from collections.abc import Callable
 from itertools import product
 
 from gaam_cache.sources import _row_checks as row_checks
@@ -33,38 +32,27 @@ def test_each_thing_is_said_on_one_line_and_ordinary_rows_are_left_in_peace() ->
     assert "\n" not in message
     train = [("a", "x"), ("b", "y"), ("a", "x"), ("b", "x"), ("a", "y")]
     (message,) = check(train=train, test=[("a", "z"), ("b", "w")])
-    assert message.startswith("2 texts have several labels in 'train'")
+    assert message.startswith("2 text(s) have copies of another label in 'train'")
     assert "rows 1 and 4 are 'a' and 'b': 'x'" in message
     (message,) = check(train=[("a", "x"), ("b", "y"), ("c", "z")], test=[("a", "u"), ("a", "v")])
     assert "'test' has no row of 2 of 3 classes ('b', 'c')" in message
     (message,) = row_checks.check_rows(
         {"train": split(("a", "x"), ("b", "y"))}, ["a", "b", "c"], []
     )
-    assert "'train' has no row of 1 of 3 declared classes ('c')" in message
+    assert "'train' has no row of 1 of 3 classes ('c')" in message
     (message,) = check(train=[("a", "x")], test=[("a", "y")])
     assert "every row has the label 'a'" in message
-    (message,) = check(train=[("World", "x"), ("world ", "y"), ("01", "z"), ("1.0", "v")])
-    assert "'01' and '1.0', 'World' and 'world '" in message
+    (message,) = check(train=[("World", "x"), ("world ", "y"), ("b", "z")])
+    assert "'World' and 'world '" in message
 
 
-COPIES: list[Callable[[str], str]] = [
-    str.upper,
-    lambda text: f" {text.replace(' ', chr(9) * 2)} ",
-    lambda text: text.replace(" ", "\u00a0"),
-    lambda text: unicodedata.normalize("NFD", f"{text.upper()}\n"),
-    lambda text: text.replace("a", "\uff41"),
-]
-
-
-def test_a_copy_that_is_written_otherwise_is_a_leak_and_no_contradiction() -> None:
-    """An encoder that reads all in small letters cannot tell them apart; another may."""
-    texts = ["a plain text", "\u00c4rger \u00fcber Stra\u00dfen", "\u0130a \u03a3\u03c2"]
-    for how, text in product(COPIES, texts):
-        copied = {"test": [("a", how(text)), ("b", "new")], "train": [("a", text), ("b", "other")]}
-        [message] = check(**copied)
-        assert "1 of 2 rows of 'train'" in message
-        both = check(train=[("a", text), ("b", how(text))])
-        assert bool(both) == (text.split() == how(text).split())
+def test_a_copy_that_is_written_otherwise_is_a_leak() -> None:
+    for text in ("a plain text", "\u00c4rger \u00fcber Stra\u00dfen", "\u0130a \u03a3\u03c2"):
+        spaced, composed = text.replace(" ", "\u00a0"), unicodedata.normalize("NFD", text.upper())
+        for copy in (text.upper(), f" {text}\t", spaced, composed, text.replace("a", "\uff41")):
+            train, test = [("a", text), ("b", "other")], [("a", copy), ("b", "new")]
+            [message] = check(train=train, test=test)
+            assert "1 of 2 rows of 'test'" in message
 
 
 def test_shared_texts_are_those_of_brute_force() -> None:

@@ -155,6 +155,13 @@ def test_columns_that_are_missing_or_label_and_input_are_refused(tmp_path: Path)
         read(tmp_path, text_columns=("text", "label"))
 
 
+def test_white_space_is_part_of_names_and_values_of_csv(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("label, text\na, b\n")
+    with pytest.raises(ConfigError, match="label, ' text'"):
+        read(tmp_path)
+    assert list(read(tmp_path, text_columns=(" text",)).inputs) == [" b"]
+
+
 def test_a_split_without_labels_is_read_without_them(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("label,text\na,b\n")
     (tmp_path / "new.csv").write_text("text\nb\nd\n")
