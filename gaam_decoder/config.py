@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins, settings
 from gaam_cache.config import Placing, check_placing
 from gaam_cache.devices import check_device
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, GaamError
 from gaam_cache.messages import shortened
 from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle_paths, spelled
 from gaam_decoder.number_lists import (
-    PER_CLASS,
     Layers,
     Sizes,
     parse_layer_sets,
-    parse_list,
     parse_rates,
     parse_seeds,
     parse_shuffle,
@@ -28,23 +27,13 @@ from gaam_decoder.number_lists import (
     spell_numbers,
 )
 from gaam_decoder.recipe import NO_TEST
-from gaam_decoder.specs import (
-    USUAL_DECAY,
-    blamed,
-    build,
-    head_class,
-    parse_attention,
-    parse_head,
-    parse_loss,
-)
+from gaam_decoder.specs import USUAL_DECAY, Spec, blamed, build, head_class, parse_loss, parse_specs
 
 if TYPE_CHECKING:
     from gaam_decoder.recipe import Dtype
 
-USUAL_RATE = 3e-4
 TRIED_RATES = (3e-4, 2e-3, 1e-2, 5e-2)
-"""Where nobody names a rate, and rows of train may choose one."""
-TEST_SPLIT = "test"
+"""Where nobody names a rate, and rows of train may choose one; where none may, the first."""
 TRACKERS = "gaam_decoder.runs.trackers"
 OUT = "is out of range"
 PLANTED_ROWS, PLANTED_LAYERS, PLANTED_WIDTH = 6000, 16, 8
@@ -52,6 +41,14 @@ PLANTED_ROWS, PLANTED_LAYERS, PLANTED_WIDTH = 6000, 16, 8
 numbers) is within 2 points of its teacher, and enough layers for 1, 2, 4 and 8 heads."""
 LEAST_LAYERS = 3
 """Of a gate: over two layers every standardised value is 1 or -1, and every gate the same."""
+
+
+def _key(default: Any) -> Any:
+    return field(default=default, metadata=KEY)
+
+
+def _parsed(default: Any, parse: Callable[[Any], Any], **more: Any) -> Any:
+    return field(default=default, metadata={"parse": parse, **more})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,21 +61,21 @@ class TrainConfig(Placing):
         ConfigError: on construction, when a value is out of its range or a name is unknown.
     """
 
-    attn: tuple[str, ...] = field(default=("gaam",), metadata={"parse": parse_list})
+    attn: tuple[Spec, ...] = _parsed(("gaam",), partial(parse_specs, kind="mechanism"))
     """Mechanism as name or name:key=value, repeatable; 'gaam describe' explains them."""
-    head: tuple[str, ...] = field(default=("linear",), metadata={"parse": parse_list})
+    head: tuple[Spec, ...] = _parsed(("linear",), partial(parse_specs, kind="head"))
     """Classifier on top: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
-    loss: str = "cross-entropy"
+    loss: Spec = _parsed("cross-entropy", parse_loss)  # noqa: RUF009
     """What is minimised; as in the paper for speech: focal:gamma=2.5,alpha=0.25."""
-    class_weights: Literal["none", "balanced"] = field(default="none", metadata=KEY)
+    class_weights: Literal["none", "balanced"] = _key("none")
     """Weights of the classes in the training loss; balanced: all classes count alike."""
     cache: Path = Path("cache")
     """Folder of the cache."""
     runs: Path = Path("runs")
     """Folder of the runs."""
-    seeds: tuple[int, ...] = field(default=tuple(range(10)), metadata={"parse": parse_seeds})
+    seeds: tuple[int, ...] = _parsed(tuple(range(10)), parse_seeds)
     """A number (10), a range (0-31) or a list (3,5,9) (default: 10)."""
-    tune_seeds: tuple[int, ...] | None = field(default=None, metadata={"parse": parse_seeds})
+    tune_seeds: tuple[int, ...] | None = _parsed(None, parse_seeds)
     """Seeds that choose between several --lr and weight decays by validation. They train the grid,
     ``seeds`` what they choose; each holds out another part of train, so that all rows choose.
     Without them all seeds train the grid (default, where --lr is not given: 1000-1002)."""
@@ -86,66 +83,62 @@ class TrainConfig(Placing):
     """Passes over the training rows."""
     batch_size: int = 32
     """Rows of one step."""
-    lr: tuple[float, ...] | None = field(default=None, metadata={"parse": parse_rates})
+    lr: tuple[float, ...] | None = _parsed(None, parse_rates)
     """Learning rate of AdamW, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2 that which
     --tune-seeds choose; 3e-4 where no rows of train may choose)."""
-    weight_decay: tuple[float, ...] = field(
-        default=(USUAL_DECAY,), metadata={"parse": parse_rates} | KEY
-    )
+    weight_decay: tuple[float, ...] = _parsed((USUAL_DECAY,), parse_rates, **KEY)
     """Weight decay of AdamW, or several."""
-    schedule: Literal["constant", "plateau"] = field(default="constant", metadata=KEY)
+    schedule: Literal["constant", "plateau"] = _key("constant")
     """Course of the rate; plateau: a tenth after 10 epochs without a better accuracy."""
-    clip_grad_norm: float | None = field(default=None, metadata=KEY)
+    clip_grad_norm: float | None = _key(None)
     """Largest gradient norm (default: no clipping)."""
-    loss_scale: Literal["auto", "none", "dynamic"] = field(default="auto", metadata=KEY)
+    loss_scale: Literal["auto", "none", "dynamic"] = _key("auto")
     """Whether the loss is scaled so that float16 keeps small gradients. dynamic: by 65,536 at
     first, as torch's GradScaler; auto: with float16."""
-    clip_order: Literal["unscale-first", "clip-first"] = field(
-        default="unscale-first", metadata=KEY
-    )
+    clip_order: Literal["unscale-first", "clip-first"] = _key("unscale-first")
     """Whether the gradient is clipped, or (as published) that of the scaled loss. Then the limit is
     in effect ``clip_grad_norm`` divided by the scale."""
     select: Literal["val", "last", "test"] = "val"
     """Epoch that is kept: best on a part of train, the last, or (optimistic) best on test."""
-    ties: Literal["loss", "first"] = field(default="loss", metadata=KEY)
+    ties: Literal["loss", "first"] = _key("loss")
     """Of equally good epochs: that of the lowest loss, or the first, as published."""
-    val_fraction: float = field(default=0.1, metadata=KEY)
+    val_fraction: float = _key(0.1)
     """Share of every class of train that --select val holds out."""
-    val_folds: int | None = field(default=None, metadata=KEY)
+    val_folds: int | None = _key(None)
     """In how many parts train is cut, of which --select val holds out one: seed n part n modulo
     their number (default: as many as --tune-seeds, for these alone). 1: --tune-seeds hold out what
     all others do."""
-    split_seed: int = field(default=0, metadata=KEY)
+    split_seed: int = _key(0)
     """Which rows choose, which folds test, and which are drawn."""
-    train_rows: Sizes = field(default=(None,), metadata={"parse": parse_sizes})
+    train_rows: Sizes = _parsed((None,), parse_sizes)  # noqa: RUF009
     """Learn from so many rows of train, or of every class: 100,1k,all,5/class. Each class has its
     share, at least a row; rows that choose are among them, and smaller budgets lie in larger
     ones."""
     pool: tuple[str, ...] = ()
     """Pooling to read, or several (default: the first in the cache)."""
-    layers: tuple[Layers, ...] = field(default=(None,), metadata={"parse": parse_layer_sets})
+    layers: tuple[Layers, ...] = _parsed((None,), parse_layer_sets)
     """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable (default: all). Layer n is
     ``hidden_states[n]`` of transformers, 0 what layer 1 reads."""
-    train_split: str = field(default="train", metadata=KEY)
+    train_split: str = _key("train")
     """Split to learn from."""
-    test_split: str = field(default=TEST_SPLIT, metadata=KEY)
+    test_split: str = _key("test")
     """Split to report on; none: learn from all of train and report nothing."""
     final: bool = False
     """Also train a final model on all of train."""
-    allow_train_as_test: bool = field(default=False, metadata=KEY)
+    allow_train_as_test: bool = _key(False)
     """Report on rows that were learned from; every report marks it."""
     folds: int | None = None
     """Cross-validation over so many parts of train. Each is tested by decoders that learned from
     the others, a run of its own; the test split is left alone."""
     groups: str | None = None
     """Kept column, or file with a name per row: neither folds nor choosing rows part a name."""
-    repeats: int = field(default=1, metadata=KEY)
+    repeats: int = _key(1)
     """Cross-validations, each with folds of its own."""
-    fold: int | None = field(default=None, metadata=KEY)
+    fold: int | None = _key(None)
     """Only this fold, from 1 (default: all)."""
-    shuffle_labels: bool = field(default=False, metadata=KEY)
+    shuffle_labels: bool = _key(False)
     """A sanity check: learn from, and choose by, shuffled labels; it must end at chance."""
-    shuffle: str = field(default="full", metadata={"parse": parse_shuffle} | KEY)
+    shuffle: str = _parsed("full", parse_shuffle, **KEY)
     """Order of the training rows: full, or window:ROWS for a cache larger than memory. Blocks of
     whole shards, of so many rows, are read once an epoch; every seed shuffles in each."""
     device: str = "auto"
@@ -153,20 +146,20 @@ class TrainConfig(Placing):
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     """Arithmetic of matrix products. auto: bfloat16 where the device has it. Parameters, optimiser
     and loss are float32."""
-    eval_dtype: Literal["same", "float32"] = field(default="same", metadata=KEY)
+    eval_dtype: Literal["same", "float32"] = _key("same")
     """The same in evaluation, or float32, as published."""
-    seed_batch: int | None = field(default=None, metadata=KEY)
+    seed_batch: int | None = _key(None)
     """Seeds trained together at most (default: by memory)."""
-    memory_share: float = field(default=0.5, metadata=KEY)
+    memory_share: float = _key(0.5)
     """Share of the free memory that rows may take. What does not fit stays on disk; it decides how
     long a training takes, and no number."""
-    compile: Literal["auto", "on", "off"] = field(default="auto", metadata=KEY)
+    compile: Literal["auto", "on", "off"] = _key("auto")
     """Whether torch.compile is used; auto: where there is enough work for it."""
-    track: str = field(default="none", metadata=KEY)
+    track: str = _key("none")
     """Where else curves go, below the runs: tensorboard or trackio, which are extras."""
     probe: bool = True
     """Add the linear probe none + lbfgs, where it takes less than about a minute."""
-    skip_impossible: bool = field(default=False, metadata=KEY)
+    skip_impossible: bool = _key(False)
     """Leave out what of a sweep cannot be built, such as 8 heads on 3 layers."""
 
     def __post_init__(self) -> None:
@@ -178,14 +171,19 @@ class TrainConfig(Placing):
                 continue
             try:
                 parsed = settings.parsed(value, hints[one.name], one.metadata)
+                if parsed == () and one.default:
+                    raise ValueError("at least one")
+            except GaamError:
+                raise
             except (TypeError, ValueError, OverflowError) as error:
-                message, found = f"{spelled(self, one.name)} is out of range", shortened(str(value))
+                message = f"{spelled(self, one.name)} {OUT}"
+                found = shortened(str(value))
                 raise ConfigError(message, expected=str(error), found=found) from None
             object.__setattr__(self, one.name, parsed)
         check_device(self.device)
         check_placing(self)
-        check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
-        check_at_least(self, 1, "val_folds")
+        names = ("epochs", "batch_size", "seed_batch", "fold", "repeats", "val_folds")
+        check_at_least(self, 1, *names)
         check_at_least(self, 0, "split_seed")
         check_at_least(self, 2, "folds")
         if self.track not in (known := ["none", *plugins.names(TRACKERS)]):
@@ -198,7 +196,7 @@ class TrainConfig(Placing):
     @property
     def rates(self) -> tuple[float, ...]:
         """Learning rates that are trained: ``lr``, or the usual ones."""
-        return self.lr or (TRIED_RATES if self._tunes else (USUAL_RATE,))
+        return self.lr or (TRIED_RATES if self._tunes else TRIED_RATES[:1])
 
     @property
     def choosing_seeds(self) -> tuple[int, ...] | None:
@@ -227,64 +225,38 @@ class TrainConfig(Placing):
     @property
     def _steps(self) -> bool:
         """Whether a head is trained in steps."""
-        return any(head_class(parse_head(text)).trained_by != "fit" for text in self.head)
+        return any(head_class(spec).trained_by != "fit" for spec in self.head)
 
 
 def _rules(config: TrainConfig) -> Iterator[Rule]:
-    """Numbers in their range, something to train and nothing twice, and nothing that misleads."""
+    """Numbers in their range, and nothing that plays no part or misleads."""
     clip, folds, draws = config.clip_grad_norm, config.folds, config.train_rows != (None,)
     untested, chooses = config.test_split == NO_TEST, config.select == "val"
     chosen = "--select val, which holds out a part of train"
-    axes: dict[str, list[Any]] = {
-        "attn": [str(parse_attention(text)) for text in config.attn],
-        "head": [str(parse_head(text)) for text in config.head],
-        "lr": list(config.rates),
-    }
-    for name in ("weight_decay", "layers", "train_rows"):
-        axes[name] = list(getattr(config, name))
-    axes["pool"] = list(config.pool) or [None]
-    loss = parse_loss(config.loss)
-    loss_of = build(loss, "loss")
+    positive, usual = "a positive number", TrainConfig.__dataclass_fields__
     # fmt: off
-    yield "lr", all(0 < lr < math.inf for lr in config.rates), OUT, "a positive number"
-    yield "clip_grad_norm", clip is None or 0 < clip < math.inf, OUT, "a positive number"
+    yield "lr", all(0 < lr < math.inf for lr in config.rates), OUT, positive
+    yield "clip_grad_norm", clip is None or 0 < clip < math.inf, OUT, positive
     yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), OUT, ">= 0"
     yield "val_fraction", 0 < config.val_fraction <= 0.5, OUT, "more than 0, at most 0.5"
     yield "memory_share", 0 <= config.memory_share <= 1, OUT, "0 to 1"
     yield "fold", not folds or (config.fold or 1) <= folds, OUT, f"1 to {folds}, as --folds says"
-    for name, values in axes.items():
-        yield name, values, "is empty: nothing to train", "at least one"
-        yield name, len(set(values)) == len(values), "has one of its values twice", "each once"
-    for name, used, needed in (
+    for name, plays, needed in (
         ("fold", folds, "--folds"),
         ("repeats", folds, "--folds; for more seeds: --seeds"),
-        ("val_fraction", chooses, chosen),
-        ("val_folds", chooses, chosen),
-        ("split_seed", chooses or folds or draws, f"{chosen} (or --folds, --train-rows)"),
         ("groups", chooses or folds, "--folds, or --select val"),
+        ("test_split", not folds, "no --folds, which test on parts of train-split"),
     ):
-        usual = getattr(config, name) == TrainConfig.__dataclass_fields__[name].default
-        yield f"{name} select", usual or used, "plays no part without others", needed
-    yield ("loss_scale dtype", config.dtype != "float16" or config.loss_scale != "none",
-           "would lose small gradients of float16, and say nothing",
-           "no loss-scale, or --dtype bfloat16, which needs none")
-    yield ("test_split folds", config.test_split == TEST_SPLIT or not folds,
-           "plays no part with --folds, which test on parts of train-split",
-           "one of the two; --folds with --final adds a model that learns from all rows")
-    if untested or config.final:
-        yield ("final test_split", not (untested and config.final),
-               "adds a final model to what is evaluated, and nothing is",
-               f"--set test-split={NO_TEST} alone, or --final with --folds or a tested split")
-        yield ("select final test_split", config.select != "test",
-               "needs test rows that choose the epoch, and a final model has none",
-               f"{chosen}, or --select last")
-        yield ("shuffle_labels final test_split", not config.shuffle_labels,
-               "is a check on test rows, and a final model has none", "one of the two")
+        alone = getattr(config, name) == usual[name].default
+        yield f"{name} select folds", alone or plays, "plays no part beside the others", needed
+    final = untested or config.final
+    yield ("final test_split", not (untested and config.final),
+           "adds a final model to what is evaluated, and nothing is", "one of the two")
+    yield ("select final test_split", not final or config.select != "test",
+           "needs test rows that choose the epoch, and a final model has none",
+           f"{chosen}, or --select last")
     yield ("train_rows groups", not draws or config.groups is None,
            "are drawn one by one, of every group some", "one of the two")
-    yield ("train_rows select", f"1{PER_CLASS}" not in config.train_rows or not chooses,
-           f"1{PER_CLASS} leaves no row that could be held out to choose the epoch",
-           "2/class or more, or --select last, which chooses nothing")
     if config.tune_seeds is not None:
         both = sorted(set(config.seeds) & set(config.tune_seeds))
         yield ("tune_seeds lr weight_decay", len(config.rates) * len(config.weight_decay) > 1,
@@ -300,12 +272,11 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
     if config.class_weights != "none":
         from gaam_decoder.losses._weighted import is_mean_over_rows
 
-        with blamed(loss, "loss"):
-            weighable = is_mean_over_rows(loss_of)
-        yield ("class_weights head", config._steps, "plays no part in a head fitted at once",
-               "a --head that is trained in steps")
-        yield ("class_weights loss", weighable,
-               "weighs losses of single rows, and this loss is no mean over them", "another --loss")
+        with blamed(config.loss, "loss"):
+            weighable = is_mean_over_rows(build(config.loss, "loss"))
+        yield ("class_weights loss", config._steps and weighable,
+               "weighs losses of single rows: not of a head that is fitted at once",
+               "a --head that is trained in steps, and a --loss that is a mean over rows")
     # fmt: on
 
 
@@ -340,17 +311,17 @@ class PlantConfig:
     """Standard deviation of the teacher's logits."""
     from_cache: Path | None = field(default=None, metadata={"option": "--from"})
     """Take the rows of this cache, with labels drawn anew (default: Gaussian states)."""
-    layers: int | None = field(default=None, metadata=KEY)
+    layers: int | None = _key(None)
     """Layers of Gaussian states (default: 16)."""
-    width: int | None = field(default=None, metadata=KEY)
+    width: int | None = _key(None)
     """Hidden size of Gaussian states (default: 8)."""
-    classes: int = field(default=4, metadata=KEY)
+    classes: int = _key(4)
     """Classes that the labels name."""
     rows: int | None = None
     """Rows in all, of which a third is 'test' (default: 6,000, or all of the cache)."""
     seed: int = 0
     """Decides states, teacher and labels."""
-    storage_dtype: Literal["float16", "float32"] | None = field(default=None, metadata=KEY)
+    storage_dtype: Literal["float16", "float32"] | None = _key(None)
     """What the cache stores (default: float32, or that of the cache)."""
 
     def __post_init__(self) -> None:
@@ -361,15 +332,14 @@ class PlantConfig:
         check_at_least(self, 1, "width")
         check_at_least(self, 1 if self.gate == "none" else LEAST_LAYERS, "layers")
         check_at_least(self, 0, "seed")
-        of_states = self.from_cache is None
-        positive = 0 < self.strength < math.inf
-        rules: list[Rule] = [("strength", positive, OUT, "a positive number")]
-        rules += [
-            (name, of_states or getattr(self, name) is None, "is of Gaussian states", "no --from")
-            for name in ("layers", "width")
-        ]
+        gaussian = self.layers is None and self.width is None
+        rules: list[Rule] = [
+            ("strength", 0 < self.strength < math.inf, OUT, "a positive number"),
+            ("from_cache layers width", self.from_cache is None or gaussian,
+             "has layers and a width of its own", "no layers or width beside it"),
+        ]  # fmt: skip
         check_rules(self, rules)
-        if of_states:
+        if self.from_cache is None:
             self.check_rows(self.rows or PLANTED_ROWS)
 
     def check_rows(self, rows: int) -> None:

@@ -13,17 +13,10 @@ from gaam_cache.store.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 
-OF_STEPS: tuple[str, ...] = (
-    "loss",
-    "epochs",
-    "batch_size",
-    "lr",
-    "weight_decay",
-    "schedule",
-    "clip_grad_norm",
+OF_STEPS = (
+    *("loss", "epochs", "batch_size", "lr", "weight_decay", "schedule", "clip_grad_norm", "dtype"),
+    *("loss_scale", "clip_order", "ties", "eval_dtype", "class_weights", "shuffle", "shard_rows"),
 )
-OF_STEPS += ("dtype", "loss_scale", "clip_order", "ties", "eval_dtype", "class_weights")
-OF_STEPS += ("shuffle", "shard_rows")
 """Settings that play no part where a head is fitted at once."""
 IMPLIED = ("plugins", "shard_rows")
 """What a recipe holds that nobody asks for: it follows from the session and the cache."""
@@ -62,7 +55,7 @@ class Groups:
 
     def in_words(self) -> str:
         """Where they were read."""
-        return f"the kept column '{self.source}'" if self.kind == "column" else f"'{self.source}'"
+        return f"the {self.kind} '{self.source}'"
 
     def to_dict(self) -> dict[str, str]:
         """Where they were read, as JSON values."""
@@ -144,13 +137,14 @@ class Recipe:
 
     def without_test(self) -> Recipe:
         """The recipe of the final model beside this one; what only decides test rows is gone."""
+        chooses = self.select == "val"
         return replace(
             self,
             test_split=NO_TEST,
             fold=None,
-            groups=self.groups if self.select == "val" else None,
+            groups=self.groups if chooses else None,
             allow_train_as_test=False,
-            split_seed=self.split_seed if self.select == "val" or self.drawn else 0,
+            split_seed=self.split_seed if chooses or self.drawn else 0,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,17 +155,14 @@ class Recipe:
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values = {k: v for k, v in values.items() if k not in DEFAULTS or v != DEFAULTS[k]}
         del values["attention"], values["head"], values["groups"]
-        values["loss"] = str(self.loss)
+        values |= {"loss": str(self.loss), "fold": str(self.fold) if self.fold else None}
         values["layers"] = spell_numbers(self.layers) if self.layers else None
-        values["fold"] = str(self.fold) if self.fold else None
         if self.fitted:
             values = {name: value for name, value in values.items() if name not in OF_STEPS}
-        if self.groups:
-            values["groups"] = self.groups.digest
+        values |= {"groups": self.groups.digest} if self.groups else {}
         # of others' plug-ins: a new version is another recipe
-        if theirs := {what: code for what, code in self.code().items() if " " in code}:
-            values["plugins"] = theirs
-        return values
+        theirs = {what: code for what, code in self.code().items() if " " in code}
+        return values | ({"plugins": theirs} if theirs else {})
 
     def code(self) -> dict[str, str]:
         """What decoder and loss, if it has one, are computed by, as ``plugins.code`` has it."""

@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from gaam_cache import plugins
+from gaam_cache import plugins, settings
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import did_you_mean, shortened
 
 if TYPE_CHECKING:
     from gaam_decoder.heads._base import Head
 
-LARGEST_NUMBER = 2**31
-"""Of an option; more has no meaning, and sizes made of it overflow."""
 KINDS = {
     "mechanism": ("gaam_decoder.attention", "--attn"),
     "head": ("gaam_decoder.heads", "--head"),
@@ -53,14 +51,15 @@ def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
+def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     """Read ``name:key=value,...`` as the plug-in of that name, of one of ``KINDS``, has it.
 
     Raises:
-        ConfigError: unknown name or option, an option twice, or a value of the wrong type.
+        ConfigError: unknown name or option, or a value of the wrong type.
     """
-    package, usual = KINDS[kind]
-    option = option or usual
+    if isinstance(text, Spec):
+        return text
+    package, option = KINDS[kind][0], option or KINDS[kind][1]
     name, _, tail = text.strip().partition(":")
     found = f"{option} {shortened(text)}"
     if "," in name:
@@ -71,17 +70,15 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
         known = plugin_options(cls)
     given: dict[str, Any] = {}
     for part in tail.split(",") if tail else ():
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or key not in known:
-            raise ConfigError(
-                f"unknown option '{shortened(part)}' of {kind} '{name}'",
-                expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
-                found=found,
-                hint=did_you_mean(key, known),
-            )
-        if key in given:
-            raise ConfigError(f"{key} is given twice", expected="one value", found=found)
-        given[key] = _parse_value(value, known[key][0], f"{option} {name}:{key}")
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        if key not in known:
+            where = f"option of {kind} '{name}'"
+            raise plugins.unknown(where, part, known, found=found, hint=did_you_mean(key, known))
+        try:
+            given[key] = settings.parsed(value, known[key][0], {})
+        except (TypeError, ValueError) as error:
+            message = f"bad value for {option} {name}:{key}"
+            raise ConfigError(message, expected=str(error), found=f"'{value}'") from error
     options = {key: value for key, value in given.items() if value != known[key][1]}
     for key, brought in getattr(cls, "brings", {}).items():
         if options.get(key) is True:
@@ -89,23 +86,12 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
     return Spec(name, tuple(sorted(options.items())))
 
 
-def _parse_value(value: str, hint: Any, where: str) -> Any:
-    kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)]
-    if kinds[0] is str:
-        return value
-    words: dict[str, Any] = {"true": True, "false": False} if kinds[0] is bool else {}
-    if typing.get_origin(hint) is Literal:
-        words = {one: one for one in kinds}
-    if value in words:
-        return words[value]
-    expected = f"one of: {', '.join(words)}"
-    if not words:
-        expected = f"a {'whole ' * (kinds[0] is int)}number of sensible size"
-        with suppress(ValueError):
-            if abs(parsed := kinds[0](value)) < LARGEST_NUMBER:  # NaN is not less either
-                return parsed + 0  # -0.0 is 0.0
-    hint, found = did_you_mean(value, words), f"'{shortened(value)}'"
-    raise ConfigError(f"bad value for {where}", expected=expected, found=found, hint=hint)
+def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
+    """One spec or several; commas belong to the options of a spec and do not part specs."""
+    several = value if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(one, (str, Spec)) for one in several):
+        raise ValueError("a string, or a list of strings")
+    return tuple(parse_spec(one, kind) for one in several)
 
 
 def blamed(spec: Spec, kind: str) -> AbstractContextManager[None]:
@@ -139,14 +125,14 @@ def row_title(attention: object, head: object, *, final: bool = False, **recipe:
     """What a row is called where people read it: with what a sweep varies of ``Recipe.to_dict``."""
     get = recipe.get
     decay = None if get("weight_decay") == USUAL_DECAY else get("weight_decay")
-    size, unit = get("train_rows") or get("shots"), "shot" if get("shots") else "row"
+    size, unit = get("train_rows") or get("shots"), "shots" if get("shots") else "rows"
     split = f" of split seed {get('split_seed')}" if get("split_seed") else ""
     parts = {
         "pool ": get("pool"),
         "lr ": None if get("lr") is None else f"{get('lr'):g}",
         "weight decay ": None if decay is None else f"{decay:g}",
         "layers ": get("layers"),
-        "": f"{size:,} {unit}{'s' * (size > 1)}" if size else None,
+        "": size and f"{size:,} {unit}",
         "fold ": get("fold") and f"{get('fold')}{split}",
         "shuffle ": None if get("shuffle") == "full" else get("shuffle"),
     }

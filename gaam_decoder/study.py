@@ -142,7 +142,7 @@ def read_study(
         _known(check := found.get("check", {}), TOLERANCES)
         steps = tuple(_steps(found, out, out / folder.name / "runs", here))
         trains = [step.config for step in steps if step.command == "train"]
-        attn = {"none", *(text.partition(":")[0] for config in trains for text in config.attn)}
+        attn = {"none", *(spec.name for config in trains for spec in config.attn)}
         reports = {}
         for options in found.get("report", ()):
             name = str(options.get("name"))

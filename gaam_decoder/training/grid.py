@@ -91,7 +91,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     items = [item for item in items if item.spec not in impossible]
     probes: list[Item] = []
     if probe_wanted(config):
-        only = replace(config, attn=(str(ATTENTION),), head=(str(HEAD),), class_weights="none")
+        only = replace(config, attn=(ATTENTION,), head=(HEAD,), class_weights="none")
         probes = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
         first = {item.spec: item.recipe for item in reversed(probes)}
         fits = {spec for spec, recipe in first.items() if probe_fits(spec, recipe, cache, device)}

@@ -66,7 +66,7 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
 
 def probe_wanted(config: TrainConfig) -> bool:
     """Whether the probe is to be added to a sweep; beside what is not evaluated it says nothing."""
-    asked = any(text.partition(":")[0] == HEAD.name for text in config.head)
+    asked = any(spec.name == HEAD.name for spec in config.head)
     chooses, tests = config.select != "last", config.test_split != NO_TEST
     return config.probe and chooses and tests and not asked
 

@@ -41,7 +41,7 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
     reporting_first = gaam_decoder.train(config, on_run=finished.append)
     runs = [*reporting_first[2:], *reporting_first[:2]]
     assert trained(runs[:6]) == [
-        (name, lr, (7, 8)) for name, lr in itertools.product(config.attn, RATES)
+        (name, lr, (7, 8)) for name, lr in itertools.product(map(str, config.attn), RATES)
     ]
     winners = {}
     for run in runs[:6]:  # of equal accuracies the loss decides
@@ -52,12 +52,12 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
         score = sum(e["accuracy"] for e in kept), -sum(e["selection_loss"] for e in kept)
         winners.setdefault(run.attention, {})[score] = run.recipe["lr"]
     chosen = {name: of[max(of)] for name, of in winners.items()}
-    assert trained(runs[6:]) == [(name, chosen[name], (0, 1, 2)) for name in config.attn]
+    assert trained(runs[6:]) == [(name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)]
     assert [run.path for run in finished] == [run.path for run in runs]
     assert all(run.tuning_seeds == (7, 8) for run in runs)
     [table] = gaam_decoder.report(config.runs).tables
     assert [(row.attention, row.recipe["lr"], row.seeds) for row in table.rows] == [
-        (name, chosen[name], (0, 1, 2)) for name in config.attn
+        (name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)
     ]
     again = gaam_decoder.train(config, on_run=lambda run: pytest.fail("trained again"))
     assert [run.path for run in again] == [run.path for run in reporting_first]
