@@ -14,14 +14,13 @@ a claim is of hits (seeds, rows) of any two decoders that are paired:
 >>> runs = gaam_decoder.load_runs("runs")  # doctest: +SKIP
 >>> runs[0].attention, runs[0].accuracy  # doctest: +SKIP
 >>> runs.to_frame()  # pandas: a row per run and seed  # doctest: +SKIP
->>> claim = gaam_decoder.stats.claim(hits, baseline_hits)  # doctest: +SKIP
+>>> claim = gaam_decoder.stats.claim(runs[0].hits, runs[1].hits)  # doctest: +SKIP
 >>> claim.verdict, claim.p, claim.interval, claim.on_these_rows.sign_flip  # doctest: +SKIP
 
-Import it before torch: it asks the threads of a step not to spin for long, which only counts where
-torch is not there yet, and matters where other processes use the cores too.
-
-Nothing in this package imports transformers; what ``load`` returns asks ``gaam_cache`` to encode.
+Import it before torch. Nothing in this package imports transformers; what ``load`` returns asks
+``gaam_cache`` to encode.
 """
+# ruff: noqa: F401 names that ``__all__`` holds, for type checkers
 
 from __future__ import annotations
 
@@ -44,26 +43,6 @@ if TYPE_CHECKING:
     from gaam_decoder.use.load import load
     from gaam_decoder.use.predict import PredictConfig, predict
 
-__all__ = [
-    "PlantConfig",
-    "PredictConfig",
-    "Report",
-    "RunResult",
-    "Runs",
-    "TrainConfig",
-    "ablate",
-    "check_failures",
-    "estimate",
-    "export_run",
-    "load",
-    "load_runs",
-    "plant",
-    "predict",
-    "report",
-    "stats",
-    "train",
-]
-
 if "OMP_WAIT_POLICY" not in os.environ:
     # Threads of a step that spin while they wait make small steps ten times slower and more where
     # another process uses the cores, and gain nothing where none does. GNU OpenMP reads this once,
@@ -71,23 +50,19 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _HOMES = {
-    "PlantConfig": "config",
-    "PredictConfig": "use.predict",
-    "Report": "reports.report",
+    **dict.fromkeys(("PlantConfig", "TrainConfig"), "config"),
+    **dict.fromkeys(("PredictConfig", "predict"), "use.predict"),
+    **dict.fromkeys(("Report", "report"), "reports.report"),
+    **dict.fromkeys(("Runs", "load_runs"), "runs.loading"),
+    **dict.fromkeys(("check_failures", "train"), "training.sweep"),
     "RunResult": "runs.result",
-    "Runs": "runs.loading",
-    "TrainConfig": "config",
     "ablate": "analysis.ablate",
-    "check_failures": "training.sweep",
-    "load": "use.load",
-    "load_runs": "runs.loading",
     "estimate": "training.estimate",
     "export_run": "use.export",
+    "load": "use.load",
     "plant": "analysis.planting",
-    "predict": "use.predict",
-    "report": "reports.report",
     "stats": "stats",
-    "train": "training.sweep",
 }
+__all__ = list(_HOMES)
 
 gaam_cache.offer(__name__, _HOMES)

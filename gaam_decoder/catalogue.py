@@ -27,29 +27,27 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     """All plug-ins: kind -> one entry per name with its summary, mechanisms with their size.
 
     A mechanism that does not fit this encoder has ``parameters`` None. One of another distribution
-    has its ``origin``, and where it cannot be loaded the reason as ``damage``.
+    has its ``origin``, and where it cannot be loaded the reason as ``summary``.
     """
     listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
         listed[kind] = []
         for name in plugins.names(package):
-            entry: dict[str, Any] = {"name": name, "summary": "", "options": {}}
-            entry["origin"] = plugins.origin(package, name)
-            entry |= {"parameters": None, "output_shape": None} if kind == "mechanism" else {}
-            listed[kind].append(entry)
+            entry: dict[str, Any] = {"name": name, "origin": plugins.origin(package, name)}
+            entry |= {"options": {}, "parameters": None, "output_shape": None}
             try:
                 cls = plugins.load(package, name, kind=kind)
                 with plugins.blamed(package, name, kind=kind):
                     options = {key: default for key, (_, default) in plugin_options(cls).items()}
+                entry |= {"summary": _parts(cls)["summary"], "options": options}
             except ConfigError as error:
-                entry["damage"] = error.reason
-                continue
-            entry |= {"summary": _parts(cls)["summary"], "options": options}
-            if kind == "mechanism":
-                with suppress(ConfigError):
+                entry["summary"] = _flow(error.reason)
+            with suppress(ConfigError):
+                if kind == "mechanism":
                     about = describe_mechanism(name, num_layers, hidden_size)
                     entry["parameters"] = about["parameters"]["total"]
                     entry["output_shape"] = about["output_shape"]
+            listed[kind].append(entry)
     return listed
 
 
@@ -60,17 +58,15 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         ConfigError: unknown name or option, or an option that does not fit these dimensions.
     """
     spec = parse_attention(text)
-    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
+    package = KINDS["mechanism"][0]
+    cls = plugins.load(package, spec.name, kind="mechanism")
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
     # what a mechanism is made in, such as ``DensityGate``, explains options and symbols too
     frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
-    meanings: dict[str, str] = {}
-    for base in (*reversed(frames), cls):
-        found = ARGUMENT.split(_parts(base)["args"])[1:]  # name, meaning, name, meaning
-        meanings |= {k: _flow(v) for k, v in zip(found[::2], found[1::2], strict=True)}
-    given, parts = dict(spec.options), _parts(cls)
-    options = []
+    found = [ARGUMENT.split(_parts(base)["args"])[1:] for base in (*reversed(frames), cls)]
+    meanings = {k: _flow(v) for of in found for k, v in zip(of[::2], of[1::2], strict=True)}
+    given, parts, options = dict(spec.options), _parts(cls), []
     for name, (hint, default) in plugin_options(cls).items():
         # a default of None is chosen to fit the encoder: the module knows what it chose
         chosen = getattr(attention, name, None) if default is None else default
@@ -82,7 +78,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     return {
         "name": spec.name,
         "spec": str(spec),
-        "origin": plugins.origin("gaam_decoder.attention", spec.name),
+        "origin": plugins.origin(package, spec.name),
         **{name: parts[name] for name in ("summary", "formula", "source")},
         "text": "\n\nin this frame:\n\n".join(_parts(one)["text"] for one in (cls, *frames)),
         "options": options,
@@ -118,20 +114,15 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
     """The result of ``catalogue`` as lines for people."""
     lines = []
     for kind, (_, option) in KINDS.items():
-        size = f", parameters for {listed['layers']} layers x {listed['hidden_size']}"
-        lines.append(f"{option}{size if kind == 'mechanism' else ''}")
-        column = max(len(entry["name"]) for entry in listed[kind])
+        of_size = f", parameters for {listed['layers']} layers x {listed['hidden_size']}"
+        lines.append(option + of_size * (kind == "mechanism"))
         for entry in listed[kind]:
-            head = f"  {entry['name']:<{column}}  "
-            if kind == "mechanism":
-                count = entry["parameters"]
-                head += f"{'does not fit' if count is None else f'{count:,}':>13}  "
-            spelled = {k: k if v is None else f"{k}={v}" for k, v in entry["options"].items()}
-            text = _flow(entry.get("damage", entry["summary"]))
-            text += f" Options: {', '.join(spelled.values())}." if spelled else ""
+            count = "does not fit" if entry["parameters"] is None else f"{entry['parameters']:,}"
+            head = f"  {entry['name']:<20}  " + f"{count:>13}  " * (kind == "mechanism")
+            spelled = [k if v is None else f"{k}={v}" for k, v in entry["options"].items()]
+            text = entry["summary"] + f" Options: {', '.join(spelled)}." * bool(spelled)
             text += f" From {entry['origin']}." if entry["origin"] else ""
-            after = " " * len(head)
-            lines.append(textwrap.fill(head + text, width, subsequent_indent=after))
+            lines.append(textwrap.fill(head + text, width, subsequent_indent=" " * len(head)))
         lines.append("")
     lines.append("gaam describe --attn NAME says more about one mechanism")
     return "\n".join(lines).replace("``", "")
@@ -139,13 +130,13 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
 
 def mechanism_in_words(about: dict[str, Any]) -> str:
     """The result of ``describe_mechanism`` for people."""
+    shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
     lines = [about["spec"], "", about["text"], ""]
     lines += [f"from the package {about['origin']}"] * bool(about["origin"])
-    shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
     lines += [f"shapes: {' -> '.join(shapes)}, B the batch"]
     lines += [f"parameters: {about['parameters']['total']:,}"]
-    for name, size in about["parameters"]["tensors"].items():
-        lines.append(f"  {name} {' x '.join(map(str, size))}")
+    tensors = about["parameters"]["tensors"].items()
+    lines += [f"  {name} {' x '.join(map(str, size))}" for name, size in tensors]
     lines += ["options:" if about["options"] else "no options"]
     lines += [f"  {one['name']}={one['type']} (here {one['value']})" for one in about["options"]]
     if about["depends_on_batch"]:

@@ -79,7 +79,6 @@ def without_random_numbers() -> Iterator[None]:
     """Raise ConfigError where a decoder draws random numbers of its own while it trains."""
 
     def states() -> list[Tensor]:
-        """Where the generators of the process stand, of GPUs that are in use too."""
         gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
         gpus += [torch.mps.get_rng_state()] if torch.backends.mps.is_available() else []
         return [torch.random.get_rng_state(), *gpus]
@@ -87,10 +86,9 @@ def without_random_numbers() -> Iterator[None]:
     before = states()
     yield
     if not all(map(torch.equal, before, states())):
-        raise ConfigError(
-            "the decoder draws random numbers of its own while it trains",
-            expected="none: a seed would depend on those beside it (heads are handed noise)",
-        )
+        why = "none: a seed would depend on those beside it (heads are handed noise)"
+        message = "the decoder draws random numbers of its own while it trains"
+        raise ConfigError(message, expected=why)
 
 
 @contextmanager
@@ -100,9 +98,8 @@ def on_paper() -> Iterator[None]:
         with torch.device("meta"):
             yield
     except (RuntimeError, OverflowError) as error:
-        raise ConfigError(
-            "the options ask for a size that no tensor has", found=str(error).splitlines()[0]
-        ) from error
+        message, found = "the options ask for a size that no tensor has", str(error).splitlines()[0]
+        raise ConfigError(message, found=found) from error
 
 
 def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:

@@ -10,12 +10,11 @@ from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.messages import brief, duration, visible_values
-from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
 from gaam_decoder.runs.loading import Progress, Runs, find_runs
-from gaam_decoder.runs.result import RunResult, fit_in_words, read_run, repair
+from gaam_decoder.runs.result import RunResult, read_run, repair
 from gaam_decoder.runs.tuning import on_training_rows
 from gaam_decoder.training.checkpoint import look
 
@@ -62,9 +61,8 @@ def inspect(path: Path) -> Inspection:
     found = list_runs([path])
     if not is_run(path) or found.damage:
         return found
-    run = read_run(path)
-    importance = importance_of([run])
-    return Inspection(run.to_dict() | {"importance": importance and importance.to_dict()})
+    importance = importance_of([read_run(path)])
+    return Inspection(found.about["runs"][0] | {"importance": importance and importance.to_dict()})
 
 
 def list_runs(
@@ -161,30 +159,17 @@ def _of_folders(about: dict[str, Any]) -> str:
 
 
 def _of_run(about: dict[str, Any]) -> str:
-    parameters, cache, recipe = about["parameters"], about["cache"], about["recipe"]
-    how = {k: about["engine"].get(k) for k in ("seed_batch", "compiled", "dtype", "device", "why")}
+    parameters = about["parameters"]
     lines = [
         f"run {about['path']}",
-        f"  decoder      {about['attention']} + {about['head']} head, "
-        f"{parameters['attention']:,} of {parameters['total']:,} parameters in the attention",
-        f"  cache        {short_digest(cache['fingerprint'])}: {cache['dataset']} through "
-        f"{cache['encoder']}",
-        f"  recipe       {_settings(recipe)}",
-        f"  run as       {_settings(how)}",
+        f"  what         {about['what']}",
+        f"  parameters   {parameters['total']:,}, {parameters['attention']:,} in the attention",
+        f"  recipe       {_settings(about['recipe'])}",
+        f"  run as       {_settings(about['engine'])}",
     ]
-    tested = f"'{recipe['test_split']}'" + ", which chose the epoch" * (recipe["select"] == "test")
-    if recipe["fold"]:
-        tested = f"fold {recipe['fold']} of '{recipe['train_split']}'"
-    elif on_training_rows(recipe):
-        tested = f"'{recipe['test_split']}', the rows that it learned from"
     for seed in about["seeds"]:
-        said = f"failed: {seed['failed']}"
-        if not seed["failed"]:
-            said = "final model, not evaluated"
-            if about["evaluated"]:
-                said = f"{100 * seed['accuracy']:.2f}% on {tested}"
-            fit = about["fit"]
-            said += f", {fit_in_words(fit)}" if fit else f", epoch {seed['epoch']}"
+        said = f"failed: {seed['failed']}" if seed["failed"] else f"epoch {seed['epoch']}"
+        said += "" if seed["accuracy"] is None else f", {100 * seed['accuracy']:.2f}%"
         lines.append(f"  seed {seed['seed']:<7} {said}, {seed['seconds']:.2f} s")
     if (importance := about["importance"]) is None:
         why = NO_MAP if about["evaluated"] else NO_MAP_OF_FINAL

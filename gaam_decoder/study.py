@@ -13,9 +13,7 @@ import inspect
 import re
 import shlex
 import tomllib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +22,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins, settings
 from gaam_cache.engines._ranks import find_rank
-from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.markdown import plain
 from gaam_cache.messages import duration, option_of
 from gaam_cache.settings import data_path
@@ -48,13 +46,13 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "plant": (gaam_decoder.PlantConfig, gaam_decoder.plant),
     "train": (gaam_decoder.TrainConfig, gaam_decoder.train),
 }
-TABLES = ("title", "question", "text", "caches", "train", "ablate", "report", "check")
-REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "all"}
-DECIDED = {"out", "runs", "rank", "since", "top"}
-"""By the study itself, or what would leave rows out."""
+TABLES = {"title", "question", "text", "caches", "train", "ablate", "report", "check"}
 MACHINE = {"device", "engine", "devices", "address", "gpus_per_worker", "device_map", "track"}
 MACHINE |= {"tokens_per_second", "memory_share"}
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
+DECIDED = {"out", "runs", "rank", "since", "top", *MACHINE}
+"""By the study itself, by the machine, or what would leave rows out."""
+REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "all"} - DECIDED
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere: machines
 sum in other orders. A mean of 20 seeds whose standard deviation is 0.4 points has one of 0.09."""
@@ -62,10 +60,8 @@ SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype"
 KEYS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
 """What makes two rows two; what validation chose does not."""
 SAME = ("baseline", "seeds", "failed", "parameters")
-TOLERATED = {
-    **dict.fromkeys(("accuracy", "sd", "low", "high", "macro_f1"), "accuracy"),
-    "difference": "difference",
-}
+TOLERATED = dict.fromkeys(("accuracy", "sd", "low", "high", "macro_f1"), "accuracy")
+TOLERATED["difference"] = "difference"
 """Intervals of differences are not among them: p values near 0.05 decide how wide they are."""
 COLUMNS = {
     pair.partition("=")[0]: pair.rpartition("=")[2]
@@ -136,40 +132,34 @@ def read_study(
             raise plugins.unknown("study", str(what), sorted(ours), where=f"no {FILE} in {folder}")
         folder = ours[str(what)]
     here = {**(machine or {}), **({} if dataset is None else {"dataset": dataset})}
-    with _said_of(str(folder / FILE)):
+    try:
         found = tomllib.loads((folder / FILE).read_text("utf-8"))
-        _known(found, TABLES)
-        _known(check := found.get("check", {}), TOLERANCES)
+        _check(found, TABLES)
+        _check(found.get("check", {}), set(TOLERANCES))
         steps = tuple(_steps(found, out, out / folder.name / "runs", here))
         trains = [step.config for step in steps if step.command == "train"]
         attn = {"none", *(spec.name for config in trains for spec in config.attn)}
-        reports = {}
-        for options in found.get("report", ()):
-            name = str(options.get("name"))
-            with _said_of(f"[[report]] {name}"):
-                asked = {"title": name, **_named(name, options)}
-                _known(asked, REPORT)
-                _one_of("cache", asked.get("cache"), (None, *found.get("caches", ())))
-                _one_of("baseline", str(asked.get("baseline", "none")).partition(":")[0], attn)
-                asked["every_candidate"] = asked.pop("all", False)
-            reports[name] = asked
-        if not (steps and found.get("title")) or len(reports) != len(found.get("report", ())):
-            raise ConfigError("no study", expected="a title, a cache, reports of different names")
+        reports = [_report(one, found.get("caches", {}), attn) for one in found.get("report", ())]
+        names = {report["name"] for report in reports}
+        if not (steps and found.get("title")) or len(names) != len(reports):
+            raise ConfigError("a study has a title, a cache, and reports of different names")
         choose = {seed for config in trains for seed in config.choosing_seeds or ()}
         if both := choose & {seed for config in trains for seed in config.seeds}:
             raise ConfigError(f"tune-seeds of one [[train]] are seeds of another: {sorted(both)}")
-        tolerances = TOLERANCES | {name: float(value) for name, value in check.items()}
-    about: dict[str, Any] = {"folder": folder, "recipe": found, "out": out}
-    return Study(steps=steps, reports=tuple(reports.values()), tolerances=tolerances, **about)
-
-
-@contextmanager
-def _said_of(where: str) -> Iterator[None]:
-    """What a command would refuse is wrong with that part of the recipe."""
-    try:
-        yield
     except (OSError, ValueError, TypeError, AttributeError) as error:
+        where = str(folder / FILE)
         raise ConfigError("no recipe of a study", found=str(error), where=where) from error
+    tolerances = TOLERANCES | found.get("check", {})
+    about: dict[str, Any] = {"folder": folder, "recipe": found, "out": out}
+    return Study(steps=steps, reports=tuple(reports), tolerances=tolerances, **about)
+
+
+def _report(options: Mapping[str, Any], caches: Iterable[str], attn: set[str]) -> dict[str, Any]:
+    asked = {"title": options.get("name"), **_named(str(options.get("name")), options)}
+    _check(asked, REPORT)
+    _check([asked["cache"]] if "cache" in asked else [], caches)
+    _check([str(asked.get("baseline", "none")).partition(":")[0]], attn)
+    return asked | {"every_candidate": asked.pop("all", False)}
 
 
 def _steps(
@@ -179,25 +169,28 @@ def _steps(
     every = [(of.get("command", "extract"), name, of) for name, of in caches.items()]
     every += [(kind, kind, of) for kind in ("train", "ablate") for of in found.get(kind, ())]
     for command, name, of in every:
-        with _said_of(f"[caches.{name}]" if command in ("extract", "plant") else f"[[{command}]]"):
-            options, places = _named(name, of), {"out": name}
-            options.pop("command", None)
-            if command == "train":
-                places = {"cache": _one_of("cache", options.pop("cache", None), caches)}
-            if (source := options.pop("from", None)) is not None and command == "plant":
-                places["from_cache"] = _one_of("cache", source, caches)
-            places = {key: out / "caches" / of for key, of in places.items()}
-            _known(options, set(options) - DECIDED - {"cache"})
-            if command == "ablate":
-                _known(options, ("of", "num_layers", "seed"))
-                parse_attention(str(options.get("of", "")), option="of")
-                yield Step(command, options, options | {k: here[k] for k in here if k == "device"})
-                continue
-            cls = COMMANDS[_one_of("command", command, COMMANDS)][0]
-            places |= {"runs": runs} if command == "train" else {}
-            mine = {k: v for k, v in here.items() if k in cls.__dataclass_fields__}
-            config = settings.resolve(cls, command, {**options, **mine, **places})
-            yield Step(command, {**options, **places}, config)
+        options = _named(name, of)
+        options.pop("command", None)
+        if command == "ablate":
+            _check(options, {"of", "num_layers", "seed"})
+            parse_attention(str(options.get("of", "")), option="of")
+            yield Step(command, options, options | {k: here[k] for k in here if k == "device"})
+            continue
+        _check([command], COMMANDS)
+        cls = COMMANDS[command][0]
+        source = {"train": "cache", "plant": "from"}.get(command, "")
+        places = {} if command == "train" else {"out": name}
+        if source in options or command == "train":
+            _check([options.get(source)], caches)
+            places["from_cache" if source == "from" else source] = options.pop(source)
+        places = {key: out / "caches" / of for key, of in places.items()}
+        if foreign := sorted(DECIDED & {*options}):
+            hint = "gaam study --set says what is of the machine"
+            raise ConfigError(f"no setting of a study: {', '.join(foreign)}", hint=hint)
+        places |= {"runs": runs} if command == "train" else {}
+        mine = {k: v for k, v in here.items() if k in cls.__dataclass_fields__}
+        config = settings.resolve(cls, command, {**options, **mine, **places})
+        yield Step(command, {**options, **places}, config)
 
 
 def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,18 +200,10 @@ def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in options.items()}
 
 
-def _known(found: Mapping[str, Any], known: Iterable[str]) -> None:
+def _check(found: Iterable[Any], known: Iterable[str]) -> None:
     for name in found:
-        if name in MACHINE:
-            hint = f"gaam study --set {name.replace('_', '-')}=... says it"
-            raise ConfigError(f"'{name}' belongs to the machine, not to a study", hint=hint)
-        _one_of("setting", name, set(known) - DECIDED)
-
-
-def _one_of(kind: str, name: Any, there: Iterable[Any]) -> Any:
-    if name not in there:
-        raise plugins.unknown(kind, str(name), sorted(map(str, there)))
-    return name
+        if name not in known:
+            raise plugins.unknown("name in a study", str(name), sorted(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +229,11 @@ def estimate(study: Study) -> Outcome:
     found, of = [], {"extract": gaam_cache.estimate, "train": gaam_decoder.estimate}
     for step in study.steps:
         about = ""
-        if command := cast(Any, of.get(step.command)):
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", GaamWarning)
-                    about = f"about {duration(max(1, command(step.config).seconds))}"
-            except GaamError as error:
-                about = f"no estimate: {error.message}"
+        try:
+            if command := cast(Any, of.get(step.command)):
+                about = f"about {duration(max(1, command(step.config).seconds))}"
+        except GaamError as error:
+            about = f"no estimate: {error.message}"
         found.append({"command": step.words(), "estimate": about})
     lines = [one["command"] + f"\n  # {one['estimate']}" * bool(one["estimate"]) for one in found]
     return Outcome({"commands": found}, lines)
@@ -282,11 +265,10 @@ def carry_out(
         if step.command == "train":
             gaam_decoder.check_failures(made, step.config.seeds)
             trained += made
-    runs = gaam_decoder.load_runs(study.out / study.folder.name / "runs")
-    names = {run.path.name for run in trained}
+    into = study.out / study.folder.name
+    runs, names = gaam_decoder.load_runs(into / "runs"), {run.path.name for run in trained}
     runs[:] = [run for run in runs if run.path.name in names]
     values, files = _made(study, runs)
-    into = study.out / study.folder.name
     for folder in (into, study.folder) if record else (into,):
         for name, content in files.items():
             write_file(folder / name, content)
@@ -310,9 +292,9 @@ def _ablated(asked: Mapping[str, Any], runs: Sequence[RunResult], progress: Any)
     fits = [run for run in whole if run.attention == spec]
     if not fits:
         raise NotFoundError(f"no run of '{spec}' to ablate")
-    path, options = max(fits, key=lambda run: len(run.seeds)).path, {**asked, "progress": progress}
-    del options["of"]
-    found = gaam_decoder.ablate(path, **options)
+    options = {k: v for k, v in asked.items() if k != "of"}
+    run = max(fits, key=lambda run: len(run.seeds))
+    found = gaam_decoder.ablate(run.path, progress=progress, **options)
     found.check()
     return gaam_decoder.load_runs([path for group in found.groups for path in group.runs])
 

@@ -322,7 +322,10 @@ class RunResult:
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            return f"{said}, {fit_in_words(self.fit)}"
+            kept = ", {setting} {value:.3g} chosen from {tried} ({lowest:g} to {highest:g})"
+            lost = f", {len(self.fit['unconverged'])} of which did not converge"
+            edge = f", the {self.fit.get('edge')} of them" * bool(self.fit.get("edge"))
+            return said + kept.format(**self.fit) + edge + lost * bool(self.fit["unconverged"])
         return f"{said} a seed, seeds: {len(self.seeds)}" + " to choose a rate" * self.chose
 
     def summary(self) -> str:
@@ -330,14 +333,6 @@ class RunResult:
         how = "compiled" if self.engine["compiled"] else "not compiled"
         how = f" ({how}, up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
         return f"{self.in_words()}{'' if self.fit else how}  {self.path}"
-
-
-def fit_in_words(fit: dict[str, Any]) -> str:
-    """What a fit chose, such as ``C 2.0 chosen from 40 (0.0001 to 10,000)``."""
-    text = "{setting} {value:.3g} chosen from {tried} ({lowest:g} to {highest:g})".format(**fit)
-    text += f", the {fit['edge']} of them" if fit.get("edge") else ""
-    lost = len(fit["unconverged"])
-    return text + (f", {lost} of which did not converge" if lost else "")
 
 
 def read_run(path: Path) -> RunResult:

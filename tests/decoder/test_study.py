@@ -139,7 +139,7 @@ WRONG = [
     ("rows = 90", 'out = "there"', "out"),
     ('"again"\nattn = ["gaam", "none"]\nseeds = "2-7"', '"again"\nseeds = "0-7"', "tune-seeds"),
     ('from = "small"', 'from = "smal"', "smal"),
-    ("lr =", 'device = "cpu"\nlr =', "--set device"),
+    ("lr =", 'device = "cpu"\nlr =', "study --set"),
     ('of = "laplace"', 'of = "laplce"', "laplce"),
     ('name = "one"', 'name = "both"', "different names"),
     ('name = "one"', 'name = "O N E"', "small letters"),
