@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.cache import Split
-from gaam_cache.engines._claims import Holding, holdings
+from gaam_cache.engines._claims import CLAIM_FOLDER, Holding, holdings
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.shards import CLAIM_FOLDER
 from gaam_cache.messages import excerpt, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, planted_in, read_plan

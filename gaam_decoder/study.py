@@ -21,7 +21,7 @@ from typing import Any, cast
 import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins, settings
-from gaam_cache.engines._ranks import find_rank
+from gaam_cache.engines._base import find_rank
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.markdown import plain
 from gaam_cache.messages import duration, option_of

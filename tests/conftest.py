@@ -29,7 +29,7 @@ import typer.main
 import gaam_cache
 from gaam_cache import plugins, terminal
 from gaam_cache.config import ENGINES, ExtractConfig
-from gaam_cache.extraction.shards import CLAIM_FOLDER
+from gaam_cache.engines._claims import CLAIM_FOLDER
 from gaam_decoder.config import TrainConfig
 from tests.tiny import build_encoder, random_rows, write_csv
 

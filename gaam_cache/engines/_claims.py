@@ -1,8 +1,6 @@
 """Who works on what: a claim file for every piece of work in a folder that workers share.
 
 A claim is a hint: it makes it rare that two do the same, and whoever publishes does so exclusively.
-Where the folder cannot be used, everything is free.
-
 The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too), says who holds
 it, and is touched every ten seconds. Stale is what has not been touched for a while by *our*
 monotonic clock, and at once the claim of a process of this machine that has ended.
@@ -30,6 +28,8 @@ PATIENCE_SECONDS = 90.0
 """Renewals may come late: a disk that is busy, a slow machine, a client of NFS, which may show for
 a minute what a file was."""
 SUFFIX = ".claim"
+CLAIM_FOLDER = "claims"
+"""Of a cache."""
 
 
 class Holder(NamedTuple):
@@ -59,8 +59,7 @@ class Claim:
 
     owner: Claims
     name: str
-    token: str | None
-    """In its file; None where the folder cannot be used."""
+    token: str
 
     def is_ours(self) -> bool:
         """Whether nobody found it stale and took over."""
@@ -83,7 +82,7 @@ class _Sighting(NamedTuple):
 
 
 class Claims:
-    """Our claims in a folder, which need not be usable, renewed by a thread in this context."""
+    """Our claims in a folder, renewed by a thread in this context."""
 
     def __init__(
         self, folder: Path, *, us: Holder | None = None, clock: Callable[[], float] = time.monotonic
@@ -103,13 +102,10 @@ class Claims:
         """
         token = secrets.token_hex(8)
         content = json.dumps(self.us._replace(token=token)._asdict()).encode()
-        try:
-            while not write_file(self.path(name), content, exclusive=True):
-                if holder := self._judge(name):
-                    return holder
-                self._remove_stale(name)
-        except OSError:
-            return Claim(self, name, None)
+        while not write_file(self.path(name), content, exclusive=True):
+            if holder := self._judge(name):
+                return holder
+            self._remove_stale(name)
         claim = self.held[name] = Claim(self, name, token)
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew_until_closed, daemon=True)
@@ -136,16 +132,12 @@ class Claims:
         """The file of a claim."""
         return self._folder / f"{name}{SUFFIX}"
 
-    def renew(self) -> None:
-        """Let others see that we are alive."""
-        for claim in tuple(self.held.values()):
-            if claim.is_ours():
-                with suppress(OSError):  # at worst it becomes stale
-                    os.utime(self.path(claim.name), follow_symlinks=False)
-
     def _renew_until_closed(self) -> None:
         while not self._closing.wait(RENEW_SECONDS):
-            self.renew()
+            for claim in tuple(self.held.values()):
+                if claim.is_ours():
+                    with suppress(OSError):  # at worst it becomes stale
+                        os.utime(self.path(claim.name), follow_symlinks=False)
 
     def _of_others(self) -> list[str]:
         return [name for name in _names(self._folder) if name not in self.held]
@@ -201,9 +193,7 @@ class Holding:
 def holdings(folder: Path) -> list[Holding]:
     """Who claims what in a folder, by name; nothing where there is none."""
     found = [(name, _holder(folder / f"{name}{SUFFIX}")) for name in _names(folder)]
-    return [
-        Holding(name, one.host, one.pid, one.since, one.is_dead) for name, one in found if one.pid
-    ]
+    return [Holding(n, one.host, one.pid, one.since, one.is_dead) for n, one in found if one.pid]
 
 
 def _names(folder: Path) -> list[str]:

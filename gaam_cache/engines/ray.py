@@ -81,19 +81,10 @@ def _room(ray: Any, task: Task, placing: Placing) -> tuple[dict[str, Any], int, 
     most_gpus = there.get("GPU", 0)
     if task.device == "cpu" or gpus is None:
         gpus = float(task.device == "cuda" or (task.device == "auto" and most_gpus > 0))
-    if gpus > most_gpus and not _address(placing):  # no node will come
-        found = f"{most_gpus:g} on this machine, which is all of the cluster"
-        hint = "--device cpu, or address of another cluster"
-        expected = f"{gpus:g} GPUs for each"
-        raise ConfigError("no worker can begin", expected=expected, found=found, hint=hint)
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    total, cpus = len(nodes), 1  # feeds a GPU; without one, a part of the cluster
-    if placing.devices != "all":
-        total = int(placing.devices)
-    elif gpus:
-        total = int(most_gpus / gpus)
-    total = max(1, total)
-    if not gpus:
+    total, cpus = int(most_gpus / gpus) if gpus else len(nodes), 1  # which feeds a GPU
+    total = max(1, total if placing.devices == "all" else int(placing.devices))
+    if not gpus:  # a part of the cluster
         most = int(max((node.get("CPU", 1) for node in nodes), default=1))
         cpus = max(1, min(most, int(there.get("CPU", 1)) // total))
     options = {"num_gpus": gpus, "num_cpus": cpus, "scheduling_strategy": "SPREAD"}

@@ -9,8 +9,16 @@ from typing import Any
 
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig, placed
-from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
-from gaam_cache.engines._ranks import Rank, device_of, find_rank
+from gaam_cache.engines._base import (
+    Place,
+    Rank,
+    Task,
+    Tell,
+    device_of,
+    find_rank,
+    load_engine,
+    warning_once,
+)
 from gaam_cache.extraction.job import CheckedRows, prepare_job, read_rows, warn
 from gaam_cache.extraction.pipeline import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, Tally

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from gaam_cache.engines._claims import Claim, Claims, Holder
+from gaam_cache.engines._claims import CLAIM_FOLDER, Claim, Claims, Holder
 from gaam_cache.extraction.job import Job, make_plan, warn
-from gaam_cache.extraction.shards import CLAIM_FOLDER, RowArrays, discard_broken
+from gaam_cache.extraction.shards import RowArrays, discard_broken
 from gaam_cache.extraction.states import Encoded, Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.plan import (

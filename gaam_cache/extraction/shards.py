@@ -23,8 +23,6 @@ from gaam_cache.store.shard import (
     receipt_path,
 )
 
-CLAIM_FOLDER = "claims"
-
 
 class RowArrays:
     """Labels, row numbers, numbers of tokens and kept columns of every shard of a plan."""

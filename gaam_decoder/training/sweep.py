@@ -17,9 +17,16 @@ from typing import Any
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_cache.config import placed
-from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
+from gaam_cache.engines._base import (
+    Place,
+    Task,
+    Tell,
+    device_of,
+    find_rank,
+    load_engine,
+    warning_once,
+)
 from gaam_cache.engines._claims import Claims, Holder
-from gaam_cache.engines._ranks import device_of, find_rank
 from gaam_cache.errors import GaamWarning, NumericsError
 from gaam_cache.store.files import check_folder, make_folder, storage_errors
 from gaam_cache.store.plan import PLAN_FILE

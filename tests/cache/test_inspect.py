@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.engines._claims import Claims, this_process
-from gaam_cache.extraction.shards import CLAIM_FOLDER
+from gaam_cache.engines._claims import CLAIM_FOLDER, Claims, this_process
 from gaam_cache.inspect import inspect
 from gaam_cache.store.plan import read_plan
 from gaam_cache.store.shard import receipt_path

@@ -14,7 +14,6 @@ from gaam_cache.engines._base import load_engine
 from gaam_cache.engines.ray import _enter
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install
-from tests.cache.engines import tasks
 
 
 def test_a_node_that_does_not_see_the_folder_is_named(
@@ -49,16 +48,3 @@ def test_what_ray_cannot_do_is_refused_before_anything_is_read(
     with pytest.raises(ConfigError, match="needs Ray") as caught:
         load_engine(Placing(engine="ray")).check("cpu", Placing(engine="ray"))
     assert caught.value.details["to do"] == install("ray")
-
-
-@pytest.mark.usefixtures("cluster")
-def test_gpus_that_a_cluster_of_this_machine_lacks_are_not_waited_for(tmp_path: Path) -> None:
-    import ray
-
-    if ray.cluster_resources().get("GPU"):
-        pytest.skip("there are GPUs")
-    placing = Placing(engine="ray", devices="2")
-    task = tasks.task_of("talk", None, tmp_path)._replace(device="cuda")
-    with pytest.raises(ConfigError, match="no worker can begin"):
-        load_engine(placing).run(task, placing, lambda *said: None)
-    assert not list(tmp_path.iterdir())
