@@ -1,10 +1,11 @@
-"""What an encoder is to the extraction, and rows on their way to it.
+"""What an encoder is to the extraction, rows on their way to it, and how exact states are.
 
-N rows, B rows of a batch.
+N rows, B rows of a batch, D hidden size.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +36,18 @@ OF_SOME = {
     "published_audio": "of sounds",
 }
 """Settings of an extraction that some kinds of encoders take, and which; the others refuse them."""
+ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+"""What another batch adds on one device, as the share of a layer's norm: where rounding alone is
+at work. Eight units in the last place of 1 for the half-precision types, whose activations are
+rounded after every operation; float32, whose errors are sums of many small ones, gets 170."""
+OTHER_ROWS = 5.0
+"""Times ``ROUNDING``: the rows of a data set are many more than those of a probe."""
+ELSEWHERE = 2.0
+"""Times that: what another device, library or number of threads adds."""
+STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
+"""Largest relative error of rounding to nearest: half a unit in the last place of 1."""
+_SMALLEST_STEP = {"float16": 2.0**-24, "bfloat16": 0.0, "float32": 0.0}
+"""Distance of the numbers next to zero, where it is no smaller than states can be."""
 
 
 def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
@@ -209,3 +222,31 @@ def open_encoder(
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened
+
+
+def relative(states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "float32") -> Any:
+    """``|states - alone| / |alone|`` over features; infinite where that is no number.
+
+    Args:
+        states: what is looked at, (..., D).
+        alone: what it must be, (..., D).
+        storage_dtype: of ``states``; half of the distance between its numbers next to zero is not
+            counted, for a layer of very small states would else deviate by its own size.
+    """
+    exact = alone.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        norm = np.linalg.norm(exact, axis=-1)
+        gap = np.abs(states.astype(np.float64) - exact)
+        gap = np.maximum(gap - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
+        share = np.linalg.norm(gap, axis=-1) / np.where(norm > 0, norm, 1.0)
+    return np.where(np.isfinite(share), share, math.inf)
+
+
+def proof_limit(compute_dtype: str) -> float:
+    """The largest deviation of a state, not yet stored, from one computed alone beside it."""
+    return OTHER_ROWS * ROUNDING[compute_dtype]
+
+
+def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
+    """The same of a stored state, where the second computation may happen on another machine."""
+    return STORAGE_TOLERANCE[storage_dtype] + ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]

@@ -24,14 +24,15 @@ from gaam_cache.devices import (
 )
 from gaam_cache.encoders._base import Encoder
 from gaam_cache.encoders._forward import Forward, Unusable
-from gaam_cache.encoders._located import Located, locate
 from gaam_cache.encoders._probe import Items, probe
 from gaam_cache.encoders._weights import (
+    Located,
     draw_untrained,
     encoder_part,
     entry_device,
     foreign,
     load_trained,
+    locate,
     skeleton,
 )
 from gaam_cache.encoders.poolings._base import load_poolings

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.encoders._deviation import ROUNDING, relative
+from gaam_cache.encoders._base import ROUNDING, relative
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
 from gaam_cache.store.plan import BATCHINGS, Batching
 

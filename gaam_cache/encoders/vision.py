@@ -16,8 +16,7 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.encoders._base import Inputs, Lazy
-from gaam_cache.encoders._deviation import ROUNDING
+from gaam_cache.encoders._base import ROUNDING, Inputs, Lazy
 from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import gaam_cache
 from gaam_cache.cache import open_cache
-from gaam_cache.encoders._located import usual_length
 from gaam_cache.errors import CacheError
-from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
+from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, plain
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.files import whole_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
@@ -22,7 +19,6 @@ from gaam_cache.store.verify import verify
 from gaam_cache.terminal import Report, silent
 
 CARD_FILE, FORMAT_FILE = "README.md", "FORMAT.md"
-SPLITS = ("split", "rows", "MB", "labels")
 SLOTS = {
     "license": "of the states: what data and encoder allow",
     "language": "of the texts or sounds, such as en",
@@ -35,17 +31,11 @@ States of a frozen encoder on {what}: of every layer one pooled vector for each 
 
 {about}
 
-Each row: {row}.
-
-{splits}
-
 {count:,} classes; a label is the number of one, from 0:
 
 {classes}
 
 ## Use
-
-Download the folder, check every byte of it, train on it, or read it:
 
 ```sh
 hf download USER/NAME --repo-type dataset --local-dir cache
@@ -55,10 +45,10 @@ gaam train --cache cache --attn gaam --attn none
 
 ```python
 gaam_cache.open_cache("cache")["{split}"].embeddings[:8]  # rows, layers, hidden size
-datasets.load_dataset("USER/NAME", split="{split}")
+datasets.load_dataset("USER/NAME", split="{split}")  # bfloat16 as its bits
 ```
 
-The shards are plain HDF5, bfloat16 as its bits; FORMAT.md says what lies in them.
+The shards are plain HDF5; FORMAT.md says what lies in them.
 
 ## Limits
 
@@ -75,8 +65,7 @@ class CacheExport:
     path: str
     fingerprint: str
     rows: dict[str, int]
-    columns: tuple[str, ...]
-    """Kept columns: data of the rows, which go out with the states."""
+    columns: tuple[str, ...]  # kept: data of the rows, which go out with the states
     files: int
     bytes: int
 
@@ -149,21 +138,16 @@ def export_cache(
     return CacheExport(str(out), plan.fingerprint, plan.rows, columns, len(sizes), sum(sizes))
 
 
-def cut_of(encoder: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
-    """Where texts are cut, and where sentence-transformers cuts them, as far as that is known."""
-    longest, usual = identity["max_length"], usual_length(encoder["name"])
-    also = f" (sentence-transformers cuts at {usual:,})" if usual not in (None, longest) else ""
-    return f"cut at {longest:,} tokens{also}"
-
-
 def card(plan: Plan) -> str:
     """A card in Markdown, of a plan that names no path."""
     identity, encoder, dataset = plan.fingerprint_fields["encoder"], plan.encoder, plan.dataset
     how = f"computed in {identity['dtype']}"
-    how += f", texts {cut_of(encoder, identity)}" if encoder["kind"] == "text" else ""
+    if encoder["kind"] == "text":
+        how += f", texts cut at {identity['max_length']:,} tokens"
     about = [
         f"data set: {brief(dataset['name'])}, revision {brief(str(dataset.get('revision')))}",
         f"encoder: {brief(plan.encoder_label)}, revision {encoder['revision']}",
+        f"each row {plan.num_layers} layers x {plan.hidden_size}, {plan.storage_dtype}",
         f"pooled by {', '.join(plan.pooling)}",
         "computed elsewhere and imported" if plan.imported else how,
         f"fingerprint {plan.fingerprint}",
@@ -171,17 +155,15 @@ def card(plan: Plan) -> str:
         f"prompt around every text: {brief(str(identity.get('prompt')), 500)}",
         f"kept columns, as in the data: {', '.join(plan.columns) or 'none'}",
     ]
+    for split, n in plan.rows.items():
+        unlabelled = ", without labels" * (split in plan.unlabelled)
+        about.append(f"{split}: {n:,} rows, {n * plan.row_bytes / 1e6:,.1f} MB{unlabelled}")
     data_files = [{"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows]
     head = {
         "pretty_name": f"States of {brief(dataset['name'])}",
         "tags": ["gaam", "embeddings", "hidden-states"],
         "configs": [{"config_name": "default", "data_files": data_files}],
     }
-    labels = {split: "no" if split in plan.unlabelled else "yes" for split in plan.rows}
-    splits = [
-        (split, f"{n:,}", f"{n * plan.row_bytes / 1e6:,.1f}", labels[split])
-        for split, n in plan.rows.items()
-    ]
     count = len(plan.class_names)
     classes = [f"{n}. {plain(brief(name))}" for n, name in enumerate(plan.class_names)]
     classes[MOST_CLASSES:] = ["\nand more, in `cache.json`"] * (count > MOST_CLASSES)
@@ -193,8 +175,6 @@ def card(plan: Plan) -> str:
         name=plain(brief(dataset["name"])),
         what=NOUNS.get(encoder["kind"], "rows"),
         about="\n".join(items(about)),
-        row=f"{plan.num_layers} layers x {plan.hidden_size}, {plan.storage_dtype}",
-        splits="\n".join(pipes(SPLITS, splits, ("split", "labels"))),
         count=count,
         classes="\n".join(classes),
         split=next(iter(plan.rows)),

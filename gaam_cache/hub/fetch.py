@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.config import DEFAULT_DATASET, DEFAULT_ENCODER
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.messages import shortened
 
@@ -44,20 +43,19 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
         yield
     except errors.GatedRepoError as error:
         raise gated(repo_id, kind) from error
-    except (errors.HTTPError, errors.HFValidationError, OSError, RuntimeError) as error:
-        network, said = isinstance(error, ConnectionError | TimeoutError), one_line(error)
+    except errors.HFValidationError as error:
+        expected = "an existing path, or an id like 'owner/name'"
+        raise ConfigError(f"no {what}", expected=expected, found=one_line(error)) from error
+    except errors.RevisionNotFoundError as error:
+        message, expected = f"the {what} has no such revision", "a branch, tag or commit of it"
+        raise NotFoundError(message, expected=expected, found=one_line(error)) from error
+    except errors.RepositoryNotFoundError as error:
+        expected = "a local path or an id that exists on the hub (private ones need HF_TOKEN)"
+        raise NotFoundError(f"no {what}", expected=expected, found=one_line(error)) from error
+    except (errors.HTTPError, OSError, RuntimeError) as error:
+        network = isinstance(error, ConnectionError | TimeoutError)
         if isinstance(error, GaamError) or (getattr(error, "errno", None) and not network):
             raise  # said already, or of this disk
-        if isinstance(error, errors.HFValidationError):
-            expected = "an existing path, or an id like 'owner/name'"
-            raise ConfigError(f"no {what}", expected=expected, found=said) from error
-        if isinstance(error, errors.RevisionNotFoundError):
-            expected = "a branch, a tag or a full commit hash of that repository"
-            message = f"the {what} has no such revision"
-            raise NotFoundError(message, expected=expected, found=said) from error
-        if isinstance(error, errors.RepositoryNotFoundError):
-            expected = "a local path or an id that exists on the hub (private ones need HF_TOKEN)"
-            raise NotFoundError(f"no {what}", expected=expected, found=said) from error
         cause: Any = error
         while getattr(cause, "response", None) is None and cause.__cause__ is not None:
             cause = cause.__cause__
@@ -67,10 +65,7 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
         if status is None:
             message = f"the hub could not be reached for the {what}"
             hint = "no file or folder has that name; for the hub check HF_ENDPOINT, HF_HUB_OFFLINE"
-            here = DEFAULT_ENCODER if kind == "model" else DEFAULT_DATASET
-            if here.endswith(f"/{repo_id}"):
-                hint = f"did you mean '{here}', which needs no hub?"
-        raise HubError(message, found=said, hint=hint) from error
+        raise HubError(message, found=one_line(error), hint=hint) from error
 
 
 def gated(repo_id: str, kind: str) -> HubError:
@@ -78,11 +73,9 @@ def gated(repo_id: str, kind: str) -> HubError:
     from huggingface_hub import constants
 
     folder = "datasets/" if kind == "dataset" else ""
-    return HubError(
-        f"the {NOUNS[kind]} '{repo_id}' is gated",
-        where=f"{constants.ENDPOINT}/{folder}{repo_id}",
-        hint="accept its terms on that page, then log in with 'hf auth login' or set HF_TOKEN",
-    )
+    where = f"{constants.ENDPOINT}/{folder}{repo_id}"
+    hint = "accept its terms on that page, then log in with 'hf auth login' or set HF_TOKEN"
+    return HubError(f"the {NOUNS[kind]} '{repo_id}' is gated", where=where, hint=hint)
 
 
 def one_line(error: BaseException) -> str:
@@ -91,7 +84,7 @@ def one_line(error: BaseException) -> str:
 
 
 def fetch(
-    repo_id: str, revision: str | None, patterns: Sequence[str], *, kind: str, **options: Any
+    repo_id: str, revision: str | None, patterns: Sequence[str], *, kind: str
 ) -> tuple[Path, HubError | None]:
     """Files at the top level of a repository; of the local copy where the hub cannot be asked.
 
@@ -102,19 +95,20 @@ def fetch(
 
     utils.disable_progress_bars()
     unreachable = None
-    if not options.get("local_files_only"):
-        try:
-            with hub_errors(repo_id, kind=kind):
-                ask = getattr(HfApi(token=options.get("token")), f"{kind}_info")
-                ask(repo_id, revision=revision, timeout=TIMEOUT_SECONDS)
-        except HubError as error:
-            unreachable = error
-            options |= {"local_files_only": True, "force_download": False}
     try:
         with hub_errors(repo_id, kind=kind):
-            rules: Any = {"allow_patterns": list(patterns), "ignore_patterns": ["*/*"]}
+            HfApi().repo_info(repo_id, revision=revision, repo_type=kind, timeout=TIMEOUT_SECONDS)
+    except HubError as error:
+        unreachable = error
+    try:
+        with hub_errors(repo_id, kind=kind):
             found = snapshot_download(
-                repo_id, repo_type=kind, revision=revision, **rules, **options
+                repo_id,
+                repo_type=kind,
+                revision=revision,
+                allow_patterns=list(patterns),
+                ignore_patterns=["*/*"],
+                local_files_only=unreachable is not None,
             )
     except HubError as error:
         raise unreachable or error from None
@@ -144,8 +138,9 @@ def refuse_code(folder: Path) -> None:
     then not those that the model's authors mean (a causal class for a bidirectional model).
     """
     for name in ("config", "tokenizer_config", "preprocessor_config", "processor_config"):
+        file = folder / f"{name}.json"
         try:
-            parts = [json.loads((folder / f"{name}.json").read_bytes())]
+            parts = [json.loads(file.read_bytes())]
         except (OSError, ValueError, RecursionError):
             continue  # whoever reads it for its content says what is wrong
         while parts:
@@ -153,12 +148,13 @@ def refuse_code(folder: Path) -> None:
             pairs = list(part.items()) if isinstance(part, dict) else []
             parts += part if isinstance(part, list) else [value for _, value in pairs]
             for key, value in pairs:
+                said = json.dumps(value)
                 # kernels of others are named owner/repository
-                foreign = key.endswith("attn_implementation") and "/" in json.dumps(value)
+                foreign = key.endswith("attn_implementation") and "/" in said
                 if (key == "auto_map" and value) or foreign:
                     raise ConfigError(
                         "the encoder brings its own code, which is never run",
                         expected="an encoder and tokenizer that transformers knows by itself",
-                        found=f"{key}: {json.dumps(value)[:120]}",
-                        where=str(folder / f"{name}.json"),
+                        found=f"{key}: {said[:120]}",
+                        where=str(file),
                     )

@@ -27,10 +27,8 @@ class Destination:
     repo_id: str
     kind: str
     private: bool
-    user: str
-    """As whom."""
-    commit: str | None
-    """What is there now and will be replaced; None where nothing is."""
+    user: str  # as whom
+    commit: str | None  # what is there now and will be replaced; None where nothing is
     url: str
 
     def confirm(self, folder: Path, *, yes: bool) -> None:
@@ -86,19 +84,17 @@ def look(
         user = str(api.whoami()["name"])
     names = [] if found is None else [one.rfilename for one in found.siblings or ()]
     filled = any(name != ".gitattributes" for name in names)
+    foreign = [name for name in names if not any(fnmatchcase(name, one) for one in OURS[kind])]
     if private and found is not None and not found.private:
         hint = "make it private on its page, or choose another name"
         raise ConfigError(f"{what} exists and is public", found="--private", hint=hint)
-    foreign = [name for name in names if not any(fnmatchcase(name, one) for one in OURS[kind])]
     if foreign or (filled and not overwrite):
         such = f" that no export made, such as {visible(foreign[0])}" if foreign else ""
         raise ConfigError(
             f"{what} exists; nothing was sent",
-            expected="a repository that is new or empty",
             found=f"{len(names):,} files{such}",
             hint="choose another name" if foreign else "--overwrite replaces what is there",
         )
     hidden = private if found is None else bool(found.private)
-    commit = found.sha if found is not None and filled else None
     url = f"{api.endpoint}/{'datasets/' if kind == 'dataset' else ''}{repo_id}"
-    return Destination(repo_id, kind, hidden, user, commit, url)
+    return Destination(repo_id, kind, hidden, user, found.sha if filled else None, url)

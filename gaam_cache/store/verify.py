@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
-from gaam_cache.encoders._base import open_encoder
-from gaam_cache.encoders._deviation import recompute_limit, relative
+from gaam_cache.encoders._base import open_encoder, recompute_limit, relative
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.job import content_of, plan_fields
 from gaam_cache.extraction.recorded import recorded_config

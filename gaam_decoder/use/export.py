@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.hub.export import cut_of
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.files import whole_folder, write_file
@@ -163,7 +162,7 @@ def card(run: RunResult, config: DecoderConfig, plan: Plan) -> str:
         "whatever it is given gets one of its classes; probabilities are not calibrated",
     ]
     if known.kind == "text":
-        limits.append(f"texts are {cut_of(known.encoder, known.identity)}")
+        limits.append(f"texts are cut at {known.identity['max_length']:,} tokens")
     recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
     signature = [
         f"gaam {config.signature['gaam']}, torch {brief(str(run.environment.get('torch')))}",

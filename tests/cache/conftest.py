@@ -20,7 +20,7 @@ def counted_once(counts: dict[tuple[Any, ...], int], monkeypatch: pytest.MonkeyP
     A count is a function of the class of a model, its configuration and the input's shape; to run
     a model without memory for one takes a quarter of a second, and to open an encoder takes 16.
     """
-    from gaam_cache.encoders._sounds import Hearing
+    from gaam_cache.encoders.audio import _Hearing as Hearing
 
     count = Hearing._count
 

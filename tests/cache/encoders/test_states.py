@@ -61,7 +61,7 @@ def config_for(encoder: str | Path, tmp_path: Path, texts: list[str] = TEXTS) ->
 
 @needs_minilm
 def test_minilm_equals_transformers(tmp_path: Path) -> None:
-    from gaam_cache.encoders._located import locate
+    from gaam_cache.encoders._weights import locate
 
     folder = locate(DEFAULT_ENCODER, None).path
     texts = [

@@ -10,7 +10,7 @@ import pytest
 import transformers
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._tokens import Tokens
+from gaam_cache.encoders.text import _Tokens as Tokens
 from gaam_cache.errors import ConfigError
 from tests.tiny import WORDS
 

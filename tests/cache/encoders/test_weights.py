@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._located import INDEX, WEIGHTS
+from gaam_cache.encoders._weights import INDEX, WEIGHTS
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
 from tests.conftest import build_encoder

@@ -12,7 +12,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._deviation import recompute_limit, relative
+from gaam_cache.encoders._base import recompute_limit, relative
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import GaamWarning, ShortOfMemoryError
 from tests.conftest import shard_bytes

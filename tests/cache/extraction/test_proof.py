@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._deviation import proof_limit
+from gaam_cache.encoders._base import proof_limit
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batches import token_budget_batches

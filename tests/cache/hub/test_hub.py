@@ -1,0 +1,151 @@
+"""What comes from the hub: which commit, which files, and what is said where there is none."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+
+import gaam_cache
+from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
+from gaam_cache.encoders import _weights
+from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.messages import install
+from gaam_cache.sources.hub import HubSource
+from tests.cache.hub.hub_server import Repository, Writable, folder_content
+from tests.conftest import needs_minilm
+
+MODEL, NEWS = "someone/tiny", "someone/news"
+
+
+class Kept:
+    """A data set in a folder that bears the commit that it was made from."""
+
+    def __init__(self, data: Any, commit: str) -> None:
+        self.data, self.cache_files = data, [{"filename": f"{commit}/x.arrow"}]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.data, name)
+
+
+@pytest.fixture
+def hub(
+    encoders: dict[str, Path], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Writable:
+    """A hub with a model and a data set, which ``datasets`` keeps in a folder of its commit."""
+    hub = Writable(monkeypatch, tmp_path / "fetched")
+    hub.models[MODEL], hub.datasets[NEWS] = Repository(), Repository()
+    files = folder_content(encoders["bert"])
+    files |= {"pytorch_model.bin": b"\x80", "modeling_evil.py": b"1 / 0", "README.md": b"?"}
+    hub.models[MODEL].commit(files | {"onnx/model.safetensors": b"\0"})
+    commit = hub.datasets[NEWS].commit(folder_content(dataset) | {"README.md": b"?"})
+    load = datasets.load_dataset
+
+    def loaded(name: str, *, split: str, **options: Any) -> Any:
+        if hub.datasets[name].refused:
+            raise datasets.exceptions.DatasetNotFoundError("closed")
+        return Kept(load("csv", data_files=str(dataset / f"{split}.csv"), split="train"), commit)
+
+    monkeypatch.setattr(datasets, "load_dataset", loaded)
+    return hub
+
+
+def test_what_comes_from_the_hub_is_on_record_and_what_is_served(
+    hub: Writable, encoders: dict[str, Path], dataset: Path, tmp_path: Path
+) -> None:
+    config = ExtractConfig(encoder=MODEL, dataset=NEWS, out=tmp_path / "c")
+    gaam_cache.extract(config)
+    there, [news] = gaam_cache.open_cache(tmp_path / "c"), hub.datasets[NEWS].commits
+    encoder, rows = there.plan.encoder, there.plan.dataset
+    [model] = hub.models[MODEL].commits
+    assert (encoder["name"], encoder["revision"], encoder["path"]) == (MODEL, model, None)
+    assert rows["revision"] == news
+    assert rows["origin"] == {split: f"{NEWS}@{news}, {split}" for split in ("train", "test")}
+    safe = {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"}
+    assert hub.fetched == safe
+    # the same rows through the same files from this disk: the same fingerprint, the same states
+    local = ExtractConfig(encoder=str(encoders["bert"]), dataset=str(dataset), out=tmp_path / "l")
+    gaam_cache.extract(local)
+    here = gaam_cache.open_cache(tmp_path / "l")
+    assert here.fingerprint == there.fingerprint
+    np.testing.assert_array_equal(here["test"].embeddings[:], there["test"].embeddings[:])
+    # and the copies serve when the hub is gone
+    hub.silent = True
+    gaam_cache.extract(ExtractConfig(encoder=MODEL, dataset=NEWS, out=tmp_path / "gone"))
+    assert gaam_cache.open_cache(tmp_path / "gone").fingerprint == here.fingerprint
+    hub.datasets["someone/other"] = hub.datasets[NEWS]
+    with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
+        gaam_cache.extract(ExtractConfig(dataset="someone/other", out=tmp_path / "none"))
+
+
+def test_rows_of_another_commit_are_refused(hub: Writable, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = datasets.Dataset.from_dict({"text": ["x"], "label": ["a"]})
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: Kept(data, "0" * 40))
+    with pytest.raises(HubError, match="revision asked for"):
+        HubSource().read(ExtractConfig(dataset=NEWS), "train")
+
+
+def test_what_the_hub_does_not_have_or_give_is_told(hub: Writable, tmp_path: Path) -> None:
+    for kind in (hub.models, hub.datasets):
+        kind["someone/gated"], kind["someone/ill"] = (
+            Repository(refused=403),
+            Repository(refused=500),
+        )
+    refused: list[tuple[dict[str, Any], type[GaamError], str]] = [
+        ({"encoder": "someone/absent"}, NotFoundError, "absent"),
+        ({"encoder": "no/such/name"}, GaamError, "no/such/name"),
+        ({"encoder": MODEL, "revision": "absent"}, NotFoundError, "no such revision"),
+        ({"dataset": NEWS, "dataset_revision": "absent"}, NotFoundError, "no such revision"),
+        ({"encoder": "someone/gated"}, HubError, f"{hub.endpoint}/someone/gated"),
+        ({"dataset": "someone/gated"}, HubError, f"{hub.endpoint}/datasets/someone/gated"),
+        ({"dataset": "someone/ill"}, HubError, "refused"),
+    ]
+    for options, kind_of, said in refused:
+        with pytest.raises(kind_of, match=said):
+            gaam_cache.extract(ExtractConfig(**options, out=tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_of_a_model_that_could_do_harm_neither_weights_nor_code_are_fetched(
+    hub: Writable, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    files = folder_content(encoders["bert"])
+    config = json.loads(files["config.json"]) | {"auto_map": {"AutoModel": "modeling_x.X"}}
+    pickled = {**files, "pytorch_model.bin": b"\x80"}
+    del pickled["model.safetensors"]
+    coded = {**files, "config.json": json.dumps(config).encode(), "modeling_x.py": b"1 / 0"}
+    for content, said in ((coded, "own code, which is never run"), (pickled, "no safetensors")):
+        hub.models["someone/bad"] = Repository()
+        hub.models["someone/bad"].commit(content)
+        with pytest.raises(ConfigError, match=said):
+            gaam_cache.extract(ExtractConfig(encoder="someone/bad", out=tmp_path / "new"))
+    assert hub.fetched == {"config.json", "tokenizer.json", "tokenizer_config.json"}
+
+
+def test_declared_class_names_keep_their_order(
+    hub: Writable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = datasets.ClassLabel(names=["World", "Arts"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": label})
+    data = datasets.Dataset.from_dict({"text": ["x", "y", "z"], "label": [1, 0, 1]}, features)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: data)
+    read = HubSource().read(ExtractConfig(dataset=NEWS), "train")
+    assert read.class_names == ("World", "Arts")
+    assert read.labels == ["Arts", "World", "Arts"]
+
+
+@needs_minilm
+def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
+    hub: Writable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.silent, hub.models[DEFAULT_ENCODER] = True, hub.models[MODEL]
+    assert _weights.PACKAGE in str(_weights.locate(DEFAULT_ENCODER, None).path)
+    for name, value in (("PACKAGE_SHA256", "0" * 64), ("PACKAGE", "no_such_package")):
+        monkeypatch.setattr(_weights, name, value)
+        with pytest.raises(HubError, match=re.escape(install("demo"))):
+            _weights.locate(DEFAULT_ENCODER, None)
