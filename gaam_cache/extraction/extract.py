@@ -19,7 +19,7 @@ from gaam_cache.engines._base import (
     load_engine,
     warning_once,
 )
-from gaam_cache.extraction.job import CheckedRows, prepare_job, read_rows, warn
+from gaam_cache.extraction.job import CheckedRows, read_rows, warn
 from gaam_cache.extraction.pipeline import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, Tally
 from gaam_cache.sources._base import find_source
@@ -66,30 +66,14 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     if not config.alone and _rows_missing(config):  # else workers would look, and end
         summary = _by_engine(config, rank, report)
     elif rank is None:
-        summary = _make_cache(config, report, Tally())
+        summary = make_missing(config, report, Tally())
     else:
         devices.share_machine(rank.here)
         config = replace(config, device=device_of(rank, config.device))
-        summary = _make_cache(config, report, Tally(), start=rank.start, waits=False)
+        summary = make_missing(config, report, Tally(), start=rank.start, waits=False)
     made, cut = summary.rows_made, summary.truncated
     warn(truncation(made, cut, summary.max_length, summary.unit))
     return summary
-
-
-def _make_cache(
-    config: ExtractConfig,
-    report: Report,
-    tally: Tally,
-    *,
-    checked: CheckedRows | None = None,
-    start: float | None = None,
-    waits: bool = True,
-) -> ExtractSummary:
-    """What every process does that makes shards; see ``make_missing``."""
-    job = prepare_job(config, report, checked=checked)
-    plan, left = make_missing(job, report, tally, start=start, waits=waits)
-    missing = 0 if left is None else len(missing_shards(config.out, plan))
-    return ExtractSummary.of(job, plan, tally, missing=missing, by=left)
 
 
 def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> ExtractSummary:
@@ -152,7 +136,7 @@ def _work(
 
     start += share * place.number / place.total
     config = replace(config, device=place.device)
-    summary = _make_cache(config, report, tally, checked=checked, start=start, waits=waits)
+    summary = make_missing(config, report, tally, checked=checked, start=start, waits=waits)
     last = 0.0
     report(0, 0, "")
     return summary

@@ -5,22 +5,34 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 import gaam_cache
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
-from gaam_cache.errors import DataError, GaamWarning
-from gaam_cache.extraction.recorded import recorded_settings
+from gaam_cache.errors import CacheError, DataError, GaamWarning
+from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.sources._base import NO_LABEL, Rows, find_source
 from gaam_cache.store.digest import hash_rows, hash_values
-from gaam_cache.store.dtypes import width_of
-from gaam_cache.store.plan import FORMAT_VERSION, Plan, fingerprint, rows_per_shard
+from gaam_cache.store.dtypes import packed, width_of
+from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, fingerprint, rows_per_shard
+from gaam_cache.store.shard import (
+    ROW_DATASETS,
+    UNLABELLED,
+    column_key,
+    missing_shards,
+    planned_receipt,
+    receipt_path,
+)
 from gaam_cache.terminal import Report, counting, silent
 
 FEW_CLASSES = 20  # as many are named in a message
@@ -39,30 +51,11 @@ class Job(NamedTuple):
     """An extraction that is ready to begin: rows read and checked, encoder found."""
 
     config: ExtractConfig
-    checked: CheckedRows
+    rows: dict[str, Rows]
     encoder: Encoder
     fields: dict[str, Any]  # what the fingerprint of its cache covers
-
-    @property
-    def rows(self) -> dict[str, Rows]:
-        """Of every split."""
-        return self.checked.rows
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """What it takes to read the same rows again, from any folder."""
-        config, rows = self.config, self.rows
-        bundled = config.dataset == DEFAULT_DATASET
-        return {
-            "name": config.dataset,
-            "path": None if bundled else _local_path(config.dataset),
-            "revision": _first(rows).revision,
-            "text_columns": list(config.text_columns),
-            "label_column": config.label_column,
-            "limit": config.limit,
-            "origin": {name: part.origin for name, part in rows.items()},
-            **recorded_settings(config, "dataset"),
-        }
+    provenance: dict[str, Any]  # what it takes to read the same rows again, from any folder
+    shared_texts: dict[str, dict[str, int]]
 
 
 def prepare_job(
@@ -76,11 +69,21 @@ def prepare_job(
 
     Without ``weights`` the encoder's need not be there; the fields of the job then cover none.
     """
-    checked = checked or read_rows(config, report)
-    rows, class_names, content, _ = checked
+    rows, class_names, content, shared_texts = checked or read_rows(config, report)
     encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
     fields = plan_fields(rows, class_names, content, encoder.identity(), config.storage_dtype)
-    return Job(config, checked, encoder, fields)
+    bundled = config.dataset == DEFAULT_DATASET
+    provenance = {
+        "name": config.dataset,
+        "path": None if bundled else _local_path(config.dataset),
+        "revision": _first(rows).revision,
+        "text_columns": list(config.text_columns),
+        "label_column": config.label_column,
+        "limit": config.limit,
+        "origin": {name: part.origin for name, part in rows.items()},
+        **recorded_settings(config, "dataset"),
+    }
+    return Job(config, rows, encoder, fields, provenance, shared_texts)
 
 
 def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
@@ -181,7 +184,7 @@ def make_plan(job: Job) -> Plan:
             "batching": encoder.batching,
             **recorded_settings(config, "encoder"),
         },
-        dataset=job.provenance | {"shared_texts": job.checked.shared_texts},
+        dataset=job.provenance | {"shared_texts": job.shared_texts},
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         shard_rows=config.shard_rows,
@@ -231,3 +234,47 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
                 hint=remedy,
             )
     return names
+
+
+class RowArrays:
+    """Labels, row numbers, numbers of tokens and kept columns of every shard of a plan."""
+
+    def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
+        self._plan, self._rows = plan, rows
+        numbers = {name: index for index, name in enumerate(plan.class_names)}
+        self._number = numbers | {NO_LABEL: UNLABELLED}
+
+    def of(
+        self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
+    ) -> dict[str, tuple[str, NDArray[Any]]]:
+        """Name -> (dtype, one entry per row), as ``write_shard`` takes them."""
+        part, these = self._rows[shard.split], slice(shard.start, shard.stop)
+        values = {
+            "label": np.array([self._number[label] for label in part.labels[these]]),
+            "row": np.arange(shard.start, shard.stop),
+            "num_tokens": np.asarray(lengths),
+        }
+        arrays = {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        for name, width in self._plan.columns.items():
+            arrays[column_key(name)] = "utf8", packed(part.kept[name][these], width)
+        return arrays
+
+
+def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
+    """Take away the receipts that make no shard exist, so that it is made again.
+
+    That is a receipt that cannot be read or that does not fit the plan, and one whose file is
+    gone, of another size or no regular file; no byte of the file is read. Returns what was wrong
+    with every shard by name.
+    """
+    broken, missing = {}, set(missing_shards(root, plan))
+    for shard in plan.shards():
+        if shard.name not in missing:
+            try:
+                planned_receipt(root, plan, shard)
+            except CacheError as error:
+                path = receipt_path(root, shard.name)
+                with suppress(FileNotFoundError):  # another was quicker
+                    path.unlink()
+                    broken[shard.name] = error.reason
+    return broken

@@ -15,18 +15,20 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+from gaam_cache.config import ExtractConfig
 from gaam_cache.engines._claims import CLAIM_FOLDER, Claim, Claims, Holder
-from gaam_cache.extraction.job import Job, make_plan, warn
-from gaam_cache.extraction.shards import RowArrays, discard_broken
-from gaam_cache.extraction.states import Encoded, Piece, StateMaker
-from gaam_cache.extraction.summary import Tally
-from gaam_cache.store.plan import (
-    PLAN_FILE,
-    Plan,
-    ShardSpec,
-    adopt_plan,
-    write_plan,
+from gaam_cache.extraction.job import (
+    CheckedRows,
+    Job,
+    RowArrays,
+    discard_broken,
+    make_plan,
+    prepare_job,
+    warn,
 )
+from gaam_cache.extraction.states import Encoded, Piece, StateMaker
+from gaam_cache.extraction.summary import ExtractSummary, Tally
+from gaam_cache.store.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, write_plan
 from gaam_cache.store.shard import (
     embeddings_key,
     missing_shards,
@@ -42,15 +44,22 @@ LONGEST_PAUSE_SECONDS = 1.0
 
 
 def make_missing(
-    job: Job, report: Report, tally: Tally, *, start: float | None = None, waits: bool = True
-) -> tuple[Plan, str | None]:
+    config: ExtractConfig,
+    report: Report,
+    tally: Tally,
+    *,
+    checked: CheckedRows | None = None,
+    start: float | None = None,
+    waits: bool = True,
+) -> ExtractSummary:
     """Make the shards that a cache lacks; the one way, for whoever is alone or one of several.
 
     ``start`` is where in the order of work to begin, in [0, 1); None: at the first shard of a cache
     that we began, else anywhere. It ``waits`` until every shard is there, whoever makes it, else
-    until others are at work on all that is left. Returns the plan, and who makes what is left.
+    until others are at work on all that is left.
     """
-    out, encoder, plan = job.config.out, job.encoder, None
+    job = prepare_job(config, report, checked=checked)
+    out, encoder, plan = config.out, job.encoder, None
     if (out / PLAN_FILE).exists():
         plan = adopt_plan(out, job.fields, job.provenance)
         broken = discard_broken(out, plan)
@@ -73,7 +82,8 @@ def make_missing(
         tally.seconds = time.perf_counter() - began
     if left is None:
         shutil.rmtree(out / CLAIM_FOLDER, ignore_errors=True)
-    return plan, left
+    lacking = 0 if left is None else len(missing_shards(out, plan))
+    return ExtractSummary.of(job, plan, tally, missing=lacking, by=left)
 
 
 class Work(NamedTuple):

@@ -1,23 +1,86 @@
-"""The encoder of a cache, opened again for further rows: the same one, or none."""
+"""The extraction that made a cache, as its plan records it; its encoder, opened again."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gaam_cache import plugins, settings
-from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
+from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
-from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
-from gaam_cache.extraction.recorded import settings_of
+from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.sources._base import MEDIA, Rows, find_source
-from gaam_cache.store.digest import hash_file
 from gaam_cache.store.plan import Plan, difference_table, differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
 """What can be done without an encoder."""
+
+
+def settings_of(plan: Plan) -> dict[str, Any]:
+    """Fields of the configuration under which rows are encoded so, as far as it is recorded."""
+    encoder, rows, identity = plan.encoder, plan.dataset, plan.identity
+    parts = {None: {}, "dataset": rows, "encoder": encoder}
+    recorded = {
+        field.name: parts[part][field.name]
+        for field in dataclasses.fields(ExtractConfig)
+        if field.name in parts[part := field.metadata.get(RECORDED)]
+    }
+    return {
+        "encoder": encoder.get("path") or encoder["name"],
+        "revision": encoder["revision"],
+        "untrained_encoder": plan.untrained_seed is not None,
+        "encoder_seed": plan.untrained_seed,
+        "dataset": rows.get("path") or rows["name"],
+        "dataset_revision": rows.get("revision"),
+        "splits": list(plan.rows),
+        "pool": list(plan.pooling),
+        "storage_dtype": plan.storage_dtype,
+        **{name: rows.get(name) for name in ("text_columns", "label_column", "limit")},
+        **{name: identity.get(name) for name in ("max_length", "dtype", "prompt")},
+        **recorded,
+    }
+
+
+def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
+    """What a plan records under ``part`` beside what it always does; nothing at its default.
+
+    Fractions as text: there are none in a plan.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.metadata.get(RECORDED) != part or value == field.default:
+            continue
+        if isinstance(value, Path):
+            value = value.expanduser().absolute()
+        found[field.name] = value if isinstance(value, bool | int | tuple) else str(value)
+    return found
+
+
+def settings_of_import(config: ImportConfig) -> dict[str, Any]:
+    """What a plan records of an import; nothing at its default."""
+    found: dict[str, Any] = {"files": [str(Path(f).expanduser().absolute()) for f in config.files]}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name not in ("files", "out") and value != field.default:
+            found[field.name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
+    """The extraction that made a cache, as far as its plan records it; else CacheError."""
+    given = settings_of(plan) | {"out": out, "shard_rows": plan.shard_rows}
+    try:
+        return settings.resolve(ExtractConfig, "extract", given | changes)
+    except ConfigError as error:
+        raise CacheError(
+            "the plan does not say how to read its rows and encoder again",
+            found=" ".join(str(error).split()),
+            where=str(out.absolute()),
+        ) from error
 
 
 def reopen(
@@ -30,9 +93,8 @@ def reopen(
     if plan.imported:
         raise ConfigError("states that others made have no encoder here", hint=INSTEAD)
     name = encoder or _place_of(plan)
-    folder, another = Path(name).expanduser(), f"'{name}' is another encoder"
     # of a commit on the hub; what lies on this disk is what its hashes say
-    same = name == plan.encoder["name"] and not folder.is_dir()
+    same = name == plan.encoder["name"] and not Path(name).expanduser().is_dir()
     revision = plan.encoder["revision"] if same else None
     named = {"encoder": name, "revision": revision, "device": device, "batch_tokens": batch_tokens}
     config = settings.resolve(ExtractConfig, "extract", settings_of(plan) | named)
@@ -45,14 +107,10 @@ def reopen(
         opened = open_encoder(plan.kind, config, rows)
         found = opened.identity()
     except GaamError as error:
-        if folder.exists():  # of another one nothing else matters
-            then = plan.identity.get("files", {})
-            now = {file: hash_file(folder / file) for file in then if (folder / file).is_file()}
-            _check_same({"files": now}, {"files": then}, another, plan)
-        elif encoder is None and isinstance(error, NotFoundError | HubError):
+        if encoder is None and isinstance(error, NotFoundError | HubError):
             error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
         raise
-    _check_same(found, plan.identity, another, plan)
+    _check_same(found, plan.identity, f"'{name}' is another encoder", plan)
     opened.load()
     shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
     there = {name: getattr(plan, name) for name in shape}

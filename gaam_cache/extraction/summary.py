@@ -10,12 +10,10 @@ from gaam_cache.messages import visible
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import Batching, Plan
 
-LARGEST_COUNTS = ("deviation", "seconds")
-"""Of several workers beside each other."""
+LARGEST_COUNTS = ("deviation", "seconds")  # of several workers beside each other
 OF_PLAN = ("fingerprint", "num_layers", "hidden_size", "rows")
 OF_ENCODER = ("dtype", "max_length", "usual_length", "leak", "noun", "unit")
-FIRST_SKIPPED = 3
-"""Rows of a split that were left out and are named."""
+FIRST_SKIPPED = 3  # rows of a split that were left out and are named
 
 
 @dataclass(kw_only=True, slots=True)
@@ -120,17 +118,14 @@ class ExtractSummary(Tally):
                 for split, about in self.skipped.items()
             )
         lines["fingerprint"] = short_digest(self.fingerprint)
-        if not self.shards_made:
-            why = "others do the rest" if self.missing else "every shard was there"
-            lines["this run"] = f"nothing to do, {why}"
-        else:
+        lines["this run"] = "nothing to do"
+        if self.shards_made:
             lines["this run"] = (
                 f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
                 f"{self.tokens:,} {units} in {self.seconds:.1f} s "
                 f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
-                f"{self.tokens / self.seconds:,.0f} {units}/s, "
-                f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
-                + (f", by {self.workers} workers" if self.workers > 1 else "")
+                f"{self.tokens / self.seconds:,.0f} {units}/s, {self.padding_share:.1%} padding), "
+                f"{self.bytes / 1e6:,.1f} MB" + f", by {self.workers} workers" * (self.workers > 1)
             )
             lines["batches"] = {
                 "padded": f"padded; a {self.noun}'s states are the same alone and in a batch",
@@ -138,10 +133,9 @@ class ExtractSummary(Tally):
                 "alone": f"of one {self.noun}: neighbours move this encoder's states",
             }[self.batching or "padded"]
             if self.smaller_batches is not None:
-                most = f"{self.smaller_batches:,} {units}"
-                lines["memory"] = f"too little for batches of more than {most} (batch-tokens)"
-            lines["proof"] = f"{self.proven:,} rows encoded again alone, off by at most "
-            lines["proof"] += f"{self.deviation:.1e} of a layer's norm"
+                lines["memory"] = f"too little for batches above {self.smaller_batches:,} {units}"
+            far = f"off by at most {self.deviation:.1e} of a layer's norm"
+            lines["proof"] = f"{self.proven:,} rows encoded again alone, {far}"
             if self.truncated:
                 lines["truncated"] = f"{self.truncated:,} rows at {self.max_length} {units}"
         return "\n".join([done, *(f"  {name:<12} {text}" for name, text in lines.items())])

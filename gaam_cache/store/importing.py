@@ -19,9 +19,16 @@ from numpy.typing import NDArray
 
 from gaam_cache.config import IMPORTED, NAME_PATTERN, SHARD_ROWS, ImportConfig
 from gaam_cache.errors import ConfigError, DataError, NumericsError
-from gaam_cache.extraction.job import class_order, content_of, new_plan, plan_fields, warn
-from gaam_cache.extraction.recorded import settings_of_import
-from gaam_cache.extraction.shards import RowArrays, discard_broken
+from gaam_cache.extraction.job import (
+    RowArrays,
+    class_order,
+    content_of,
+    discard_broken,
+    new_plan,
+    plan_fields,
+    warn,
+)
+from gaam_cache.extraction.reopen import settings_of_import
 from gaam_cache.messages import brief, shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from gaam_cache.devices import cores
 from gaam_cache.encoders._base import open_encoder, recompute_limit, relative
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.job import content_of, plan_fields
-from gaam_cache.extraction.recorded import recorded_config
-from gaam_cache.extraction.shards import RowArrays
+from gaam_cache.extraction.job import RowArrays, content_of, plan_fields
+from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.messages import brief, visible
 from gaam_cache.sources._base import find_source
 from gaam_cache.store.digest import short_digest
