@@ -188,8 +188,6 @@ def train(
     said, others = list[Path](), list[str]()
 
     def say(run: Any) -> None:
-        if not said and not quiet and (cost := resolved.tuning_in_words()):
-            tell(cost, to=sys.stderr)
         said.append(run.path)
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)

@@ -76,9 +76,8 @@ class TrainConfig(Placing):
     seeds: tuple[int, ...] = _parsed(tuple(range(10)), parse_seeds)
     """A number (10), a range (0-31) or a list (3,5,9) (default: 10)."""
     tune_seeds: tuple[int, ...] | None = _parsed(None, parse_seeds)
-    """Seeds that choose between several --lr and weight decays by validation. They train the grid,
-    ``seeds`` what they choose; each holds out another part of train, so that all rows choose.
-    Without them all seeds train the grid (default, where --lr is not given: 1000-1002)."""
+    """Seeds that choose between several --lr and weight decays by validation, which --seeds then
+    train (default, where --lr is not given: 1000-1002)."""
     epochs: int = 25
     """Passes over the training rows."""
     batch_size: int = 32
@@ -93,11 +92,9 @@ class TrainConfig(Placing):
     clip_grad_norm: float | None = _key(None)
     """Largest gradient norm (default: no clipping)."""
     loss_scale: Literal["auto", "none", "dynamic"] = _key("auto")
-    """Whether the loss is scaled so that float16 keeps small gradients. dynamic: by 65,536 at
-    first, as torch's GradScaler; auto: with float16."""
+    """Whether the loss is scaled so that small gradients are kept; auto: with float16."""
     clip_order: Literal["unscale-first", "clip-first"] = _key("unscale-first")
-    """Whether the gradient is clipped, or (as published) that of the scaled loss. Then the limit is
-    in effect ``clip_grad_norm`` divided by the scale."""
+    """Whether the gradient is clipped, or (as published) that of the scaled loss."""
     select: Literal["val", "last", "test"] = "val"
     """Epoch that is kept: best on a part of train, the last, or (optimistic) best on test."""
     ties: Literal["loss", "first"] = _key("loss")
@@ -105,20 +102,16 @@ class TrainConfig(Placing):
     val_fraction: float = _key(0.1)
     """Share of every class of train that --select val holds out."""
     val_folds: int | None = _key(None)
-    """In how many parts train is cut, of which --select val holds out one: seed n part n modulo
-    their number (default: as many as --tune-seeds, for these alone). 1: --tune-seeds hold out what
-    all others do."""
+    """In how many parts train is cut, of which seed n holds out part n modulo their number; 1: all
+    hold out the same (default: as many as --tune-seeds, for these alone)."""
     split_seed: int = _key(0)
     """Which rows choose, which folds test, and which are drawn."""
     train_rows: Sizes = _parsed((None,), parse_sizes)  # noqa: RUF009
-    """Learn from so many rows of train, or of every class: 100,1k,all,5/class. Each class has its
-    share, at least a row; rows that choose are among them, and smaller budgets lie in larger
-    ones."""
+    """Learn from so many rows of train, or of every class: 100,1k,all,5/class."""
     pool: tuple[str, ...] = ()
     """Pooling to read, or several (default: the first in the cache)."""
     layers: tuple[Layers, ...] = _parsed((None,), parse_layer_sets)
-    """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable (default: all). Layer n is
-    ``hidden_states[n]`` of transformers, 0 what layer 1 reads."""
+    """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable (default: all)."""
     train_split: str = _key("train")
     """Split to learn from."""
     test_split: str = _key("test")
@@ -128,8 +121,7 @@ class TrainConfig(Placing):
     allow_train_as_test: bool = _key(False)
     """Report on rows that were learned from; every report marks it."""
     folds: int | None = None
-    """Cross-validation over so many parts of train. Each is tested by decoders that learned from
-    the others, a run of its own; the test split is left alone."""
+    """Cross-validation over so many parts of train; the test split is left alone."""
     groups: str | None = None
     """Kept column, or file with a name per row: neither folds nor choosing rows part a name."""
     repeats: int = _key(1)
@@ -139,20 +131,17 @@ class TrainConfig(Placing):
     shuffle_labels: bool = _key(False)
     """A sanity check: learn from, and choose by, shuffled labels; it must end at chance."""
     shuffle: str = _parsed("full", parse_shuffle, **KEY)
-    """Order of the training rows: full, or window:ROWS for a cache larger than memory. Blocks of
-    whole shards, of so many rows, are read once an epoch; every seed shuffles in each."""
+    """Order of the training rows: full, or window:ROWS for a cache larger than memory."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
-    """Arithmetic of matrix products. auto: bfloat16 where the device has it. Parameters, optimiser
-    and loss are float32."""
+    """Arithmetic of matrix products; auto: bfloat16 where the device has it."""
     eval_dtype: Literal["same", "float32"] = _key("same")
     """The same in evaluation, or float32, as published."""
     seed_batch: int | None = _key(None)
     """Seeds trained together at most (default: by memory)."""
     memory_share: float = _key(0.5)
-    """Share of the free memory that rows may take. What does not fit stays on disk; it decides how
-    long a training takes, and no number."""
+    """Share of the free memory that rows may take; what does not fit stays on disk."""
     compile: Literal["auto", "on", "off"] = _key("auto")
     """Whether torch.compile is used; auto: where there is enough work for it."""
     track: str = _key("none")
@@ -175,9 +164,8 @@ class TrainConfig(Placing):
                     raise ValueError("at least one")
             except GaamError:
                 raise
-            except (TypeError, ValueError, OverflowError) as error:
-                message = f"{spelled(self, one.name)} {OUT}"
-                found = shortened(str(value))
+            except (TypeError, ValueError) as error:
+                message, found = f"{spelled(self, one.name)} {OUT}", shortened(str(value))
                 raise ConfigError(message, expected=str(error), found=found) from None
             object.__setattr__(self, one.name, parsed)
         check_device(self.device)
@@ -206,17 +194,6 @@ class TrainConfig(Placing):
         first = max(1000, max(self.seeds) + 1)
         return first, first + 1, first + 2
 
-    def tuning_in_words(self) -> str:
-        """What chooses a rate, where nobody named one, and what that costs; '' elsewhere."""
-        if not self._tunes:
-            return ""
-        seeds = self.choosing_seeds or ()
-        return (
-            f"{len(seeds)} seeds ({spell_numbers(seeds)}) choose among the rates "
-            f"{', '.join(f'{rate:g}' for rate in self.rates)}, then {len(self.seeds)} report: "
-            f"{len(seeds) * len(self.rates)} more trainings of each decoder; --lr NUMBER trains one"
-        )
-
     @property
     def _tunes(self) -> bool:
         """Whether nobody named a rate, and rows of train may choose one."""
@@ -230,42 +207,33 @@ class TrainConfig(Placing):
 
 def _rules(config: TrainConfig) -> Iterator[Rule]:
     """Numbers in their range, and nothing that plays no part or misleads."""
-    clip, folds, draws = config.clip_grad_norm, config.folds, config.train_rows != (None,)
-    untested, chooses = config.test_split == NO_TEST, config.select == "val"
-    chosen = "--select val, which holds out a part of train"
-    positive, usual = "a positive number", TrainConfig.__dataclass_fields__
+    clip, folds, chooses = config.clip_grad_norm, config.folds, config.select == "val"
+    untested, chosen = config.test_split == NO_TEST, "--select val, which holds out a part of train"
     # fmt: off
-    yield "lr", all(0 < lr < math.inf for lr in config.rates), OUT, positive
-    yield "clip_grad_norm", clip is None or 0 < clip < math.inf, OUT, positive
+    yield "lr", all(0 < lr < math.inf for lr in config.rates), OUT, "a positive number"
+    yield "clip_grad_norm", clip is None or 0 < clip < math.inf, OUT, "a positive number"
     yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), OUT, ">= 0"
     yield "val_fraction", 0 < config.val_fraction <= 0.5, OUT, "more than 0, at most 0.5"
     yield "memory_share", 0 <= config.memory_share <= 1, OUT, "0 to 1"
-    yield "fold", not folds or (config.fold or 1) <= folds, OUT, f"1 to {folds}, as --folds says"
-    for name, plays, needed in (
-        ("fold", folds, "--folds"),
-        ("repeats", folds, "--folds; for more seeds: --seeds"),
-        ("groups", chooses or folds, "--folds, or --select val"),
-        ("test_split", not folds, "no --folds, which test on parts of train-split"),
-    ):
-        alone = getattr(config, name) == usual[name].default
-        yield f"{name} select folds", alone or plays, "plays no part beside the others", needed
-    final = untested or config.final
+    yield "fold", not config.fold or config.fold <= (folds or 0), OUT, "1 to what --folds says"
+    yield "repeats folds", folds or config.repeats == 1, "repeats --folds", "--folds beside it"
+    yield ("groups select", chooses or folds or config.groups is None,
+           "plays no part where no rows are held out", "--folds, or --select val")
+    yield ("test_split folds", not folds or config.test_split == "test",
+           "plays no part with --folds, which test on parts of train-split", "one of the two")
     yield ("final test_split", not (untested and config.final),
            "adds a final model to what is evaluated, and nothing is", "one of the two")
-    yield ("select final test_split", not final or config.select != "test",
-           "needs test rows that choose the epoch, and a final model has none",
-           f"{chosen}, or --select last")
-    yield ("train_rows groups", not draws or config.groups is None,
+    yield ("select final test_split", not (untested or config.final) or config.select != "test",
+           "needs test rows, and a final model has none", f"{chosen}, or --select last")
+    yield ("train_rows groups", config.train_rows == (None,) or config.groups is None,
            "are drawn one by one, of every group some", "one of the two")
-    if config.tune_seeds is not None:
-        both = sorted(set(config.seeds) & set(config.tune_seeds))
+    if (tune := config.tune_seeds) is not None:
+        both, parts = sorted(set(config.seeds) & set(tune)), {seed % len(tune) for seed in tune}
         yield ("tune_seeds lr weight_decay", len(config.rates) * len(config.weight_decay) > 1,
                "have nothing to choose from", "several --lr or weight decays: --lr 1e-4,3e-4,1e-3")
         yield "tune_seeds select", chooses, "choose by validation accuracy", chosen
-        parts = {seed % len(config.tune_seeds) for seed in config.tune_seeds}
-        yield ("tune_seeds val_folds", config.val_folds or len(parts) == len(config.tune_seeds),
-               "would hold out a part of train twice, and another never",
-               "consecutive seeds, such as 1000-1002")
+        yield ("tune_seeds val_folds", config.val_folds or len(parts) == len(tune),
+               "hold out a part of train twice", "consecutive seeds, such as 1000-1002")
         yield ("tune_seeds", not both,
                f"choose, and are not to report as well: {spell_numbers(both)}",
                "--seeds without them; without --tune-seeds all seeds choose and report")
@@ -274,8 +242,7 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
 
         with blamed(config.loss, "loss"):
             weighable = is_mean_over_rows(build(config.loss, "loss"))
-        yield ("class_weights loss", config._steps and weighable,
-               "weighs losses of single rows: not of a head that is fitted at once",
+        yield ("class_weights loss head", config._steps and weighable, "weigh losses of rows",
                "a --head that is trained in steps, and a --loss that is a mean over rows")
     # fmt: on
 
@@ -327,11 +294,9 @@ class PlantConfig:
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
         settle_paths(self)
-        check_at_least(self, 2, "classes")
-        check_at_least(self, 3, "rows")
-        check_at_least(self, 1, "width")
+        for least, name in enumerate(("seed", "width", "classes", "rows")):
+            check_at_least(self, least, name)
         check_at_least(self, 1 if self.gate == "none" else LEAST_LAYERS, "layers")
-        check_at_least(self, 0, "seed")
         gaussian = self.layers is None and self.width is None
         rules: list[Rule] = [
             ("strength", 0 < self.strength < math.inf, OUT, "a positive number"),
@@ -344,9 +309,6 @@ class PlantConfig:
 
     def check_rows(self, rows: int) -> None:
         """Refuse fewer rows to learn from, or to test on, than classes."""
-        if rows // 3 < self.classes:
-            raise ConfigError(
-                "there are more classes than rows",
-                expected=f"--rows of at least {3 * self.classes:,} for {self.classes:,} classes",
-                found=f"{rows:,} rows, of which {rows // 3:,} are 'test'",
-            )
+        if rows < (least := 3 * self.classes):
+            expected = f"--rows of at least {least:,}, of which a third is 'test'"
+            raise ConfigError("more classes than rows", expected=expected, found=f"{rows:,}")

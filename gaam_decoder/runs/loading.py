@@ -15,7 +15,7 @@ from gaam_cache.engines._claims import holdings
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, did_you_mean, visible
 from gaam_cache.store.plan import PLAN_FILE, read_plan
-from gaam_decoder.number_lists import DRAWN_BY, parse_layer_sets, parse_rates
+from gaam_decoder.number_lists import parse_layer_sets, parse_rates
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders, work_of
 from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
 from gaam_decoder.runs.tuning import choose, first_runs, on_training_rows, reported
@@ -32,33 +32,17 @@ OPTIONS |= {name: f"--where {name}" for name in ("layers", "lr", "cache")}
 SCORE_PACKAGE = "gaam_decoder.stats.scores"
 SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
 """Every score that a report may compare, by its column."""
-COLUMNS: dict[str, str] = {
-    "run": "string",
-    **dict.fromkeys(("attention", "head", "pool"), "category"),
-    "layers": "string",
-    **dict.fromkeys(("lr", "weight_decay"), "float64"),
-    **dict.fromkeys(("loss", "select", "train_split", "test_split"), "category"),
-    "fold": "string",
-    **dict.fromkeys(("split_seed", *DRAWN_BY, "seed"), "Int64"),
-    **dict.fromkeys(("counts", "tuning_seed"), "bool"),
-    "failed": "string",
-    "epoch": "Int64",
-    "seconds": "float64",
-    **dict.fromkeys(("evaluated", "on_training_rows", "shuffled_labels"), "bool"),
-    "test_rows": "Int64",
-    **dict.fromkeys(("accuracy", "macro_f1", *SCORES), "float64"),
-    **dict.fromkeys(("selection_accuracy", "majority_accuracy"), "float64"),
-    **dict.fromkeys(("parameters", "attention_parameters"), "Int64"),
-    **dict.fromkeys(("dataset", "encoder", "fingerprint", "key"), "category"),
-    "created": "datetime64[s, UTC]",
-    "path": "string",
+_TYPES = {
+    "string": "run attention head pool layers loss select train_split test_split fold failed "
+    "dataset encoder fingerprint key path",
+    "float64": f"lr weight_decay {' '.join(SCORES)} selection_accuracy majority_accuracy seconds",
+    "Int64": "seed epoch train_rows shots split_seed test_rows parameters attention_parameters",
+    "bool": "counts tuning_seed evaluated on_training_rows shuffled_labels",
+    "datetime64[s, UTC]": "created",
 }
-"""Names and types. ``layers`` and ``fold`` are missing where a run has all layers or no folds,
-``train_rows`` and ``shots`` where it learned from all rows, ``lr``, ``weight_decay``, ``loss`` and
-``epoch`` where a head is fitted at once, ``failed`` (why) where a seed finished, scores and
-``majority_accuracy`` where a run was not evaluated. ``counts`` says whether a report takes the seed
-from this run: not from a second one that has it too, nor from what chose a rate or was not chosen,
-nor from a final model. A report weighs folds by their ``test_rows``."""
+COLUMNS = {name: kind for kind, names in _TYPES.items() for name in names.split()}
+"""Columns of a frame and their types; missing is what a run or seed does not have. ``counts`` says
+whether a report takes the seed from this run; it weighs folds by their ``test_rows``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,23 +147,24 @@ class Runs(list[RunResult]):
         scores = {k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()}
         rows: list[dict[str, Any]] = []
         for run in self:
+            counts = run in chosen and run.evaluated
             tested = run.finished_logits() if run.evaluated else ()
             answers = dict(zip(run.finished, tested, strict=run.evaluated))
-            counts = run in chosen and run.evaluated
             reports = set(reported(run.seeds, choice.tunings.get(run.key)) if counts else ())
             # of the epoch or fit that was kept, on the rows that chose it
             log, epochs = run.log if run.finished else [], run.epochs
             kept = {e["seed"]: e.get("accuracy") for e in log if e["epoch"] == epochs[e["seed"]]}
-            shared = {name: run.recipe.get(name) for name in COLUMNS} | {
-                **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
-                **{n: getattr(run, n) for n in ("attention", "head", "key", "created")},
-                **{n: getattr(run, n) for n in ("evaluated", "majority_accuracy")},
+            of_run = ("attention", "head", "key", "created", "evaluated", "majority_accuracy")
+            shared = {name: getattr(run, name) for name in of_run}
+            shared |= {name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")}
+            shared |= {name: value for name, value in run.recipe.items() if name in COLUMNS}
+            shared |= {
                 "run": run.path.name,
+                "path": str(run.path.absolute()),
                 "on_training_rows": on_training_rows(run.recipe),
                 "shuffled_labels": run.shuffled,
                 "parameters": run.parameters["total"],
                 "attention_parameters": run.parameters["attention"],
-                "path": str(run.path.absolute()),
             }
             for seed in run.seeds:
                 failed = run.failed.get(seed)
@@ -258,12 +243,11 @@ def load_runs(
 
     Args:
         path: folders of runs, and runs.
-        attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one,
-            ``gaam:`` in the one without options.
+        attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one.
         head: the same of heads.
         layers: sets of layers that are meant, such as ``1-8`` or ``all``.
         lr: learning rates that are meant, by value: ``3e-4``, ``1e-4,3e-4``.
-        cache: folder of the cache that is meant, or 4 or more digits of its fingerprint.
+        cache: folder of the cache that is meant, or what its fingerprint begins with.
 
     Returns:
         A list with ``to_frame()``, which knows what was left out (``selection``).
@@ -272,7 +256,6 @@ def load_runs(
         NotFoundError: no finished run there, or none that is meant.
         ConfigError: a filter that means nothing.
         CacheError: a damaged run, or none that is finished.
-        StorageError: one that cannot be read now.
 
     Warns:
         GaamWarning: runs that are not finished.

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import gaam_decoder
-from gaam_decoder import TrainConfig, load_runs
+from gaam_decoder import load_runs
 from tests.conftest import GOLDEN, Outcome
 
 Gaam = Callable[..., Outcome]
@@ -53,25 +52,6 @@ def test_filters_leave_out_runs_and_never_damage(gaam: Gaam, here: Path) -> None
         states = [run["state"] for run in json.loads(said.out)["runs"]]
         assert (said.code, states) == (3, ["damaged", "damaged", "finished"])
     assert "DAMAGED" in gaam("runs").out
-
-
-def test_what_is_unfinished_is_listed(gaam: Gaam, here: Path, tiny_cache: Path) -> None:
-    of = {"cache": tiny_cache, "runs": here / "runs", "epochs": 3, "device": "cpu"}
-    config = TrainConfig(seeds=(0, 1, 2, 3, 4), seed_batch=2, **({"lr": 3e-4} | of))
-
-    def stop(done: int, total: int, text: str) -> None:
-        if done > total // 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        gaam_decoder.train(config, progress=stop)
-    said = gaam("runs", "--json", "--attn", "none")
-    begun = json.loads(said.out)["runs"][-1]
-    assert (said.code, begun["state"]) == (0, "unfinished")
-    assert begun["bytes"] > 1000
-    said = gaam("runs")
-    assert "UNFINISHED" in said.out
-    assert "nobody is at work" in said.out
 
 
 def test_looking_at_runs_needs_no_torch(here: Path) -> None:
