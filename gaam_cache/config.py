@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from gaam_cache import plugins
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages import excerpt, shortened
+from gaam_cache.messages import shortened
 from gaam_cache.settings import (
     KEY,
     UNCHECKED,
@@ -109,15 +109,11 @@ def check_placing(placing: Placing) -> None:
         raise ConfigError("bad --devices", expected=str(error), found=found) from None
     if placing.rank is not None:
         parse_rank(placing.rank)
-    share, local = placing.gpus_per_worker, placing.engine == "local"
+    share = placing.gpus_per_worker
     fits = share is None or 0 < share < 1 or (1 <= share < 1024 and share == int(share))
-    alone = ("is for a cluster", "--engine ray beside it")
-    rules: list[Rule] = [
-        ("gpus_per_worker", fits, RANGE, "a part of one GPU (0.25), or whole ones"),
-        ("gpus_per_worker", not (local and share), *alone),
-        ("address", not (local and placing.address), *alone),
-    ]
-    check_rules(placing, rules)
+    check_rules(
+        placing, [("gpus_per_worker", fits, RANGE, "a part of one GPU (0.25), or whole ones")]
+    )
 
 
 def parse_rank(text: str) -> tuple[int, int]:
@@ -197,8 +193,6 @@ class ExtractConfig(Placing):
     """Which tokens are pooled: all, or those of the row's own text without the prompt."""
     prompt: str | None = field(default=None, metadata={UNCHECKED: True})
     """Text around every text, which stands where '{text}' is."""
-    prompt_file: Path | None = field(default=None, metadata=KEY)
-    """A UTF-8 file that holds the prompt; a line end at its end is not part of it."""
     layer_zero: bool = field(default=False, metadata=OF_ENCODER | KEY)
     """Keep the input of the first layer too, as layer 0."""
     max_length: int | None = None
@@ -229,8 +223,6 @@ class ExtractConfig(Placing):
         check_rules(self, self._rules())
         check_device(self.device)
         check_placing(self)
-        if self.prompt is not None:
-            check_place(self.prompt, "--prompt")
 
     def _rules(self) -> Iterator[Rule]:
         speed, seconds, part = self.tokens_per_second, self.clip_seconds, self.test_fraction
@@ -252,16 +244,12 @@ class ExtractConfig(Placing):
                "cannot be part of a file name", "letters, digits, '_' and '.'")
         yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
                "becomes the name of an array: rename the column in the data", COLUMN_NAME)
-        yield ("encoder_seed", self.encoder_seed is None or self.untrained_encoder,
-               "is for random weights", "--untrained-encoder beside it")
         yield ("device_map", not (spread and self.untrained_encoder),
                "cannot spread an untrained encoder", "one device that holds it: --device")
         yield ("device_map devices", not spread or self.alone or self.engine != "local",
                "spreads one encoder over all GPUs", "one worker, --engine ray, or device-map=none")
         yield ("file_column text_columns", not (self.file_column and self.text_columns),
                "is for sounds and pictures, --text-column for texts", "one of the two")
-        yield ("split_seed", part is not None or not self.split_seed,
-               "is for --test-fraction", "--test-fraction beside it")
         yield ("test_fraction splits", part is None or sorted(splits) == ["test", "train"],
                "makes the splits 'train' and 'test'", "no --split beside it")
         yield ("test_fraction unlabelled", part is None or not unlabelled,
@@ -270,12 +258,9 @@ class ExtractConfig(Placing):
                "is no split that is read", f"one of: {', '.join(splits)}")
         yield ("unlabelled", ("train" if "train" in splits else splits[0]) not in unlabelled,
                "leaves no classes", "labels in 'train', or in the first split")
-        yield ("prompt prompt_file", self.prompt is None or self.prompt_file is None,
-               "is given twice", "--prompt or prompt-file")
-        yield ("prompt", not re.search("[\ud800-\udfff]", self.prompt or ""),
-               "is no text", "characters that UTF-8 has")
-        yield ("clip_mode", self.clip_mode != "split" or seconds or self.published_audio,
-               "splits nothing", "the length of a piece: --set clip-seconds=5")
+        yield ("prompt", self.prompt is None or (self.prompt.count(PLACE) == 1
+               and not re.search("[\ud800-\udfff]", self.prompt)),
+               "says once where the text stands", f"'{PLACE}' exactly once")
         yield ("published_audio clip_seconds", not self.published_audio
                or seconds in (None, PUBLISHED_SECONDS), "is of 5 s", "no clip-seconds beside it")
         yield ("published_audio pool", not self.published_audio or self.pool == ("mean",),
@@ -293,15 +278,6 @@ def _is_encoding(name: str) -> bool:
 def delimiter_of(config: ExtractConfig) -> str:
     """The character that parts fields."""
     return DELIMITERS.get(config.delimiter or "comma", config.delimiter or "")
-
-
-def check_place(prompt: str, where: str) -> None:
-    """A text has its place in a prompt once; all other braces are themselves."""
-    if (count := prompt.count(PLACE)) != 1:
-        found = f"{excerpt(prompt)}, which has it {count} times"
-        expected = f"'{PLACE}' exactly once"
-        why = "a prompt says once where the text stands"
-        raise ConfigError(why, expected=expected, found=found, where=where)
 
 
 def parse_words(value: Any) -> tuple[str, ...]:

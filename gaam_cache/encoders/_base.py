@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 OF_SOME = {
-    **dict.fromkeys(("prompt", "prompt_file", "pool_over"), "that has tokens of a text"),
+    **dict.fromkeys(("prompt", "pool_over"), "that has tokens of a text"),
     "layer_zero": "that has layers of its own",
     "published_audio": "of sounds",
 }

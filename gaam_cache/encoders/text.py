@@ -18,13 +18,13 @@ import transformers
 from numpy.typing import NDArray
 from torch import nn
 
-from gaam_cache.config import PLACE, ExtractConfig, check_place
+from gaam_cache.config import PLACE, ExtractConfig
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ROWS, Items
 from gaam_cache.encoders._weights import encoder_part, foreign, skeleton, usual_length
-from gaam_cache.errors import ConfigError, DataError, NotFoundError
+from gaam_cache.errors import ConfigError, DataError
 
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none: a causal model that is taken for
@@ -55,7 +55,7 @@ class TextEncoder(ModelEncoder):
     given: ClassVar[frozenset[str]] = frozenset({"input_ids"})
     reads: ClassVar[str] = "a text encoder and tokenizer"
     states_of: ClassVar[str] = "token"
-    takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"prompt", "prompt_file", "pool_over"}
+    takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"prompt", "pool_over"}
     _tokens: _Tokens
     _forward: _TextForward
 
@@ -241,7 +241,7 @@ class _Tokens:
             expected = f"one of: {', '.join(names)}"
             raise ConfigError(f"'{folder}' holds no tokenizer", expected=expected, hint=hint)
         self.max_length = self._longest(config.max_length)
-        self.prompt = _prompt_of(config)
+        self.prompt = None if config.prompt == PLACE else config.prompt
         """The text around every text, ``{text}`` in the place of that; None where there is none."""
         self._over_text = config.pool_over == "text"
         self._whole = self.prompt is not None or self._over_text
@@ -382,21 +382,6 @@ class _Tokens:
         zero = (t.padding_idx for t in tables if t.num_embeddings == size)
         found = [*around[:1], *self.pad_ids(size), *zero, *around[1:]]
         return list(dict.fromkeys(i for i in found if i is not None and i < (size or i + 1)))
-
-
-def _prompt_of(config: ExtractConfig) -> str | None:
-    """The prompt of a configuration; of a file all but one line end at its end."""
-    prompt, file = config.prompt, config.prompt_file
-    if file is not None:
-        try:
-            prompt = file.expanduser().read_bytes().decode("utf-8")
-        except (OSError, ValueError) as error:
-            expected = f"UTF-8 text with '{PLACE}' where the text stands"
-            message, found = f"cannot read the prompt '{file}'", str(error)
-            raise NotFoundError(message, expected=expected, found=found) from error
-        prompt = prompt.removesuffix("\n").removesuffix("\r")
-        check_place(prompt, str(file))
-    return None if prompt == PLACE else prompt
 
 
 def _whose(

@@ -131,15 +131,12 @@ def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(tmp_path: Path)
         gaam_cache.extract(config)
 
 
-def test_a_cache_with_a_prompt_is_verified_and_taken_up_without_the_file(tmp_path: Path) -> None:
+def test_a_cache_with_a_prompt_is_verified_and_taken_up(tmp_path: Path) -> None:
     folder = save("unigram", tmp_path / "encoder")
     text = "Topic, of \"this\":\n{text} 'news'\t👍 / ~"
-    prompt, texts = tmp_path / "prompt.txt", ["goal", "vote on the price"]
-    prompt.write_text(f"{text}\n")  # one line end at its end is not of it
-    config = config_for(folder, tmp_path, texts, prompt_file=prompt, pool_over="text")
+    texts = ["goal", "vote on the price"]
+    config = config_for(folder, tmp_path, texts, prompt=text, pool_over="text")
     gaam_cache.extract(config)
     assert read_plan(config.out).fingerprint_fields["encoder"]["prompt"] == text
-    prompt.unlink()
     assert gaam_cache.verify(config.out, recompute_rows=2).good
-    again = config_for(folder, tmp_path, texts, prompt=text, pool_over="text")
-    assert gaam_cache.extract(again).rows_made == 0
+    assert gaam_cache.extract(config).rows_made == 0
