@@ -14,7 +14,7 @@ from gaam_cache.engines._claims import CLAIM_FOLDER, Holding, holdings
 from gaam_cache.errors import CacheError
 from gaam_cache.messages import excerpt, visible_values
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, planted_in, read_plan
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
 from gaam_cache.store.shard import Damage, missing_shards, planned_receipt
 
 SHOWN = 20  # damages, and workers, that are listed for people
@@ -121,7 +121,7 @@ def inspect(path: Path) -> Inspection:
         "compute_dtype": encoder["dtype"],
         "pool_over": encoder.get("pool_over", "all"),
         "imported_from": encoder.get("imported", {}).get("files"),
-        "planted": planted_in(plan),
+        "planted": plan.planted,
         "columns": list(plan.columns),
         "splits": splits,
     }

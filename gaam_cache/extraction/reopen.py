@@ -13,7 +13,7 @@ from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportCo
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.sources._base import MEDIA, Rows, find_source
-from gaam_cache.store.plan import Plan, difference_table, differences
+from gaam_cache.store.plan import Plan, differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
 """What can be done without an encoder."""
@@ -156,10 +156,10 @@ def _fitted_on(plan: Plan, config: ExtractConfig) -> Mapping[str, Rows]:
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan) -> None:
-    if rows := differences(now, then):
+    if lines := differences(now, then):
         raise ConfigError(
-            f"{what}; nothing was encoded. What differs:\n{difference_table(rows, 'at training')}",
+            f"{what}; nothing was encoded",
             expected=f"what encoded the rows that were trained on: {plan.encoder_label}",
-            found=", ".join(name for name, _, _ in rows[:5]) + ", ..." * (len(rows) > 5),
+            found="\n".join(lines),
             hint=f"name that encoder with --encoder, or install those versions; or {INSTEAD}",
         )

@@ -74,16 +74,13 @@ def write_file(
         except FileExistsError:
             return False
         except OSError as error:
-            if not exclusive or error.errno not in _NO_HARD_LINKS:
-                raise
-            raise StorageError(
-                "the file system has no hard links",
-                expected="hard links: the one step that publishes a file whole, and only once",
-                found=error.strerror,
-                where=str(path.parent.absolute()),
-                hint="choose a folder on another file system with --out (ext4, xfs, btrfs and NFS "
-                "have them); a finished cache can be copied anywhere",
-            ) from error
+            if exclusive and error.errno in _NO_HARD_LINKS:
+                hint = "choose a file system that has them (ext4, xfs, btrfs, NFS) with --out; a "
+                hint += "finished cache can be copied anywhere"
+                where = str(path.parent.absolute())
+                said = "the file system has no hard links"
+                raise StorageError(said, where=where, hint=hint) from error
+            raise
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
@@ -159,29 +156,22 @@ def whole_folder(
     """
     source, out = (Path(os.path.realpath(one.expanduser())) for one in (source, out))
     if source in (out, *out.parents) or out in source.parents:
+        found, where = str(out), str(source)
         raise ConfigError(
-            "nothing can be exported into itself, or around itself",
-            expected="a folder elsewhere",
-            found=str(out),
-            where=str(source),
+            "nothing can be exported into itself, or around itself", found=found, where=where
         )
     check_folder(out, option="DIR")
+    if (taken := out.is_dir() and any(out.iterdir())) and not (overwrite and ours(out)):
+        hint = "name another folder, or replace an earlier export by --overwrite"
+        raise ConfigError(f"'{out}' is there already; nothing was changed", hint=hint)
+    make_folder(out.parent)
     temporary = temporary_path(out.parent, out.name)
-    with storage_errors(out, option="DIR"):
-        taken = out.is_dir() and any(out.iterdir())
-        if taken and not (overwrite and ours(out)):
-            raise ConfigError(
-                f"'{out}' is there already; nothing was changed",
-                expected="a folder that is new or empty",
-                hint="name another folder, or replace an earlier export by --overwrite",
-            )
-        make_folder(out.parent)
-        try:
-            temporary.mkdir()
-            yield temporary
-            if taken:
-                shutil.rmtree(out)
-            temporary.rename(out)
-            sync_folder(out.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        if taken:
+            shutil.rmtree(out)
+        temporary.rename(out)
+        sync_folder(out.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -104,6 +104,12 @@ class Plan:
         return dict(self.fingerprint_fields.get("decoders", {}))
 
     @property
+    def planted(self) -> dict[str, Any] | None:
+        """Parameters and figures of the teacher of a planted cache; None where there was none."""
+        parameters = self.identity.get("imported", {}).get(KEY)
+        return None if parameters is None else {**self.dataset.get(KEY, {}), **parameters}
+
+    @property
     def maker(self) -> str:
         """The command that makes what the cache lacks."""
         return "gaam import" if self.imported else "gaam extract"
@@ -189,14 +195,21 @@ class Plan:
 
     def portable(self) -> Self:
         """The same without any path of this machine; of a local name the last part is left."""
-        dataset = without_path(self.dataset)
+        encoder, dataset = (
+            {
+                **of,
+                "name": portable_name(of["name"], local=of.get("path") is not None),
+                "path": None,
+            }
+            for of in (self.encoder, self.dataset)
+        )
         dataset.pop("import", None)  # the files that were imported are here alone
         on_disk = self.dataset.get("path") is not None or self.imported
         dataset["origin"] = {
             split: portable_name(str(origin), local=on_disk)
             for split, origin in dataset.get("origin", {}).items()
         }
-        return replace(self, encoder=without_path(self.encoder), dataset=dataset)
+        return replace(self, encoder=encoder, dataset=dataset)
 
 
 def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
@@ -246,15 +259,13 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     if there.fingerprint == ours:
         return there
     now, then = (
-        {"dataset": {name: value for name, value in one.items() if name not in NOT_SETTINGS}}
-        for one in (dataset, there.dataset)
+        {"dataset": {name: value for name, value in one.items() if name not in NOT_SETTINGS}, **of}
+        for one, of in ((dataset, fields), (there.dataset, there.fingerprint_fields))
     )
-    rows = differences(now, then) + differences(fields, there.fingerprint_fields)
-    table = difference_table(rows, "in the folder")
+    lines = "".join(f"\n    {line}" for line in differences(now, then))
     raise ConfigError(
-        f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
-        expected=f"fingerprint {short_digest(ours)}",
-        found=short_digest(there.fingerprint),
+        f"'{root}' holds another cache; nothing was changed. What differs:{lines}",
+        found=f"fingerprint {short_digest(there.fingerprint)}, and not {short_digest(ours)}",
         where=str((root / PLAN_FILE).absolute()),
         hint="choose another folder with --out, or delete this one",
     )
@@ -265,36 +276,19 @@ def fingerprint(fields: dict[str, Any]) -> str:
     return digest_of(canonical_json(fields))
 
 
-def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Fields that differ, as (dotted name, ours, theirs); absent values are ``-``."""
-    flat_ours, flat_theirs = _flatten(ours), _flatten(theirs)
-    keys = sorted(flat_ours.keys() | flat_theirs.keys())
-    pairs = [(key, flat_ours.get(key, "-"), flat_theirs.get(key, "-")) for key in keys]
-    return [pair for pair in pairs if pair[1] != pair[2]]
+def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """A line for each field that differs, by its dotted name; absent values are ``-``."""
 
+    def flat(value: Any, name: str) -> dict[str, str]:
+        if not isinstance(value, Mapping):
+            return {name: brief(value if isinstance(value, str) else json.dumps(value), 40)}
+        parts = (flat(inner, f"{name}.{key}" if name else key) for key, inner in value.items())
+        return {key: text for part in parts for key, text in part.items()}
 
-def difference_table(rows: list[tuple[str, str, str]], then: str) -> str:
-    """What ``differences`` found as lines for people; ``then`` says when or where theirs was."""
-    width = max((len(name) for name, _, _ in rows), default=0)
-    return "\n".join(
-        f"    {name:<{width}}  now {brief(ours, 40)}, {then} {brief(theirs, 40)}"
-        for name, ours, theirs in rows
-    )
-
-
-def _flatten(value: Any, name: str = "") -> dict[str, str]:
-    if isinstance(value, dict):
-        flat: dict[str, str] = {}
-        for key, inner in value.items():
-            flat |= _flatten(inner, f"{name}.{key}" if name else key)
-        return flat
-    return {name: value if isinstance(value, str) else json.dumps(value)}
-
-
-def planted_in(plan: Plan) -> dict[str, Any] | None:
-    """Parameters and figures of the teacher of a cache; None where there was none."""
-    parameters = plan.fingerprint_fields["encoder"].get("imported", {}).get(KEY)
-    return None if parameters is None else {**plan.dataset.get(KEY, {}), **parameters}
+    here, there = flat(now, ""), flat(then, "")
+    found = {key: (here.get(key, "-"), there.get(key, "-")) for key in sorted({**here, **there})}
+    width = max(map(len, found), default=0)
+    return [f"{k:<{width}}  now {new}, then {old}" for k, (new, old) in found.items() if new != old]
 
 
 def portable_name(name: str, *, local: bool = False) -> str:
@@ -304,9 +298,3 @@ def portable_name(name: str, *, local: bool = False) -> str:
         return name
     last = PurePath(name.replace("\\", "/")).name
     return "local" if last in ("", "..") or last.startswith("~") else last
-
-
-def without_path(source: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``encoder`` or ``dataset`` of a plan without any path of this machine."""
-    local = source.get("path") is not None
-    return {**source, "name": portable_name(source["name"], local=local), "path": None}

@@ -137,10 +137,9 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
             raise ValueError(f"bad file name {receipt.file!r}")
         status = os.lstat(f"{root}/{SHARD_FOLDER}/{name}")
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{name} is not a regular file")
-        if status.st_size != receipt.bytes:
-            raise ValueError(f"{name} has {status.st_size} bytes, the receipt says {receipt.bytes}")
+        if not stat.S_ISREG(status.st_mode) or status.st_size != receipt.bytes:
+            size = f"{status.st_size:,} bytes, the receipt says {receipt.bytes:,}"
+            raise ValueError(f"{name} is no regular file, or has {size}")
         return receipt
     except DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)

@@ -16,7 +16,6 @@ import gaam_cache
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.store.plan import KEY as PLANTED
-from gaam_cache.store.plan import planted_in
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
@@ -59,7 +58,7 @@ def publish(
             all_N = cache[recipe.train_split].labels
             of_seed = [parts_of(all_N, recipe, result.seed).held_N for result in results]
             chose = {"labels": padded([all_N[held] for held in of_seed]), "rows": padded(of_seed)}
-    plan, planted = cache.plan, planted_in(cache.plan)
+    plan, planted = cache.plan, cache.plan.planted
     about_cache = {
         "fingerprint": cache.fingerprint,
         "path": str(cache.root.absolute()),

@@ -340,8 +340,7 @@ def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
         return
     found = [f"states of {'the run' if ours is None else 'the cache'} were imported"]
     if ours is not None and not theirs.imported:
-        pairs = differences(numbers(ours), numbers(theirs))
-        found = [f"{name}: {mine} in the run, {other} there" for name, mine, other in pairs]
+        found = differences(numbers(theirs), numbers(ours))
     if found:
         raise CacheError(
             "rows of the cache are not known to be encoded as those of the run",

@@ -110,29 +110,22 @@ def test_rows_encoded_alone_agree_with_the_cache(
     assert "rounding explains" in gaam("verify", config.out, "--recompute", 3).out
 
 
-def test_states_and_labels_of_another_row_are_found(cache: Path, gaam: Gaam) -> None:
+def test_states_of_another_row_are_found(cache: Path, gaam: Gaam) -> None:
     train = gaam_cache.open_cache(cache)["train"]
 
-    def spoil(key: str, index: Any, value: Any) -> None:
-        """Change a number inside a shard and make its receipt agree, as a faulty writer would."""
-        about = json.loads((cache / f"shards/{NAME}.json").read_text())
-        image = bytearray((cache / "shards" / about["file"]).read_bytes())
-        spec = about["datasets"][key]
-        dtype = {"float16": "<f2", "int64": "<i8"}[spec["dtype"]]
-        array = np.frombuffer(image, dtype, int(np.prod(spec["shape"])), spec["offset"])
-        array.reshape(spec["shape"])[index] = value
-        replace_shard(cache, NAME, bytes(image))
-
-    spoil("embeddings", (4, 1), train.embeddings[25, 1])
+    # change numbers inside a shard and make its receipt agree, as a faulty writer would
+    about = json.loads((cache / f"shards/{NAME}.json").read_text())
+    image = bytearray((cache / "shards" / about["file"]).read_bytes())
+    spec = about["datasets"]["embeddings"]
+    array = np.frombuffer(image, "<f2", int(np.prod(spec["shape"])), spec["offset"])
+    array.reshape(spec["shape"])[4, 1] = train.embeddings[25, 1]
+    replace_shard(cache, NAME, bytes(image))
     assert gaam_cache.verify(cache).good
     outcome = gaam("verify", cache, "--recompute", 1000)
     assert outcome.code == 3
     (line,) = [line for line in outcome.out.splitlines() if line.startswith("bad: ")]
     assert line.startswith(f"bad: {NAME}: row 24, encoded alone, deviates by ")
     assert "in layer 2" in line
-    spoil("label", 3, 1 - int(train.labels[23]))
-    (bad,) = gaam_cache.verify(cache, recompute_rows=1000).bad
-    assert "row 23 has label" in bad.reason
 
 
 def test_another_encoder_is_refused(cache: Path, tmp_path: Path, gaam: Gaam) -> None:
