@@ -103,25 +103,23 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
     Without ``cache`` it is looked for where the run says that it was, and then beside the folder of
     the runs, under the name that it had and as ``cache``.
     """
-    recorded = [Path(about["path"])] if about.get("path") else []
-    beside = path.absolute().parent.parent
-    places = [*recorded, *(beside / one.name for one in recorded), beside / "cache"]
-    found: dict[Path, str] = {}
-    for folder in places if cache is None else [Path(cache).expanduser()]:
+    recorded, beside, found = Path(about["path"]), path.absolute().parent.parent, []
+    places = [recorded, beside / recorded.name, beside / "cache"]
+    for folder in [Path(cache).expanduser()] if cache else places:
         try:
             fingerprint = read_plan(folder).fingerprint
         except GaamError as error:
-            if cache is not None:
+            if cache:
                 raise
-            found[folder] = error.message
+            found.append(error.message)
             continue
         if fingerprint == about["fingerprint"]:
             return folder
-        found[folder] = f"another cache, {short_digest(fingerprint)}"
+        found.append(f"{folder}: another cache, {short_digest(fingerprint)}")
     raise CacheError(
         "that is not the cache that the run was trained on",
         expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
-        found="\n".join(f"{folder}: {what}" for folder, what in found.items()),
+        found="\n".join(found),
         where=f"the run {path.absolute()}",
         hint="name the folder of the cache with --cache",
     )

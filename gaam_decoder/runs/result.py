@@ -114,7 +114,7 @@ def _of_validation(key: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunResult:
-    """What a finished run says; but for ``path`` and the seeds, what run.json has."""
+    """What a finished run says; the fields, but for ``path`` and seeds, are those of run.json."""
 
     path: Path
     key: str
@@ -238,10 +238,7 @@ class RunResult:
             return {name.removeprefix("learned."): file.get_tensor(name) for name in names}
 
     def finished_logits(self) -> NDArray[np.float32]:
-        """Test logits of the seeds that did not fail, (finished seeds, N, C).
-
-        They are not kept in memory by this: a report reads those of hundreds of runs.
-        """
+        """Test logits of the seeds that did not fail, (finished, N, C), not kept in memory."""
         logits = vars(self).get("logits")
         logits = _tensor(self, "logits") if logits is None else logits
         return logits[[seed not in self.failed for seed in self.seeds]] if self.failed else logits
@@ -263,10 +260,7 @@ class RunResult:
 
     @property
     def validation(self) -> Validation | None:
-        """What was said of the rows of train that chose the epoch; it is not kept in memory.
-
-        None where there are no such rows.
-        """
+        """What was said of the rows of train that chose the epoch, if any; not kept in memory."""
         if VALIDATION_FILE not in self.files:
             return None
         with self.tensors(VALIDATION_FILE) as file:
@@ -279,10 +273,9 @@ class RunResult:
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
-        """One entry per seed and epoch: seed, epoch, loss, train_accuracy, accuracy and more.
+        """One entry per seed and epoch (of a fit per value that was tried): loss and more.
 
-        ``accuracy`` is on the rows that choose the epoch; None where none do. Of a fit, one entry
-        per value that was tried.
+        ``accuracy`` is on the rows that choose the epoch; None where none do.
         """
         with self.reading(LOG_FILE) as path:
             return [json.loads(line) for line in path.read_text().splitlines()]
@@ -294,18 +287,13 @@ class RunResult:
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
         accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=self.evaluated))
-        columns = {"accuracy": accuracy, "epoch": self.epochs, "seconds": self.seconds}
-        columns |= {"failed": self.failed}
         names = ["attention", "head", "recipe", "parameters", "cache", "evaluated", "engine"]
-        names += ("majority_accuracy", "environment", "created", "groups", "drawn", "fit")
-        return {
-            "kind": "run",
-            "path": str(self.path.absolute()),
-            **{name: getattr(self, name) for name in names},
-            "seeds": [
-                {"seed": s} | {k: of.get(s) for k, of in columns.items()} for s in self.seeds
-            ],
-        }
+        names += ["majority_accuracy", "environment", "created", "groups", "drawn", "fit"]
+        about = {name: getattr(self, name) for name in names}
+        of_seed = {"accuracy": accuracy, "epoch": self.epochs, "seconds": self.seconds}
+        of_seed |= {"failed": self.failed}
+        seeds = [{"seed": s} | {k: of.get(s) for k, of in of_seed.items()} for s in self.seeds]
+        return {"kind": "run", "path": str(self.path.absolute()), **about, "seeds": seeds}
 
     def in_words(self) -> str:
         """What was run, and what came of it, on one line."""
@@ -322,10 +310,8 @@ class RunResult:
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            kept = ", {setting} {value:.3g} chosen from {tried} ({lowest:g} to {highest:g})"
-            lost = f", {len(self.fit['unconverged'])} of which did not converge"
-            edge = f", the {self.fit.get('edge')} of them" * bool(self.fit.get("edge"))
-            return said + kept.format(**self.fit) + edge + lost * bool(self.fit["unconverged"])
+            said += ", {setting} {value:.3g} chosen from {tried}".format(**self.fit)
+            return said + ", of which some did not converge" * bool(self.fit["unconverged"])
         return f"{said} a seed, seeds: {len(self.seeds)}" + " to choose a rate" * self.chose
 
     def summary(self) -> str:
@@ -455,20 +441,19 @@ def write_run(
     contents[RUN_FILE] = sealed_text(said).encode()
     final, temporary = runs / name, temporary_path(runs, name)
     with storage_errors(final, option="--runs"):
+        make_folder(runs)
+        temporary.mkdir()
         try:
-            make_folder(runs)
-            temporary.mkdir()
             for file, content in contents.items():
                 write_synced(temporary / file, content)
             sync_folder(temporary)
-            try:
-                temporary.rename(final)
-            except OSError:
-                if not (final / RUN_FILE).exists():
-                    raise
-            sync_folder(runs)
+            temporary.rename(final)
+        except OSError:
+            if not (final / RUN_FILE).exists():
+                raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+        sync_folder(runs)
     return final
 
 

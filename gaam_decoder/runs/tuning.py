@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,13 +59,11 @@ def by_seed(
 
 
 class Candidate(NamedTuple):
-    """One value of what is tuned."""
+    """One value of what is tuned, and what ``mean_validation`` of the seeds that choose says."""
 
     values: dict[str, float]
     accuracy: float | None
-    """Mean validation accuracy over the seeds that choose; None where one failed or is missing."""
     loss: float
-    """Mean validation loss over them, which decides between equals; infinite where unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,13 +77,13 @@ class Tuning:
     """That chose."""
     apart: bool
     """Whether the seeds that chose are left out of what is reported."""
-    tried: tuple[tuple[RunResult, ...], ...] = field(default=(), repr=False)
+    tried: tuple[tuple[RunResult, ...], ...] = ()
     """Runs of every candidate that all seeds that chose have, in order."""
 
     def answers(self) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:
-        """Of every candidate whether it was right on each row that chose, and its test logits.
+        """Of every candidate whether it was right on each row that chose, and test logits by seed.
 
-        Those of each tuning seed; nothing where a seed lacks them.
+        Nothing where a seed lacks them.
         """
         for runs in self.tried:
             counted, right, logits = first_runs(runs), [], []
@@ -211,7 +209,7 @@ def _tuning(
 def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None, float]:
     """Mean validation accuracy and loss, over seeds, of the epochs that were kept.
 
-    None where a seed failed or is missing, and where no validation rows chose.
+    None where a seed failed or is missing, or nothing chose; an unknown loss is infinite.
     """
     found, counted = [], first_runs(runs)
     for seed in seeds:

@@ -12,9 +12,7 @@ from gaam_decoder.runs.trackers import Curves, RunTracker
 
 ALONE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TRACKIO_LOGBOOK_AUTONOTE": "0"}
 ALONE |= {"GRADIO_ANALYTICS_ENABLED": "False", "TRACKIO_STORAGE_MODE": "sqlite"}
-"""Variables that keep it from the network, and in one data base, where runs can be replaced."""
-REMOTE = ("TRACKIO_", "SPACE_", "SYSTEM", "HF_TOKEN")
-"""Beginnings of variables by which it would send what it logs elsewhere."""
+"""Variables that keep it from the network, in one data base; those of its own would not."""
 
 
 class Trackio(RunTracker):
@@ -26,7 +24,7 @@ class Trackio(RunTracker):
         """Log ``NAME seed N``; what Trackio prints is no result, and goes to stderr."""
         folder.mkdir(parents=True, exist_ok=True)
         ours = {f"{name} seed {seed}": epochs for seed, epochs in curves.items() if epochs}
-        variables = {k: v for k, v in os.environ.items() if not k.startswith(REMOTE)} | ALONE
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("TRACKIO_")} | ALONE
         variables["TRACKIO_DIR"] = str(folder.absolute())
         with patch.dict(os.environ, variables, clear=True), contextlib.redirect_stdout(sys.stderr):
             import trackio
