@@ -260,8 +260,8 @@ def import_(
     """
     resolved = _resolved("import", locals())
     with show_progress("import", "rows", quiet=quiet) as progress:
-        work: Any = partial(gaam_cache.import_states, progress=progress)
-        _show((gaam_cache.preview_import if dry_run else work)(resolved), as_json)
+        found = gaam_cache.import_states(resolved, preview=dry_run, progress=progress)
+    _show(found, as_json)
 
 
 @app.command(rich_help_panel=CARE)

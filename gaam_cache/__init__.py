@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
     from gaam_cache.hub.export import export_cache
-    from gaam_cache.store.importing import import_states, preview_import, write
+    from gaam_cache.store.importing import import_states, write
     from gaam_cache.store.verify import Verification, verify
 
 __version__ = "0.2.0"
@@ -37,7 +37,6 @@ __all__ = [
     "extract",
     "import_states",
     "open_cache",
-    "preview_import",
     "verify",
     "write",
 ]
@@ -49,7 +48,7 @@ _HOMES = {
     "estimate": "extraction.estimate",
     "export_cache": "hub.export",
     "extract": "extraction.extract",
-    **dict.fromkeys(("import_states", "preview_import", "write"), "store.importing"),
+    **dict.fromkeys(("import_states", "write"), "store.importing"),
     **dict.fromkeys(("Verification", "verify"), "store.verify"),
 }
 

@@ -1,8 +1,12 @@
-"""The read side: a cache on disk as arrays, all shards of a split as one."""
+"""The read side: a cache on disk as arrays, all shards of a split as one.
+
+N rows asked for. A shard is hashed, all of it, before its first row is used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,17 +14,133 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.store.dtypes import unpacked
-from gaam_cache.store.plan import Plan, read_plan
-from gaam_cache.store.read import ShardedArray, ShardReader
+from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
+from gaam_cache.store.plan import SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.shard import (
     Receipt,
+    arrays_of,
     column_key,
     embeddings_key,
     missing_shards,
     planned_receipt,
+    remedy,
+    shard_fault,
 )
+
+MAX_THREADS = 8  # more wait for the disk
+THREADS_FROM_BYTES = 4 * 2**20  # less is copied before threads have begun
+
+
+class ShardedArray:
+    """Arrays of several shards, indexed as one along the first axis.
+
+    Indexing takes integers, slices, arrays of numbers, a mask of rows and ``...``, means what it
+    means in NumPy, and returns a NumPy array; only the rows asked for are read. bfloat16 comes back
+    as float32, which holds it exactly.
+
+    Raises:
+        CacheError: when read: a shard is damaged; it names the shard and the repair.
+    """
+
+    def __init__(self, split: Split, key: str, keep: NDArray[np.int64] | None = None) -> None:
+        spec = split.receipts[0].datasets[key]
+        self._split, self._key, self._keep = split, key, keep
+        self.stored = spec.dtype
+        """Type on disk: float16, bfloat16, float32, or of labels and tokens."""
+        self.shape = (len(split), *spec.shape[1:])
+        if keep is not None:
+            self.shape = (len(split), len(keep), *spec.shape[2:])
+        self.ndim = len(self.shape)
+        self.dtype = np.dtype("<f4" if spec.dtype == "bfloat16" else NUMPY_DTYPES[spec.dtype])
+
+    def __repr__(self) -> str:
+        return f"<ShardedArray {self.shape} {self.dtype}>"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        for start in range(0, len(self), 64):
+            yield from self[start : start + 64]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        return self[:].__dlpack__(**asked)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self[:0].__dlpack_device__()
+
+    def keeping(self, positions: Sequence[int]) -> ShardedArray:
+        """The same rows with only these positions of the second axis (layers, from 0).
+
+        Nothing is read yet; later only the bytes at these positions are.
+        """
+        there = np.arange(self.shape[1]) if self._keep is None else self._keep
+        return ShardedArray(self._split, self._key, there[np.asarray(positions, dtype=np.int64)])
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        items = index if isinstance(index, tuple) else (index,)
+        if items and items[0] is ...:  # that of rows is needed by itself
+            items = items[1:] if len(items) > len(self.shape) else (slice(None), *items)
+        first, *others = items or (slice(None),)
+        plain = all(isinstance(one, int | np.integer | slice) for one in others)
+        if others and plain and not isinstance(others[0], slice) and len(self.shape) > 1:
+            layer, *features = others  # only its bytes are read
+            found = self.keeping([range(self.shape[1])[layer]])[first]
+            return found[(..., 0, *(features or [slice(None)]))]
+        row_N: Any = np.arange(len(self))[first]
+        flat_N = np.ravel(row_N)
+        out = np.empty((len(flat_N), *self.shape[1:]), NUMPY_DTYPES[self.stored])
+        if out.size:
+            self.read_into(flat_N, out.reshape(len(flat_N), -1).view(np.uint8))
+        if self.stored == "bfloat16":
+            out = as_float32(out)
+        rows: Any = slice(None)
+        if not isinstance(first, slice):  # as NumPy has it, arrays of numbers go in step
+            rows = np.arange(len(out)).reshape(np.shape(row_N))
+        return out[(rows, *others)]
+
+    def read_into(self, row_N: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
+        """Copy rows as they are stored (bfloat16 as its bits) to (N, bytes of a row), C-contiguous.
+
+        Row numbers are not negative; ascending ones are read in large pieces. Raises as indexing.
+        """
+        if not raw.size:
+            return
+        keep = slice(None) if self._keep is None else _span(self._keep)
+        order = np.argsort(row_N, kind="stable")
+        shard_N = row_N[order] // self._split.shard_rows
+        starts = [0, *(np.flatnonzero(np.diff(shard_N)) + 1).tolist()]
+        shards = shard_N[starts].tolist()
+
+        def copy(shard: int, place_N: NDArray[np.int64]) -> None:
+            table = self._split.arrays(shard)[self._key]
+            rows, places = _span(row_N[place_N] % self._split.shard_rows), _span(place_N)
+            positions = table.shape[1] if table.ndim > 2 else 1
+            entries = table.view(np.uint8).reshape(len(table), positions, -1)
+            if not isinstance(rows, slice) and not isinstance(keep, slice):
+                rows = rows[:, None]
+            found = entries[rows, keep]
+            raw[places] = found.reshape(len(found), -1)
+
+        places = np.split(order, starts[1:])
+        if raw.nbytes < THREADS_FROM_BYTES and all(self._split.checked[shard] for shard in shards):
+            for task in zip(shards, places, strict=True):
+                copy(*task)
+            return
+        with ThreadPoolExecutor(min(MAX_THREADS, len(cores()), len(shards)), "read") as pool:
+            list(pool.map(copy, shards, places))  # the first error cancels the rest
+
+
+def _span(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    # numbers that rise by one as a slice, which NumPy copies in one go
+    if len(numbers) and (np.diff(numbers) == 1).all():
+        return slice(int(numbers[0]), int(numbers[-1]) + 1)
+    return numbers
 
 
 class Split:
@@ -40,15 +160,14 @@ class Split:
         """Number of rows that were cut at the maximum length."""
         self.nbytes = sum(receipt.bytes for receipt in receipts)
         """Bytes on disk."""
-        self._root, self._plan, self._receipts = root, plan, receipts
-        self._shards = ShardReader(root, plan, name, receipts)
+        self.receipts, self.shard_rows = receipts, plan.shard_rows
+        self.checked = [False] * len(receipts)  # shards that were hashed
+        self._root, self._plan = root.absolute(), plan
 
     def __repr__(self) -> str:
-        """Name and size."""
         return f"<Split '{self.name}': {len(self):,} rows>"
 
     def __len__(self) -> int:
-        """Number of rows."""
         return self._plan.rows[self.name]
 
     def __getitem__(self, row: int) -> tuple[Any, Any]:
@@ -63,9 +182,21 @@ class Split:
         states_BLD = torch.from_numpy(self.embeddings[row_B].astype(np.float32, copy=False))
         return list(zip(states_BLD, torch.from_numpy(self.labels[row_B]), strict=True))
 
-    def _array(self, key: str) -> ShardedArray:
-        spec = self._receipts[0].datasets[key]
-        return ShardedArray(self._shards, key, (len(self), *spec.shape[1:]), spec.dtype)
+    def arrays(self, shard: int) -> dict[str, NDArray[Any]]:
+        """The arrays of a shard, mapped; its file is hashed before the first look at it."""
+        receipt = self.receipts[shard]
+        path = self._root / SHARD_FOLDER / receipt.file
+        if not self.checked[shard] and (fault := shard_fault(path, receipt)) is not None:
+            name = f"{self.name}-{shard:05d}"
+            raise CacheError(
+                f"the shard '{name}' is damaged",
+                expected="the bytes that its receipt names",
+                found=fault,
+                where=str(path),
+                hint=f"{remedy(self._root, self._plan, name)} (gaam verify lists all damage)",
+            )
+        self.checked[shard] = True
+        return arrays_of(path, receipt)
 
     @cached_property
     def embeddings(self) -> ShardedArray:
@@ -79,17 +210,17 @@ class Split:
             ConfigError: the cache does not hold that pooling.
         """
         _check("pooling", pooling, self._plan.pooling, "--pool", self._root)
-        return self._array(embeddings_key(self._plan, pooling))
+        return ShardedArray(self, embeddings_key(self._plan, pooling))
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Class number of every row, (rows,); ``class_names`` has their names."""
-        return self._array("label")[:]
+        return ShardedArray(self, "label")[:]
 
     @cached_property
     def num_tokens(self) -> NDArray[np.int32]:
         """Tokens of every row after truncation, (rows,)."""
-        return self._array("num_tokens")[:]
+        return ShardedArray(self, "num_tokens")[:]
 
     def column(self, name: str) -> list[str]:
         """A kept column, one string per row.
@@ -98,7 +229,7 @@ class Split:
             ConfigError: the cache keeps no such column.
         """
         _check("column", name, self._plan.columns, "--keep-column", self._root)
-        return unpacked(self._array(column_key(name))[:])
+        return unpacked(ShardedArray(self, column_key(name))[:])
 
 
 class EmbeddingCache(Mapping[str, Split]):

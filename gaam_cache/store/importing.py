@@ -224,22 +224,13 @@ def _can_be_kept(value: Any) -> bool:
     return "\0" not in str(value) and len(str(value).encode()) <= MAX_VALUE_BYTES
 
 
-def preview_import(config: ImportConfig) -> ImportSummary:
-    """What ``import_states`` would take as what; checks labels, but no states; writes nothing.
-
-    >>> config = gaam_cache.ImportConfig(files=("train.npz", "test.npz"), out="imported")
-    >>> gaam_cache.preview_import(config).rows
-    {'train': 60, 'test': 30}
-
-    Raises:
-        ConfigError: what to take is not clear.
-        DataError: a file is damaged, or its arrays do not fit together.
-    """
-    return _import(config, None)
-
-
-def import_states(config: ImportConfig, *, progress: Report | None = None) -> ImportSummary:
+def import_states(
+    config: ImportConfig, *, preview: bool = False, progress: Report | None = None
+) -> ImportSummary:
     """Make a cache of the states in files, or complete one: ``write``, for what a disk has.
+
+    A ``preview`` says what would be taken as what; it checks labels, but no states, and writes
+    nothing.
 
     >>> config = gaam_cache.ImportConfig(files=("train.npz", "test.npz"), out="imported")
     >>> gaam_cache.import_states(config).rows
@@ -248,10 +239,7 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
     Raises:
         GaamError: as of ``write``; ConfigError also where it is not clear what to take.
     """
-    return _import(config, progress or silent)
-
-
-def _import(config: ImportConfig, report: Report | None) -> ImportSummary:
+    report = None if preview else progress or silent
     check_folder(config.out, option="--out")
     paths, files = [Path(file).expanduser().absolute() for file in config.files], {}
     with ExitStack() as stack:

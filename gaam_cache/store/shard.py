@@ -13,6 +13,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import digest_of, sealed_text, unsealed
+from gaam_cache.store.digest import digest_of, hash_file, sealed_text, short_digest, unsealed
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.files import DAMAGE, read_json, temporary_path, write_file
 from gaam_cache.store.plan import FORMAT_VERSION, SHARD_FOLDER, Plan, ShardSpec
@@ -30,6 +31,7 @@ ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
 """Arrays with one number per row, and their types."""
 UNLABELLED = -1
 """The label of every row of a split without labels."""
+MOST_MAPPED = 32  # files at a time: each takes a descriptor, and a cache may have many shards
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -152,6 +154,32 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             where=str(path.absolute()),
             hint=remedy(root, plan, shard.name),
         ) from error
+
+
+def shard_fault(path: Path, receipt: Receipt) -> str | None:
+    """In what the bytes of a shard file, all of them, are not those of its receipt."""
+    try:
+        found = hash_file(path)
+    except DAMAGE as error:
+        return f"the file cannot be read: {error}"
+    if found == receipt.sha256:
+        return None
+    found, expected = short_digest(found), short_digest(receipt.sha256)
+    return f"the file was changed: its SHA-256 is {found}..., its receipt says {expected}..."
+
+
+@lru_cache(MOST_MAPPED)
+def _mapped(path: Path) -> NDArray[np.uint8]:
+    return np.memmap(path, np.uint8, "r")
+
+
+def arrays_of(path: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
+    """The arrays of a shard file that was hashed, mapped."""
+    raw = _mapped(path)  # of other content it would have another name
+    return {
+        key: raw[spec.offset :][: spec.nbytes].view(NUMPY_DTYPES[spec.dtype]).reshape(spec.shape)
+        for key, spec in receipt.datasets.items()
+    }
 
 
 def missing_shards(root: Path, plan: Plan) -> list[str]:

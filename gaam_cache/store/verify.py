@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.cache import MAX_THREADS
 from gaam_cache.devices import cores
 from gaam_cache.encoders._base import open_encoder, recompute_limit, relative
 from gaam_cache.errors import CacheError
@@ -24,15 +25,16 @@ from gaam_cache.sources._base import find_source
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
-from gaam_cache.store.read import MAX_THREADS, arrays_of, shard_fault
 from gaam_cache.store.shard import (
     Damage,
     Receipt,
+    arrays_of,
     embeddings_key,
     missing_shards,
     planned_receipt,
     remedy,
     shard_attributes,
+    shard_fault,
 )
 from gaam_cache.terminal import Report, silent
 

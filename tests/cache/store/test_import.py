@@ -136,7 +136,7 @@ def test_columns_and_splits_without_labels(tmp_path: Path) -> None:
     for suffix in ("npz", "h5"):
         [file] = save(tmp_path / f"all.{suffix}", arrays)
         out = tmp_path / suffix
-        preview = gaam_cache.preview_import(config(file, out=out, **options))
+        preview = gaam_cache.import_states(config(file, out=out, **options), preview=True)
         assert "train/other" in preview.in_words()
         assert not out.exists()
         assert run(file, out=out, **options).shards == preview.to_dict()["shards"]

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import gaam_cache
+from gaam_cache.cache import ShardedArray
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.store.read import ShardedArray
 from tests.cache.published import write_cache
 
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.store.read import ShardReader
+from gaam_cache.cache import EmbeddingCache, ShardedArray, open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training import data as loaded
@@ -85,14 +84,14 @@ def test_all_splits_share_one_part_of_the_memory(
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of the rows whose states are read."""
     found: list[int] = []
-    original = ShardReader.read
+    original = ShardedArray.read_into
 
-    def noted(self: ShardReader, key: str, row_N: Any, *rest: Any) -> None:
-        if key.startswith("embeddings"):
+    def noted(self: ShardedArray, row_N: Any, raw: Any) -> None:
+        if self.ndim == 3:
             found.extend(row_N.tolist())
-        original(self, key, row_N, *rest)
+        original(self, row_N, raw)
 
-    monkeypatch.setattr(ShardReader, "read", noted)
+    monkeypatch.setattr(ShardedArray, "read_into", noted)
     return found
 
 
