@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.errors import ConfigError
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.files import whole_folder, write_file
-from gaam_cache.store.plan import Plan
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -20,52 +21,24 @@ from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.unit import percent
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.use.load import CARD_FILE, OWN_FILES, open_run, read_config, write_decoder
-from gaam_decoder.use.predictor import DecoderConfig, Predictions
+from gaam_decoder.use.load import CARD_FILE, OWN_FILES, open_decoder, read_export, write_export
+from gaam_decoder.use.predictor import DecoderConfig, Predictions, Predictor
 
 SLOTS = {
     "license": "of this decoder, such as apache-2.0",
     "language": "of the rows that it learned from, such as en",
 }
 """What no program can know."""
-PIPELINES = {
-    "text": "text-classification",
-    "audio": "audio-classification",
-    "vision": "image-classification",
-}
-"""How the hub calls what a decoder does with rows of a kind."""
+TASKS = {"text": "text", "audio": "audio", "vision": "image"}
+"""What the hub says before '-classification'."""
 ROWS = {"text": "a text", "audio": "a.wav", "vision": "a.png"}
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-CARD = """
-# {title}
-
-Classifies {noun} by the states of all layers of a frozen encoder; made with gaam.
-
-{about}
-
-{classes}
-
-## Evaluation
-
-{evaluation}
-
-## Use
-
+USE = """
 ```python
 import gaam_decoder  # hf download USER/NAME --local-dir DIR
 model = gaam_decoder.load("DIR")  # encoder="FOLDER OR ID" where the encoder is a local one
-model.{use}
+model.{}
 ```
-
-## Limits
-
-{limits}
-
-## Signature
-
-{signature}
-
-{licences}
 """
 
 
@@ -92,14 +65,12 @@ class DecoderExport:
 
 
 def _which(seeds: Sequence[int]) -> str:
-    count = len(seeds)
-    return f"averaged over {count} seeds" if count > 1 else f"of seed {seeds[0]} alone"
+    return f"of seed {seeds[0]}" if len(seeds) == 1 else f"the average of {len(seeds)} seeds"
 
 
 def is_export(folder: Path) -> bool:
     """Whether a folder is an exported decoder, and holds nothing else."""
-    names = {path.name for path in folder.iterdir()}
-    return names == set(OWN_FILES) and bool(read_config(folder))
+    return {path.name for path in folder.iterdir()} == set(OWN_FILES) and bool(read_export(folder))
 
 
 def export_run(
@@ -127,71 +98,68 @@ def export_run(
         CacheError: the run is damaged.
     """
     folder, out = Path(path).expanduser(), Path(out).expanduser()
-    run, config, ensemble, plan = open_run(folder, seed, cache)
+    run, config, weights = open_decoder(folder, seed, cache)
+    if run is None:
+        raise ConfigError("it was exported already", expected="a run", where=str(folder))
+    Predictor(config, weights, device="cpu")  # or it cannot be used
     with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
-        write_decoder(made, config, ensemble.decoder.state_dict())
-        write_file(made / CARD_FILE, card(run, config, plan).encode(), option="DIR")
+        write_export(made, config, weights)
+        write_file(made / CARD_FILE, card(run, config).encode(), option="DIR")
         sizes = [file.stat().st_size for file in made.iterdir()]
     return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
 
 
-def card(run: RunResult, config: DecoderConfig, plan: Plan) -> str:
+def card(run: RunResult, config: DecoderConfig) -> str:
     """A card in Markdown."""
-    known, train, count = plan.portable(), run.recipe["train_split"], len(config.class_names)
-    mechanism = describe_mechanism(config.attention, len(config.layers), config.hidden_size)
+    plan, train = config.plan.portable(), run.recipe["train_split"]
+    mechanism = describe_mechanism(config.attention, len(config.layers), plan.hidden_size)
     formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
-    revision, several = known.encoder["revision"], len(config.seeds)
+    revision = plan.encoder["revision"]
     source = f"revision {revision}" if revision else "known by the SHA-256 of its files"
+    source = "run by somebody else; states were imported" if plan.imported else source
+    recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
+    drawn = f"{sum(run.drawn.values()):,} of " if run.drawn else ""
     about = [
-        f"data set: {brief(known.dataset['name'])}",
-        f"encoder: {brief(known.encoder_label)}, "
-        + ("run by somebody else; states were imported" if known.imported else source),
+        f"data set: {brief(plan.dataset['name'])}",
+        f"encoder: {brief(plan.encoder_label)}, {source}",
         f"mechanism: {config.attention}: {formula}",
         f"head: {config.head}",
-        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {config.pooling}, "
-        f"of {config.hidden_size:,} features",
+        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {run.recipe['pool']}, "
+        f"of {plan.hidden_size:,} features",
         f"{run.parameters['total']:,} parameters, {run.parameters['attention']:,} of them in the "
         "mechanism",
-        f"the average of {several} decoders, each with a seed of its own"
-        if several > 1
-        else f"one decoder, of seed {config.seeds[0]}",
+        f"seeds: {spell_numbers(config.seeds)}, {_which(config.seeds)}",
+        f"recipe: {brief(recipe, 1000)}",
+        f"made with gaam {config.gaam}, torch {brief(str(run.environment.get('torch')))}: "
+        f"cache {plan.fingerprint[:8]}, run {config.key[:8]}",
     ]
-    drawn = f"{sum(run.drawn.values()):,} of " if run.drawn else ""
     limits = [
         f"learned from split '{brief(train)}', {drawn}{run.cache['rows'][train]:,} rows",
         "whatever it is given gets one of its classes; probabilities are not calibrated",
     ]
-    if known.kind == "text":
-        limits.append(f"texts are cut at {known.identity['max_length']:,} tokens")
-    recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
-    signature = [
-        f"gaam {config.signature['gaam']}, torch {brief(str(run.environment.get('torch')))}",
-        f"cache {config.fingerprint[:8]}, run {config.key[:8]}",
-        f"seeds {spell_numbers(config.seeds)}",
-        brief(recipe, 1000),
-    ]
-    classes = [f"{count:,} classes:", "", *items(map(brief, config.class_names[:MOST_CLASSES]))]
-    classes += [f"\nand {count - MOST_CLASSES:,} more, in `config.json`"] * (count > MOST_CLASSES)
+    if plan.kind == "text":
+        limits.append(f"texts are cut at {plan.identity['max_length']:,} tokens")
+    classes, more = plan.class_names[:MOST_CLASSES], len(plan.class_names) - MOST_CLASSES
     states = "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
     head = {
         "library_name": "gaam",
         "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
-        "pipeline_tag": PIPELINES.get(known.kind, ""),
-        "base_model": _on_hub(plan.encoder),
-        "datasets": list(filter(None, [_on_hub(plan.dataset)])),
+        "pipeline_tag": f"{TASKS[plan.kind]}-classification" if plan.kind in TASKS else "",
+        "base_model": _on_hub(config.plan.encoder),
+        "datasets": list(filter(None, [_on_hub(config.plan.dataset)])),
     }
-    body = CARD.format(
-        title=f"{plain(config.attention)} on {plain(brief(known.dataset['name']))}",
-        noun=NOUNS.get(known.kind, "rows"),
-        about="\n".join(items(about)),
-        classes="\n".join(classes),
-        evaluation="\n".join(_evaluation(run, config)),
-        use=states if known.imported else f'predict(["{ROWS.get(known.kind, "a row")}"])',
-        limits="\n".join(items(limits)),
-        signature="\n".join(items(signature)),
-        licences="\n".join(licences(("the data", "the encoder", "this decoder"))),
-    )
-    return "\n".join(front_matter(head, SLOTS)) + "\n" + body
+    parts = [
+        [f"# {plain(config.attention)} on {plain(brief(plan.dataset['name']))}"],
+        [f"Classifies {NOUNS.get(plan.kind, 'rows')} by the states of all layers of a frozen"],
+        ["encoder; made with gaam.", "", *items(about)],
+        ["", f"{len(plan.class_names):,} classes:", "", *items(map(brief, classes))],
+        items([f"and {more:,} more, in config.json"] * (more > 0)),
+        ["", "## Evaluation", "", *_evaluation(run, config), "", "## Use"],
+        [USE.format(states if plan.imported else f'predict(["{ROWS.get(plan.kind, "a row")}"])')],
+        ["## Limits", "", *items(limits), ""],
+        licences(("the data", "the encoder", "this decoder")),
+    ]
+    return "\n".join([*front_matter(head, SLOTS), *chain.from_iterable(parts), ""])
 
 
 def _on_hub(source: dict[str, Any]) -> str:
@@ -203,10 +171,10 @@ def _on_hub(source: dict[str, Any]) -> str:
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """The table of a report and all that stands below it; what is averaged reaches more."""
     if not run.evaluated:
-        return items([f"not evaluated: no rows were kept for it; exported {_which(config.seeds)}"])
+        return items([f"not evaluated: no rows were kept for it; exported: {_which(config.seeds)}"])
     table = build_tables([run], every_candidate=True)[0]
     shown, places = sheet(table), [run.seeds.index(seed) for seed in config.seeds]
-    own_NC = Predictions.of(run.logits[places], config.class_names).probabilities_NC
+    own_NC = Predictions.of(run.logits[places], config.plan.class_names).probabilities_NC
     right = percent(stats.accuracy(own_NC.argmax(-1), run.labels))
     marks = [f"as it is exported, {_which(config.seeds)}, it has an accuracy of {right}%"]
     marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"] * run.shuffled

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
-import shutil
 import tempfile
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import pyarrow
-import pyarrow.csv
-import pyarrow.parquet
+import pyarrow.parquet as pq
+from pyarrow.csv import CSVWriter
 
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
@@ -26,20 +24,22 @@ from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, shortened
 from gaam_cache.settings import check_at_least, settle_paths
-from gaam_cache.sources._collect import BadRows, choose, is_blank, text_of
+from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.files import make_folder, storage_errors, temporary_path
 from gaam_cache.store.plan import Plan, differences
 from gaam_decoder.use.load import load
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
+from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
 
 Records = list[dict[str, Any]]
 STDIN = "-"
 """The text that means those that come by stdin."""
-TABLES = {".csv": pyarrow.csv.CSVWriter, ".parquet": pyarrow.parquet.ParquetWriter}
+TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
 SUFFIXES = (*TABLES, ".jsonl")
 """Of files of results."""
+JSON = {".jsonl": ("", "\n", b"\n"), ".json": ("[\n", ",\n", b"\n]\n")}
+"""What stands before, between and behind the records."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,14 +111,14 @@ class PredictConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Predicted:
-    """What was predicted: of texts their records, of a file where they are."""
+    """What was predicted."""
 
     records: Records | None = None
     """Of each text, predicted, probability, agreement, ...; None of a file."""
     out: Path | None = None
     """A file of results; None: they went to stdout."""
     rows: int
-    num_seeds: int
+    seeds: int
     """That were averaged."""
     temperatures: Sequence[float] = ()
     """Of the seeds; empty: none."""
@@ -128,35 +128,25 @@ class Predicted:
         if self.records is not None:
             return self.records
         about = {"out": self.out and str(self.out.absolute()), "rows": self.rows}
-        about |= {"seeds": self.num_seeds}
-        return about | ({"temperatures": list(self.temperatures)} if self.temperatures else {})
+        return about | {"seeds": self.seeds, "temperatures": list(self.temperatures)}
 
     def in_words(self) -> str:
         """Every text, and a line below it for every class that is named; or one line."""
         if self.records is None:
-            by = "one seed" if self.num_seeds == 1 else f"the average of {self.num_seeds} seeds"
-            by += ", each at its temperature" if self.temperatures else ""
-            return f"{self.rows:,} rows predicted by {by}: {self.out}"
+            heated = ", each at its temperature" if self.temperatures else ""
+            return f"{self.rows:,} rows predicted by {self.seeds} seeds{heated}: {self.out}"
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))
             for end in [name.removeprefix("predicted") for name in row if "predicted" in name]:
                 line = f"  {row[f'probability{end}']:7.2%}  {brief(row[f'predicted{end}'], 60)}"
-                if not end and self.num_seeds > 1:
-                    agreeing = round(row["agreement"] * self.num_seeds)
-                    line += f"  ({agreeing} of {self.num_seeds} seeds)"
-                lines.append(line)
+                said = f"  ({row['agreement']:.0%} of {self.seeds} seeds)"
+                lines.append(line + said * (not end and self.seeds > 1))
         return "\n".join(lines)
 
 
-class _Rows(NamedTuple):
-    """What is predicted: its columns; chunks of rows, and what of each is read for predictions."""
-
-    names: Sequence[str]
-    chunks: Callable[[], Iterator[tuple[Records, Any]]]
-    predictions: Callable[[Iterable[Any]], Iterator[Predictions]]
-    schema: Any = ()
-    """Of Parquet."""
+Chunks = Callable[[], Iterator[tuple[Records, Any]]]
+"""Reads rows, as often as it is called: of each chunk the records, and what is predicted from."""
 
 
 def predict(
@@ -194,27 +184,26 @@ def predict(
     if top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"
         raise ConfigError("--top is out of range", expected=expected, found=str(top))
-    about: dict[str, Any] = {"num_seeds": len(predictor.seeds), "out": out}
-    about["temperatures"] = predictor.temperatures
+    about: dict[str, Any] = {"temperatures": predictor.temperatures}
+    about["seeds"] = len(predictor.seeds)
     if config.of_texts:
         said = predictor.predictions(config.texts, origin="the command line").rows(top)
         records = [{"text": text, **row} for text, row in zip(config.texts, said, strict=True)]
         return Predicted(records=records, rows=len(records), **about)
+    where = str(config.file or config.cache or "stdin")
     with tempfile.TemporaryDirectory() as folder:
         if config.of_cache:
-            rows = _of_cache(config, predictor)
+            columns, chunks, schema = _of_cache(config, predictor)
         else:
             path = config.file or Path(folder, "stdin.txt")
             if config.file is None:  # it is read twice, too
-                with path.open("wb") as spooled:
-                    shutil.copyfileobj(stdin or io.BytesIO(), spooled)
-            rows = _of_file(config, predictor, path)
-        where = str(config.file or config.cache or "stdin")
-        if taken := set(rows.names) & set(result_names(top)):
+                path.write_bytes(stdin.read() if stdin else b"")
+            columns, chunks, schema = _of_file(config, predictor, path, where)
+        if taken := set(columns) & set(result_names(top)):
             message = f"there is a column '{min(taken)}' already"
             raise ConfigError(message, where=where, hint="rename the column")
         total = 0
-        for records, _ in rows.chunks():  # what is wrong with a row is said now
+        for records, _ in chunks():  # what is wrong with a row is said now
             total += len(records)
             progress(total, 0, "reading")
         if not total:
@@ -222,40 +211,40 @@ def predict(
 
         def results() -> Iterator[Records]:
             """Records of chunk after chunk, each with its results."""
-            done, waiting = 0, deque[Records]()
+            waiting, done = deque[Records](), 0
 
             def inputs() -> Iterator[Any]:  # is ahead of the results
-                for records, read in rows.chunks():
+                for records, read in chunks():
                     waiting.append(records)
                     yield read
 
-            progress(0, total, "predicting")
-            for found in rows.predictions(inputs()):
+            predicted = partial(predictor.stream, origin=where)
+            if config.of_cache:
+                predicted = partial(map, predictor.predict_states)
+            for found in predicted(inputs()):
                 yield [a | b for a, b in zip(waiting.popleft(), found.rows(top), strict=True)]
                 done += len(found)
                 progress(done, total, "predicting")
 
-        lines = config.file is not None and config.file.suffix == ".jsonl"
-        kind = ".json" if as_list else ".jsonl" if lines else ".csv"
-        written = out or Path(folder, f"results{kind}")
-        _write_file(written, results(), rows.schema)
+        kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
+        written = out or Path(folder, f"results{'.json' if as_list else kind}")
+        _write_file(written, results(), schema)
         if out is None:
             with written.open("rb") as file:
                 while piece := file.read(2**20):
                     write(piece)
-    return Predicted(rows=total, **about)
+    return Predicted(rows=total, out=out, **about)
 
 
-def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
+def _of_file(
+    config: PredictConfig, predictor: Predictor, path: Path, origin: str
+) -> tuple[Sequence[str], Chunks, Any]:
+    """Names of the columns, the rows, and the types of the columns where these are known."""
     if (plan := predictor.plan) is None:
-        raise ConfigError(
-            "nobody here can encode further rows as those of the run",
-            found="states that were imported",
-            hint="import the states of these rows too, then --cache CACHE --split NAME",
-        )
+        hint = "import the states of these rows too, then --cache CACHE --split NAME"
+        raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
     if not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
-    origin = str(config.file or "stdin")
     folder = path.absolute().parent if config.file else Path.cwd()
     known, lines, objects = plan.dataset, path.suffix == ".txt", path.suffix == ".jsonl"
     settings: dict[str, Any] = {"delimiter": known.get("delimiter")}
@@ -270,42 +259,34 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> _Rows:
         table = open_table(path, reading)
         columns = choose(table, reading, None, origin)
         wanted = columns if objects else columns._replace(kept=tuple(table.names))
-        records, bad, count = iter(table.records(wanted)), BadRows(origin), 0
 
-        def encoded(record: Any) -> str:
+        def read(place: str, record: Any) -> str:
             """What is encoded of a row: its text, or where its sound or picture is."""
-            cell = record[columns.inputs[0]] if columns.of_files else None
-            found = None if columns.of_files else text_of(record, columns.inputs)
-            if isinstance(cell, str) and not is_blank(cell):
-                found = str(folder / cell)
-            if found is None:
-                expected = f"something in {' + '.join(columns.inputs)}"
-                raise DataError("a row is empty", expected=expected, hint="remove such rows")
-            return found
+            try:
+                if not (found := text_of(record, columns.inputs)):
+                    expected = f"something in {' + '.join(columns.inputs)}"
+                    raise DataError("a row is empty", expected=expected)
+            except DataError as error:
+                error.details["where"] = f"{origin}, {place}"
+                raise
+            return str(folder / found) if columns.of_files else found
 
+        records = iter(table.records(wanted))
         while several := list(islice(records, CHUNK_ROWS)):
-            inputs = []
-            for place, record in several:
-                try:
-                    inputs.append(encoded(record))
-                except DataError as error:
-                    bad.add(place, error)
-            count += len(several)
-            bad.refuse(count)
+            inputs = [read(place, record) for place, record in several]
             # objects of JSON come whole, and may differ
             kept = [{k: r[k] for k in (r if objects else table.names)} for _, r in several]
             yield kept, Placed(inputs, [place for place, _ in several])
 
     names = open_table(path, reading).names
-    schema = pyarrow.parquet.read_schema(path) if path.suffix == ".parquet" else ()
-    return _Rows(names, chunks, partial(predictor.stream, origin=origin), schema)
+    return names, chunks, pq.read_schema(path) if path.suffix == ".parquet" else ()
 
 
-def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
+def _of_cache(config: PredictConfig, predictor: Predictor) -> tuple[Sequence[str], Chunks, Any]:
     assert config.cache is not None
     cache = open_cache(config.cache)
     if cache.fingerprint != predictor.fingerprint:
-        _check_alike(predictor, cache.plan, config.cache)
+        _check_alike(predictor.plan, cache.plan, config.cache)
     split = cache[config.split or "test"]
     states = split.pooled(predictor.pooling)
     columns: dict[str, Any] = {"row": range(len(split))}
@@ -316,37 +297,33 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     def chunks() -> Iterator[tuple[Records, Any]]:
         for first in range(0, len(split), CHUNK_ROWS):
             rows = range(first, min(first + CHUNK_ROWS, len(split)))
-            yield [{name: of[row] for name, of in columns.items()} for row in rows], rows
+            records = [{name: of[row] for name, of in columns.items()} for row in rows]
+            yield records, states[rows.start : rows.stop]
 
-    def predicted(rows: range) -> Predictions:
-        return predictor.predict_states(states[rows.start : rows.stop])
-
-    return _Rows(list(columns), chunks, partial(map, predicted))
+    return list(columns), chunks, ()
 
 
-def _check_alike(predictor: Predictor, plan: Plan, folder: Path) -> None:
+def _check_alike(ours: Plan | None, theirs: Plan, folder: Path) -> None:
     """Rows of another cache than the run's were encoded as those of the run; else CacheError."""
-
-    def numbers(plan: Plan) -> dict[str, Any]:
-        """What decides them; which poolings are there beside the run's does not."""
-        identity = {name: value for name, value in plan.identity.items() if name != "pooling"}
-        names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
-        return {"encoder": identity} | {name: getattr(plan, name) for name in names}
-
-    ours, theirs = predictor.plan, plan
     if ours is None and theirs.imported:
         text = "states of run and cache were imported: nobody here knows whether they are alike"
         warnings.warn(text, GaamWarning, stacklevel=2)
         return
-    found = [f"states of {'the run' if ours is None else 'the cache'} were imported"]
+    found = ["states of one of them were imported"]
     if ours is not None and not theirs.imported:
-        found = differences(numbers(theirs), numbers(ours))
+        names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
+        # which poolings are there beside the run's decides no number
+        numbers = [
+            {name: getattr(plan, name) for name in names} | plan.identity | {"pooling": None}
+            for plan in (theirs, ours)
+        ]
+        found = differences(*numbers)
     if found:
         raise CacheError(
             "rows of the cache are not known to be encoded as those of the run",
             expected="the cache of the run, or one of the same encoder, layers and types",
             found="\n".join(found[:8]),
-            where=f"{folder.absolute()}, fingerprint {short_digest(plan.fingerprint)}",
+            where=f"{folder.absolute()}, fingerprint {short_digest(theirs.fingerprint)}",
             hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
         )
 
@@ -362,17 +339,14 @@ def _write_file(out: Path, results: Iterable[Records], schema: Any) -> None:
         try:
             with part.open("wb") as file:
                 if out.suffix in TABLES:
-                    _write_table(file, results, out.suffix, schema)
+                    _write_table(file, results, TABLES[out.suffix], schema)
                 else:
-                    as_list = out.suffix == ".json"
-                    before, between, after = (
-                        ("[\n", ",\n", "\n]\n") if as_list else ("", "\n", "\n")
-                    )
-                    for records in results:
-                        lines = (json.dumps(r, ensure_ascii=False, default=str) for r in records)
-                        file.write((before + between.join(lines)).encode())
+                    before, between, end = JSON[out.suffix]
+                    for record in chain.from_iterable(results):
+                        text = json.dumps(record, ensure_ascii=False, default=str)
+                        file.write((before + text).encode())
                         before = between
-                    file.write(after.encode())
+                    file.write(end)
             part.replace(out)
         except pyarrow.ArrowException as error:
             said, message = " ".join(str(error).split()), f"rows do not fit into a {out.suffix}"
@@ -381,13 +355,13 @@ def _write_file(out: Path, results: Iterable[Records], schema: Any) -> None:
             part.unlink(missing_ok=True)
 
 
-def _write_table(file: BinaryIO, results: Iterable[Records], kind: str, schema: Any) -> None:
+def _write_table(file: BinaryIO, results: Iterable[Records], writer_of: Any, schema: Any) -> None:
     writer: Any = None
     for records in results:
         if writer is None:
             new = list(pyarrow.Table.from_pylist(records).schema)[len(schema) :]
             schema = pyarrow.schema([*schema, *new])
-            writer = TABLES[kind](file, schema)
+            writer = writer_of(file, schema)
         if other := {name for record in records for name in record} - {*schema.names}:
             message, hint = "rows have other fields than the first", "--out FILE.jsonl"
             raise DataError(message, found=", ".join(sorted(other)), hint=hint)

@@ -15,7 +15,7 @@ from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import SLOTS, card
-from gaam_decoder.use.load import open_run
+from gaam_decoder.use.load import open_decoder
 from tests.decoder.use.exports import train
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
@@ -27,9 +27,8 @@ def run(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult
 
 
 def text_of(run: RunResult, plan: Plan | None = None) -> str:
-    known = plan or Plan.from_dict(run.cache["plan"])
-    config = replace(open_run(run.path, None, None)[1], seeds=run.finished)
-    return card(run, replace(config, class_names=tuple(run.cache["class_names"])), known)
+    config = open_decoder(run.path)[1]
+    return card(run, replace(config, plan=plan or config.plan))
 
 
 def head_of(text: str) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def flip(folder: Path) -> None:
 
 def another_version(folder: Path) -> None:
     content = unsealed(json.loads((folder / CONFIG_FILE).read_text()))
-    (folder / CONFIG_FILE).write_text(sealed_text(content | {"format_version": 2}))
+    (folder / CONFIG_FILE).write_text(sealed_text(content | {"format_version": 3}))
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {

@@ -91,7 +91,7 @@ def test_seeds_that_failed_are_left_out(
     monkeypatch.setattr("gaam_decoder.training.group.build_decoder", poisoned)
     [run] = gaam_decoder.train(config)
     assert check(run, cache).seeds == (0, 2)
-    with pytest.raises(ConfigError, match=r"seed 1 of the run failed(.|\n)*one of: 0, 2"):
+    with pytest.raises(ConfigError, match=r"no seed 1(.|\n)*finished: 0, 2"):
         gaam_decoder.load(run.path, seed=1)
 
 
