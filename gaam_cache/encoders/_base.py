@@ -130,15 +130,11 @@ class Encoder(ABC):
     """Measured by ``load``, as is ``hidden_size``."""
     hidden_size: int
     max_length: int
-    usual_length: int | None = None
-    """Where sentence-transformers cuts with this encoder, if its folder says so."""
     dtype: str
     """Arithmetic: float32, bfloat16 or float16."""
     device: torch.device
     batching: Batching
     """Which texts may share a batch: measured by ``load``."""
-    leak: float | None = None
-    """By how much of their norm states move in padded batches, where that is why there are none."""
     untrained_seed: int | None = None
     """Seed of random weights; None where they are trained."""
 
@@ -184,7 +180,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Load the weights, and set ``num_layers``, ``hidden_size``, ``batching`` and ``leak``."""
+        """Load the weights, and set ``num_layers``, ``hidden_size`` and ``batching``."""
 
     @abstractmethod
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:

@@ -196,8 +196,7 @@ class ModelEncoder(Encoder):
                 where=self.name,
                 hint="--dtype bfloat16, another --device, or --set device-map=auto (several GPUs)",
             ) from error
-        self.num_layers, self.hidden_size = found.num_layers, found.hidden_size
-        self.batching, self.leak = found.batching, found.leaks.get("padded")
+        self.batching, self.num_layers, self.hidden_size = found
 
     def _loaded(self) -> Any:
         if self.untrained_seed is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,17 +25,12 @@ Items = Sequence[Any]
 ``[::-1]`` makes another one of the same length."""
 
 
-class Isolation(NamedTuple):
-    """Which rows may share a batch."""
-
-    batching: Batching
-    leaks: dict[str, float]  # of every batching that was turned down: how far it moves states
-    num_layers: int
-    hidden_size: int
-
-
-def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest: int) -> Isolation:
+def probe(
+    forward: Forward, candidates: Sequence[Items], *, dtype: str, longest: int
+) -> tuple[Batching, int, int]:
     """Measure a model, and set ``forward`` to run it so that every state is that of a row alone.
+
+    Returns which rows may share a batch, the number of layers, and the hidden size.
 
     ``candidates`` are rows to try it on, from the shortest to the longest; where the model fails on
     them, the next ones. Up to ``longest`` there are ``ROWS`` of each length, tried together.
@@ -59,14 +54,12 @@ def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest:
         masks = ["never"]
     least = math.inf
     for forward.stack in dict.fromkeys((stack, None)):
-        leaks: dict[str, float] = {}
         for batching in BATCHINGS:
             for forward.mask in masks:
                 worst = _worst(forward, rows, alone, batching, dtype, longest)
                 if worst <= ROUNDING[dtype]:
-                    return Isolation(batching, leaks, *some.shape[1:])
-                leaks[batching] = min(worst, leaks.get(batching, math.inf))
-        least = min(least, leaks["alone"])
+                    return batching, some.shape[1], some.shape[2]
+                least = min(least, worst)
     raise Unusable(f"with a mask or without, its states are off by {least:.1e} of their norm")
 
 

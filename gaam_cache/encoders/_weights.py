@@ -260,16 +260,6 @@ def _packaged() -> Path | None:
     return folder if (folder / WEIGHTS).is_file() else None
 
 
-def usual_length(name: str, folder: Path | None = None) -> int | None:
-    """At how many tokens sentence-transformers cuts with an encoder, if its folder says so."""
-    folder = folder or (_packaged() if name == DEFAULT_ENCODER else None)
-    with suppress(OSError, ValueError, KeyError, RecursionError):
-        if folder is not None:
-            found = read_json(folder / "sentence_bert_config.json")["max_seq_length"]
-            return found if type(found) is int else None
-    return None
-
-
 def _checked(path: Path, weights: bool) -> Located:
     names = sorted(entry.name for entry in path.iterdir())
     found = ", ".join(names[:6]) or "an empty folder"

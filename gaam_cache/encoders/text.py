@@ -23,7 +23,7 @@ from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ROWS, Items
-from gaam_cache.encoders._weights import encoder_part, foreign, skeleton, usual_length
+from gaam_cache.encoders._weights import encoder_part, foreign, skeleton
 from gaam_cache.errors import ConfigError, DataError
 
 CAUSAL_SHIFT = 1e-6
@@ -65,7 +65,6 @@ class TextEncoder(ModelEncoder):
             folder, local_files_only=True, trust_remote_code=False
         )
         self._tokens = _Tokens(tokenizer, self._model_config, folder, self._config)
-        self.usual_length = usual_length(self.name, folder)
         return self._tokens.max_length
 
     def _settings(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from gaam_cache.store.plan import Batching, Plan
 
 LARGEST_COUNTS = ("deviation", "seconds")  # of several workers beside each other
 OF_PLAN = ("fingerprint", "num_layers", "hidden_size", "rows")
-OF_ENCODER = ("dtype", "max_length", "usual_length", "leak", "noun", "unit")
+OF_ENCODER = ("dtype", "max_length", "noun", "unit")
 FIRST_SKIPPED = 3  # rows of a split that were left out and are named
 
 
@@ -62,8 +62,6 @@ class ExtractSummary(Tally):
     rows: dict[str, int]
     shards: int
     max_length: int
-    usual_length: int | None  # where sentence-transformers cuts, as the encoder's folder says
-    leak: float | None  # how far padding moves states, where batches have none for that
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
     workers: int = 1
@@ -107,8 +105,6 @@ class ExtractSummary(Tally):
         encoder += f"computed in {self.dtype}"
         if units == "tokens":
             encoder += f", cuts at {self.max_length:,} tokens"
-        if self.usual_length not in (None, self.max_length):
-            encoder += f" (sentence-transformers at {self.usual_length:,})"
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         lines = {"encoder": encoder, "rows": rows}
         if self.skipped:

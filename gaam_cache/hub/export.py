@@ -73,13 +73,13 @@ class CacheExport:
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = (
-            f"exported to '{self.path}', every byte checked",
-            f"  rows         {', '.join(f'{name} {n:,}' for name, n in self.rows.items())}",
-            f"  columns      {', '.join(self.columns) or 'none kept'}",
+        rows = ", ".join(f"{name} {n:,}" for name, n in self.rows.items())
+        return visible(
+            f"exported to '{self.path}', every byte checked\n  rows         {rows}\n"
+            f"  columns      {', '.join(self.columns) or 'none kept'}\n"
             f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB",
+            keep="\n",
         )
-        return visible("\n".join(lines), keep="\n")
 
 
 def is_export(folder: Path) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,11 +94,11 @@ class BadRows:
     def __init__(self, origin: str) -> None:
         self._origin = origin
         self._first: list[tuple[str, DataError]] = []
-        self._reasons: Counter[str] = Counter()
+        self._count = 0
 
     def add(self, place: str, error: DataError) -> None:
         """Take note of one, and where it stands."""
-        self._reasons[error.message] += 1
+        self._count += 1
         if len(self._first) < SHOWN:
             self._first.append((place, error))
 
@@ -107,20 +106,14 @@ class BadRows:
         """Raise one error for all of them, if there are any."""
         if not self._first:
             return
-        (place, error), count = self._first[0], self._reasons.total()
-        message, found = error.message, error.details.get("found")
-        if count > 1:
-            why = ", ".join(f"{reason} ({n:,})" for reason, n in self._reasons.most_common(SHOWN))
-            message = f"{count:,} of {total:,} rows cannot be used: {why}"
-            lines = [f"{at}: {one.details.get('found', '')}" for at, one in self._first]
-            found = "\n".join(lines) + f"\nand {count - SHOWN:,} more" * (count > SHOWN)
-        raise DataError(
-            message,
-            expected=error.details.get("expected"),
-            found=found,
-            where=f"{self._origin}, {place}",
-            hint=error.details.get("to do"),
-        )
+        place, error = self._first[0]
+        error.details["where"] = f"{self._origin}, {place}"
+        if self._count > 1:
+            error.message = f"{self._count:,} of {total:,} rows cannot be used: {error.message}"
+            lines = [f"{at}: {one.reason}" for at, one in self._first]
+            more = f"\nand {self._count - SHOWN:,} more" * (self._count > SHOWN)
+            error.details["found"] = "\n".join(lines) + more
+        raise error
 
 
 def collect(
