@@ -492,7 +492,7 @@ def export(
         raise ConfigError("--private and --yes are for --push", expected="--push USER/NAME")
     where = sent = None
     if push is not None:
-        from gaam_cache.hub.push import look
+        from gaam_cache.hub.export import look
 
         kind = "dataset" if of_cache else "model"
         where = look(push, kind=kind, private=private, overwrite=overwrite, yes=yes)

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import excerpt, option_of, shortened
+from gaam_cache.messages import excerpt
 from gaam_cache.store.plan import Batching, describe_encoder
 
 if TYPE_CHECKING:
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-OF_SOME = {
-    **dict.fromkeys(("prompt", "pool_over"), "that has tokens of a text"),
-    "layer_zero": "that has layers of its own",
-    "published_audio": "of sounds",
-}
-"""Settings of an extraction that some kinds of encoders take, and which; the others refuse them."""
 ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """What another batch adds on one device, as the share of a layer's norm: where rounding alone is
 at work. Eight units in the last place of 1 for the half-precision types, whose activations are
@@ -84,14 +78,11 @@ class Inputs:
     items: Sequence[Any]
     """One entry per row: token ids, or what else the encoder reads. Of ``Lazy`` ones the next batch
     is made ready in a thread while the encoder is busy."""
-    lengths: Sequence[int] | NDArray[np.int64]
-    """Length of every row in the encoder's unit (tokens)."""
-    truncated: Sequence[bool]
-    """Whether the row was longer than the maximum and was cut."""
+    lengths: Sequence[int] | NDArray[np.int64]  # length of every row in the encoder's unit (tokens)
+    truncated: Sequence[bool]  # whether the row was longer than the maximum and was cut
     extents: Sequence[int] | NDArray[np.int64] | None = None
     """What decides which rows are of equal length, where that is finer: of a sound its samples."""
-    width: int | None = None
-    """What every row takes of a batch, where all are filled to one length."""
+    width: int | None = None  # what every row takes of a batch, where all are filled to one length
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -119,24 +110,16 @@ class Encoder(ABC):
     """What people call a row that it reads."""
     unit: ClassVar[str] = "tokens"
     """What the length of a row counts."""
-    takes: ClassVar[frozenset[str]] = frozenset()
-    """Of ``OF_SOME`` the settings that mean something to it."""
 
-    name: str
-    """Id or path as the user gave it."""
-    revision: str | None
-    """Commit on the hub, where it came from there."""
-    num_layers: int
-    """Measured by ``load``, as is ``hidden_size``."""
+    name: str  # id or path as the user gave it
+    revision: str | None  # commit on the hub, where it came from there
+    num_layers: int  # measured by ``load``, as is ``hidden_size``
     hidden_size: int
     max_length: int
-    dtype: str
-    """Arithmetic: float32, bfloat16 or float16."""
+    dtype: str  # arithmetic: float32, bfloat16 or float16
     device: torch.device
-    batching: Batching
-    """Which texts may share a batch: measured by ``load``."""
-    untrained_seed: int | None = None
-    """Seed of random weights; None where they are trained."""
+    batching: Batching  # which texts may share a batch: measured by ``load``
+    untrained_seed: int | None = None  # seed of random weights; None where they are trained
 
     @property
     def label(self) -> str:
@@ -209,12 +192,6 @@ def open_encoder(
         found = f"rows of {kind}: --dataset {config.dataset}"
         message = f"the encoder '{named}' does not read such rows"
         raise ConfigError(message, expected=f"rows of {cls.called}", found=found)
-    defaults = {one.name: one.default for one in fields(ExtractConfig)}
-    for name, which in OF_SOME.items():
-        if getattr(config, name) != defaults[name] and name not in cls.takes:
-            message = f"{option_of(name)} means nothing to this encoder"
-            found = shortened(config.encoder)
-            raise ConfigError(message, expected=f"an encoder {which}", found=found)
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened

@@ -37,8 +37,7 @@ class Span(NamedTuple):
 
     start_B: Tensor  # noqa: N815 a shape suffix
     length_B: Tensor  # noqa: N815
-    width: int
-    """W: kept beside the lengths, so that nobody waits for a device."""
+    width: int  # W: kept beside the lengths, so that nobody waits for a device
 
     def of(self, x_BTD: Tensor) -> Tensor:
         """These positions moved to the front, (B, W, D): what is behind a part may be anything."""

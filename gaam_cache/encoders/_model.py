@@ -48,13 +48,9 @@ class ModelEncoder(Encoder):
     is not read off its name: a probe measures it when the weights are loaded.
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"layer_zero"})
-    given: ClassVar[frozenset[str]]
-    """Names of arguments by one of which its models are given rows."""
-    reads: ClassVar[str]
-    """What it is, for messages: 'a text encoder and tokenizer'."""
-    states_of: ClassVar[str]
-    """What of a row has a state in every layer, for messages."""
+    given: ClassVar[frozenset[str]]  # names of arguments by one of which its models are given rows
+    reads: ClassVar[str]  # what it is, for messages: 'a text encoder and tokenizer'
+    states_of: ClassVar[str]  # what of a row has a state in every layer, for messages
     first_layer: Literal[0, 1]
     """Number of the first layer that is kept: 0 is what the first one reads."""
     _forward: Forward
@@ -103,9 +99,6 @@ class ModelEncoder(Encoder):
                 encoder.max_length = encoder._read()
             except Unusable as reason:
                 raise encoder._failed(reason) from reason
-        if config.max_length not in (None, encoder.max_length):
-            expected = f"none: here it is always {encoder.max_length}"
-            raise ConfigError("--max-length is for texts", expected=expected)
         return encoder
 
     @abstractmethod

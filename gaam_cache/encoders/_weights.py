@@ -180,8 +180,7 @@ class Located:
 
     path: Path
     revision: str | None
-    weights: bool = True
-    """Whether the weights play a part; they need not be there if not."""
+    weights: bool = True  # whether the weights play a part; they need not be there if not
 
     def weight_files(self) -> list[Path]:
         """The files that the weights are loaded from, and no others; none without weights."""

@@ -59,7 +59,6 @@ class AudioEncoder(ModelEncoder):
     given: ClassVar[frozenset[str]] = frozenset({"input_values", "input_features"})
     reads: ClassVar[str] = "an audio encoder and feature extractor"
     states_of: ClassVar[str] = "stretch of a sound"
-    takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"published_audio"}
     _hearing: _Hearing
 
     def _read(self) -> int:
@@ -177,8 +176,7 @@ class _Steps:
 
     offset: int
     stride: int
-    least: int = 1
-    """The smallest y that there is."""
+    least: int = 1  # the smallest y that there is
 
     def __call__(self, n: int) -> int:
         """Outputs of n inputs."""

@@ -55,7 +55,6 @@ class TextEncoder(ModelEncoder):
     given: ClassVar[frozenset[str]] = frozenset({"input_ids"})
     reads: ClassVar[str] = "a text encoder and tokenizer"
     states_of: ClassVar[str] = "token"
-    takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"prompt", "pool_over"}
     _tokens: _Tokens
     _forward: _TextForward
 
@@ -109,8 +108,7 @@ class _TextForward(Forward):
     """Token ids, filled on the right."""
 
     pad_id = 0
-    vocabulary: int | None = None
-    """How many token ids the model has embeddings for."""
+    vocabulary: int | None = None  # how many token ids the model has embeddings for
 
     def batch(self, items: Sequence[Any]) -> Batch:
         """Token ids as (B, T), and their mask."""

@@ -10,7 +10,6 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import resolve_device
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import option_of, shortened
+from gaam_cache.messages import shortened
 from gaam_cache.store.digest import digest_of
 
 if TYPE_CHECKING:
@@ -81,13 +80,7 @@ class TfidfEncoder(Encoder):
 
     @classmethod
     def open(cls, config: ExtractConfig) -> TfidfEncoder:
-        """Refuse a setting of the extraction that plays no part."""
-        usual = {one.name: one.default for one in fields(ExtractConfig)}
-        for name in ("revision", "untrained_encoder", "device_map", "pool", "dtype"):
-            value = getattr(config, name)
-            if value != usual[name] and (name, value) != ("dtype", "auto"):
-                message = f"{option_of(name)} plays no part with --encoder tfidf"
-                raise ConfigError(message, found=str(value), hint=f"leave {option_of(name)} out")
+        """Read its options."""
         return cls(config)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:

@@ -36,22 +36,16 @@ class Rows(ABC):
     """What the inputs are, which is the name of the kind of encoder that reads them."""
     noun: ClassVar[str] = "row"
     """What people call one of them."""
-    inputs: Sequence[Any]
-    """One per row, as it stands in the data."""
-    labels: Sequence[str]
-    """The class name of every row."""
+    inputs: Sequence[Any]  # one per row, as it stands in the data
+    labels: Sequence[str]  # the class name of every row
     class_names: tuple[str, ...] | None
     """All classes in order where the source declares them, else None."""
-    origin: str
-    """Where the rows came from, for messages and provenance."""
-    revision: str | None = None
-    """Commit on the hub, where they came from there."""
+    origin: str  # where the rows came from, for messages and provenance
+    revision: str | None = None  # commit on the hub, where they came from there
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Columns that the cache keeps: one string per row."""
-    skipped: Sequence[str] = ()
-    """Where rows stood that ``skip_empty`` left out."""
-    labelled: bool = True
-    """Else nobody knows the labels, and all of them are ``NO_LABEL``."""
+    skipped: Sequence[str] = ()  # where rows stood that ``skip_empty`` left out
+    labelled: bool = True  # else nobody knows the labels, and all of them are ``NO_LABEL``
     units: Sequence[int] = ()
     """Which sound of the data every row is a piece of, where pieces are rows."""
 
@@ -101,8 +95,7 @@ class Texts(Rows):
 class Source(ABC):
     """Reads rows. ``dataset`` is what the user wrote after ``--dataset``."""
 
-    priority: ClassVar[int]
-    """Sources are asked in ascending order whether a data set is theirs."""
+    priority: ClassVar[int]  # sources are asked in ascending order whether a data set is theirs
     has_revisions: ClassVar[bool] = False
     """Whether what it reads is kept under revisions, of which one may be named."""
     _parts: dict[str, Rows] | None = None

@@ -27,10 +27,8 @@ FILE_COLUMNS = ("file", "audio", "image", "img")
 class Columns(NamedTuple):
     """The columns of a table that are read, by what they are read for."""
 
-    inputs: tuple[str, ...]
-    """Those that make an input together."""
-    label: str | None
-    """That of the class; None where nobody knows it."""
+    inputs: tuple[str, ...]  # those that make an input together
+    label: str | None  # that of the class; None where nobody knows it
     kept: tuple[str, ...] = ()
     of_files: bool = False
     """Whether the input is a sound or picture, of one column; else it is a text."""
@@ -45,12 +43,10 @@ class Columns(NamedTuple):
 class Table(NamedTuple):
     """What is known of a table before its rows are read."""
 
-    names: list[str]
-    """Of all columns."""
+    names: list[str]  # of all columns
     records: Callable[[Columns], Iterator[Record]]
     """Reads it, once; of every record at least those columns."""
-    stored: tuple[str, ...] = ()
-    """Columns that hold sounds or pictures themselves."""
+    stored: tuple[str, ...] = ()  # columns that hold sounds or pictures themselves
     class_names: tuple[str, ...] | None = None
     """All classes in order where they are declared; whole numbers then index them."""
 

@@ -41,8 +41,7 @@ def _store() -> Any:
 class Item:
     """One input: bytes that are read when they are needed, and are then what they were at first."""
 
-    name: str
-    """As the data set has it: a path, or a row of a table."""
+    name: str  # as the data set has it: a path, or a row of a table
     path: Path
     offset: int = 0
     size: int
@@ -126,8 +125,7 @@ def library(name: str, kind: str) -> Any:
 class Files:
     """Reads the files that records name, in ``folder`` or ``anywhere``, or hold themselves."""
 
-    kind: Any = None
-    """The class that holds what was found: all files are of one kind."""
+    kind: Any = None  # the class that holds what was found: all files are of one kind
 
     def __init__(self, folder: Path, config: ExtractConfig, *, anywhere: bool = False) -> None:
         self._folder, self._config = folder.absolute(), config

@@ -27,8 +27,7 @@ STARTS = (b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff"
 class _Sound(Item):
     """All of a file, or a piece of it: samples ``start`` to ``stop`` of ``whole``."""
 
-    rate: int
-    """Of the file, in Hz."""
+    rate: int  # of the file, in Hz
     start: int
     stop: int
     whole: int

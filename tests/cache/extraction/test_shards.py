@@ -17,7 +17,7 @@ NAME = "train-00002"
 DAMAGE: dict[str, Callable[[Path, Path], object]] = {
     "the file that the receipt names is not there": lambda file, receipt: file.unlink(),
     "has 100 bytes, the receipt says": lambda file, receipt: os.truncate(file, 100),
-    "not a regular file": lambda file, receipt: (file.unlink(), file.symlink_to("/dev/zero")),
+    "no regular file": lambda file, receipt: (file.unlink(), file.symlink_to("/dev/zero")),
     "Expecting property name": lambda file, receipt: receipt.write_text("{"),
     "it was changed": lambda file, receipt: receipt.write_text(
         receipt.read_text().replace("20", "21", 1)
