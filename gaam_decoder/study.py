@@ -108,8 +108,6 @@ class Study:
     recipe: Mapping[str, Any]
     """As the file has it."""
     steps: tuple[Step, ...]
-    reports: tuple[dict[str, Any], ...]
-    tolerances: Mapping[str, float]
     out: Path
 
 
@@ -134,32 +132,17 @@ def read_study(
     here = {**(machine or {}), **({} if dataset is None else {"dataset": dataset})}
     try:
         found = tomllib.loads((folder / FILE).read_text("utf-8"))
-        _check(found, TABLES)
-        _check(found.get("check", {}), set(TOLERANCES))
+        _check("setting", found, TABLES)
+        _check("tolerance", found.get("check", {}), TOLERANCES)
         steps = tuple(_steps(found, out, out / folder.name / "runs", here))
-        trains = [step.config for step in steps if step.command == "train"]
-        attn = {"none", *(spec.name for config in trains for spec in config.attn)}
-        reports = [_report(one, found.get("caches", {}), attn) for one in found.get("report", ())]
-        names = {report["name"] for report in reports}
-        if not (steps and found.get("title")) or len(names) != len(reports):
-            raise ConfigError("a study has a title, a cache, and reports of different names")
-        choose = {seed for config in trains for seed in config.choosing_seeds or ()}
-        if both := choose & {seed for config in trains for seed in config.seeds}:
-            raise ConfigError(f"tune-seeds of one [[train]] are seeds of another: {sorted(both)}")
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        for report in found.get("report", ()):
+            _check("setting", _named(report["name"], report), REPORT)
+        if not (steps and found.get("title")):
+            raise ConfigError("a study has a title and a cache")
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         where = str(folder / FILE)
         raise ConfigError("no recipe of a study", found=str(error), where=where) from error
-    tolerances = TOLERANCES | found.get("check", {})
-    about: dict[str, Any] = {"folder": folder, "recipe": found, "out": out}
-    return Study(steps=steps, reports=tuple(reports), tolerances=tolerances, **about)
-
-
-def _report(options: Mapping[str, Any], caches: Iterable[str], attn: set[str]) -> dict[str, Any]:
-    asked = {"title": options.get("name"), **_named(str(options.get("name")), options)}
-    _check(asked, REPORT)
-    _check([asked["cache"]] if "cache" in asked else [], caches)
-    _check([str(asked.get("baseline", "none")).partition(":")[0]], attn)
-    return asked | {"every_candidate": asked.pop("all", False)}
+    return Study(folder=folder, recipe=found, steps=steps, out=out)
 
 
 def _steps(
@@ -172,22 +155,21 @@ def _steps(
         options = _named(name, of)
         options.pop("command", None)
         if command == "ablate":
-            _check(options, {"of", "num_layers", "seed"})
+            _check("setting", options, ("of", "num_layers", "seed"))
             parse_attention(str(options.get("of", "")), option="of")
             yield Step(command, options, options | {k: here[k] for k in here if k == "device"})
             continue
-        _check([command], COMMANDS)
-        cls = COMMANDS[command][0]
-        source = {"train": "cache", "plant": "from"}.get(command, "")
-        places = {} if command == "train" else {"out": name}
-        if source in options or command == "train":
-            _check([options.get(source)], caches)
-            places["from_cache" if source == "from" else source] = options.pop(source)
+        _check("command", [command], COMMANDS)
+        places = {"cache": options.pop("cache", None)} if command == "train" else {}
+        places |= {"from_cache": options.pop("from")} if "from" in options else {}
+        _check("cache", places.values(), caches)
+        places |= {} if command == "train" else {"out": name}
         places = {key: out / "caches" / of for key, of in places.items()}
-        if foreign := sorted(DECIDED & {*options}):
+        if foreign := sorted((DECIDED | {"cache"}) & {*options}):
             hint = "gaam study --set says what is of the machine"
             raise ConfigError(f"no setting of a study: {', '.join(foreign)}", hint=hint)
         places |= {"runs": runs} if command == "train" else {}
+        cls = COMMANDS[command][0]
         mine = {k: v for k, v in here.items() if k in cls.__dataclass_fields__}
         config = settings.resolve(cls, command, {**options, **mine, **places})
         yield Step(command, {**options, **places}, config)
@@ -200,10 +182,10 @@ def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in options.items()}
 
 
-def _check(found: Iterable[Any], known: Iterable[str]) -> None:
+def _check(kind: str, found: Iterable[Any], known: Iterable[str]) -> None:
     for name in found:
         if name not in known:
-            raise plugins.unknown("name in a study", str(name), sorted(known))
+            raise plugins.unknown(kind, str(name), sorted(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +259,7 @@ def carry_out(
     if check:
         text = dict.fromkeys([*KEYS, *SAME], str)
         was, now = (pandas.read_csv(of / ROWS, dtype=text) for of in (study.folder, into))
-        differs = compare(was, now, study.tolerances)
+        differs = compare(was, now, TOLERANCES | study.recipe.get("check", {}))
         lines += [f"differs: {line}" for line in differs]
         told = f"{len(differs)} differences beyond" if differs else "within"
         lines.append(f"check of {len(now)} rows: {told} the tolerances")
@@ -305,14 +287,16 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
 
     files, answers, rows, about = dict[str, bytes](), [], list[Any](), dict[int, Any]()
     tables: list[Table] = []
-    for asked in study.reports:
-        options = {k: v for k, v in asked.items() if k not in ("name", "title")}
+    for asked in study.recipe.get("report", ()):
+        options = _named(asked["name"], asked)
+        options |= {"every_candidate": options.pop("all", False)}
+        called, titled = options.pop("name"), options.pop("title", asked["name"])
         if "cache" in options:
             options["cache"] = study.out / "caches" / options["cache"]
         found = gaam_decoder.report(runs, **options).tables
         tables += found
         for number, table in enumerate(found, 1):
-            name, title = asked["name"], asked["title"]
+            name, title = called, titled
             if len(found) > 1:
                 name, title = f"{name}-{number}", f"{title}, {table.cache['encoder']}"
             answers.append(f"{title}: {conclusion(table)}")
@@ -320,7 +304,7 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
                 files |= svg_files(name, drawn)
             about[id(table)] = {"heading": title, "picture": name, "sheet": sheet(table, OF_STUDY)}
             about[id(table)] |= {"told": ("importance", *["pairs"] * ("pairs" in asked))}
-            of = {"report": asked["name"], "cache": table.cache["fingerprint"][:12]}
+            of = {"report": called, "cache": table.cache["fingerprint"][:12]}
             of |= {"tested_on": table.where}
             for of_row, row in zip(table.shown, table.to_dict()["rows"], strict=True):
                 told = flat(row) | {name: table.cache[name] for name in ("dataset", "encoder")}

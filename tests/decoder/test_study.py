@@ -89,11 +89,11 @@ def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(tmp_path: Pa
     for old, new, words in (
         ('question = "Is', 'qestion = "Is', "qestion"),
         ("rows = 90", "rowz = 90", "rowz"),
-        ('seeds = "2-7"', 'seeds = "0-7"', "tune-seeds"),
+        ('seeds = "2-7"', 'seeds = "0-7"', "not to report"),
         ('from = "small"', 'from = "smal"', "smal"),
         ("lr =", 'device = "cpu"\nlr =', "study --set"),
         ('of = "laplace"', 'of = "laplce"', "laplce"),
-        ('name = "one"', 'name = "both"', "different names"),
+        ('name = "one"', 'name = "O N E"', "small letters"),
         ("[[train]]", "[[train", "study.toml"),
     ):
         assert old in RECIPE
