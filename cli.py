@@ -303,7 +303,8 @@ def verify(
     if of_runs and (recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"device": device, "recompute_rows": recompute}
-    work: Any = gaam_decoder.inspect.verify if of_runs else gaam_cache.verify
+    whole = partial(gaam_decoder.inspect.list_runs, whole=True)
+    work: Any = whole if of_runs else gaam_cache.verify
     with show_progress("verify", "steps", quiet=quiet) as progress:
         result = work(path, progress=progress, **({} if of_runs else options))
     _show(result, as_json)

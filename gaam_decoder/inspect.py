@@ -10,7 +10,7 @@ from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.messages import brief, duration, visible_values
-from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
+from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
 from gaam_decoder.runs.loading import Progress, Runs, find_runs
@@ -58,7 +58,7 @@ def inspect(path: Path) -> Inspection:
         NotFoundError: nothing was trained there, or is being trained.
         StorageError: a run that cannot be read now.
     """
-    found = list_runs([path])
+    found = list_runs(path)
     if not is_run(path) or found.damage:
         return found
     importance = importance_of([read_run(path)])
@@ -66,17 +66,18 @@ def inspect(path: Path) -> Inspection:
 
 
 def list_runs(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     *,
     whole: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = lambda done, total, text: None,
     **filters: Any,
 ) -> Inspection:
     """All that lies in folders of runs; ``whole`` hashes every byte of what is finished.
 
     Of finished runs those that ``filters`` of ``load_runs`` mean.
     """
-    places = [Path(path).expanduser() for path in paths]
+    several = [paths] if isinstance(paths, (str, Path)) else paths
+    places = [Path(path).expanduser() for path in several]
     sound, damaged, _ = find_runs(places, whole=whole, progress=progress)
     runs = Runs(sound).selected(**filters)
     entries = [_finished(run) for run in runs]
@@ -105,17 +106,10 @@ def is_runs(path: Path) -> bool:
     return is_run(path) or bool(run_folders(path)) or bool(unfinished_folders(path))
 
 
-def verify(path: str | Path, *, progress: Progress | None = None) -> Inspection:
-    """Hash every byte of finished runs."""
-    return list_runs([path], whole=True, progress=progress)
-
-
 def _finished(run: RunResult) -> dict[str, Any]:
-    learned_from = on_training_rows(run.recipe)
-    of_test = run.evaluated and run.finished and not (learned_from or run.shuffled)
-    what = run.in_words() + ", tested on its own training rows" * learned_from
+    what = run.in_words() + ", tested on its own training rows" * on_training_rows(run.recipe)
     what += f", {run.cache['dataset']} {run.cache['fingerprint'][:8]}"
-    accuracy = float(run.accuracy.mean()) if of_test else None
+    accuracy = float(run.accuracy.mean()) if run.accuracy.size else None
     return _entry(run.path, "finished", run.to_dict() | {"what": what, "accuracy": accuracy})
 
 
@@ -171,15 +165,11 @@ def _of_run(about: dict[str, Any]) -> str:
         said = f"failed: {seed['failed']}" if seed["failed"] else f"epoch {seed['epoch']}"
         said += "" if seed["accuracy"] is None else f", {100 * seed['accuracy']:.2f}%"
         lines.append(f"  seed {seed['seed']:<7} {said}, {seed['seconds']:.2f} s")
-    if (importance := about["importance"]) is None:
-        why = NO_MAP if about["evaluated"] else NO_MAP_OF_FINAL
-        why = "no seed finished" if all(seed["failed"] for seed in about["seeds"]) else why
-        return "\n".join([*lines, f"  importance   none: {why}"])
-    lines.append("  importance   share of the summed attention map; mean factor (0 to 1)")
-    lines += [
-        f"    layer {one['layer']:<4} {one['contribution']:5.1f}%; {one['factor']:.3f}"
-        for one in importance["layers"]
-    ]
+    if about["importance"]:
+        lines.append("  importance   share of the summed attention map; mean factor (0 to 1)")
+    for one in about["importance"]["layers"] if about["importance"] else ():
+        share = f"{one['contribution']:5.1f}%; {one['factor']:.3f}"
+        lines.append(f"    layer {one['layer']:<4} {share}")
     return "\n".join(lines)
 
 

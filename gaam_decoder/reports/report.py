@@ -18,7 +18,7 @@ from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables, laid_out
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
-from gaam_decoder.runs.loading import Texts, gathered, one_form
+from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
 
@@ -189,8 +189,7 @@ def report(
     spec = str(parse_attention(baseline, option="--baseline")) if baseline else None
     if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
         raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
-    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache}
-    found = gathered(runs, **asked)
+    found = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
     if spec is not None and found.selection and (by := found.selection.lost.get(spec)):

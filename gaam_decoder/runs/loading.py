@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -224,7 +223,7 @@ def one_form(spec: str, there: set[str], option: str) -> str:
 
 
 def load_runs(
-    path: str | Path | Sequence[str | Path],
+    path: str | Path | RunResult | Sequence[str | Path | RunResult],
     *,
     attn: Texts = None,
     head: Texts = None,
@@ -242,7 +241,7 @@ def load_runs(
     (3,)
 
     Args:
-        path: folders of runs, and runs.
+        path: folders of runs, and runs, on disk or in memory.
         attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one.
         head: the same of heads.
         layers: sets of layers that are meant, such as ``1-8`` or ``all``.
@@ -255,50 +254,41 @@ def load_runs(
     Raises:
         NotFoundError: no finished run there, or none that is meant.
         ConfigError: a filter that means nothing.
-        CacheError: a damaged run, or none that is finished.
+        CacheError: a damaged run.
 
     Warns:
         GaamWarning: runs that are not finished.
     """
-    return gathered(path, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
-
-
-def gathered(runs: str | Path | RunResult | Sequence[str | Path | RunResult], **asked: Any) -> Runs:
-    """Runs that are on disk or in memory, those that are meant; none of them twice."""
-    several = [runs] if isinstance(runs, (str, Path, RunResult)) else runs
+    several = [path] if isinstance(path, (str, Path, RunResult)) else path
     paths = [Path(one).expanduser() for one in several if not isinstance(one, RunResult)]
-    found = _loaded(paths) if paths else Runs()
-    found.extend(dict.fromkeys(one for one in several if isinstance(one, RunResult)))
-    if isinstance(runs, Runs):
-        found.selection, found.others = runs.selection, runs.others
-    found = found.selected(**asked)
+    sound, damaged, begun = find_runs(paths)
+    if damaged:  # gaam verify lists them all
+        raise next(iter(damaged.values()))
+    found = Runs([*sound, *dict.fromkeys(one for one in several if isinstance(one, RunResult))])
+    if begun:
+        names = brief(", ".join(work_of(folder.name) for folder in begun))
+        text = f"not among the runs, because they are not finished: {names}"
+        warnings.warn(text, GaamWarning, stacklevel=2)
+    # how many lie beside those that were named one by one
+    parents = {path.resolve().parent for path in paths if is_run(path)}
+    beside = {run.resolve() for parent in parents for run in run_folders(parent)}
+    if unnamed := len(beside - {run.path.resolve() for run in found}):
+        found.selection = Selection(chosen=len(found), left_out={"name": unnamed})
+    if isinstance(path, Runs):
+        found.selection, found.others = path.selection, path.others
+    found = found.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if not found:
-        words = found.selection.in_words() if found.selection else "none"
+        words = found.selection.in_words() if found.selection else "none that is finished"
         message, hint = "no run is left", "'gaam runs' lists what there is"
         raise NotFoundError(message, expected="runs that are meant", found=words, hint=hint)
     return found
 
 
-def _loaded(paths: Sequence[Path]) -> Runs:
-    runs, damaged, begun = find_runs(paths)
-    if damaged:  # gaam verify lists them all
-        raise next(iter(damaged.values()))
-    names = brief(", ".join(work_of(folder.name) for folder in begun))
-    if not runs:
-        hint = "the same 'gaam train' again finishes them"
-        raise CacheError(f"no finished runs in '{paths[0]}'", found=f"begun: {names}", hint=hint)
-    if begun:
-        text = f"not among the runs, because they are not finished: {names}"
-        warnings.warn(text, GaamWarning, stacklevel=4)
-    # how many lie beside those that were named one by one
-    parents = {path.resolve().parent for path in paths if is_run(path)}
-    beside = {run.resolve() for parent in parents for run in run_folders(parent)}
-    unnamed = len(beside - {run.path.resolve() for run in runs})
-    return Runs(runs, Selection(chosen=len(runs), left_out={"name": unnamed}) if unnamed else None)
-
-
 def find_runs(
-    paths: Sequence[Path], *, whole: bool = False, progress: Progress | None = None
+    paths: Sequence[Path],
+    *,
+    whole: bool = False,
+    progress: Progress = lambda done, total, text: None,
 ) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
     """Finished runs whose test results, or ``whole``, are what was written; what is damaged.
 
@@ -314,26 +304,17 @@ def find_runs(
             found.setdefault(path.resolve(), path)
         for path in partial:
             begun.setdefault(path.resolve(), path)
-
-    def checked(path: Path) -> RunResult | CacheError:
+    sound, damaged = list[RunResult](), dict[Path, CacheError]()
+    for number, path in enumerate(found.values(), 1):
         try:
             run = read_run(path)
             for name in run.files if whole else (TEST_FILE,):
                 with run.reading(name):
                     pass
+            sound.append(run)
         except CacheError as error:
-            return error
-        return run
-
-    sound, damaged = list[RunResult](), dict[Path, CacheError]()
-    with ThreadPoolExecutor(4) as pool:
-        for path, one in zip(found.values(), pool.map(checked, found.values()), strict=True):
-            if isinstance(one, RunResult):
-                sound.append(one)
-            else:
-                damaged[path] = one
-            if progress is not None:
-                progress(len(sound) + len(damaged), len(found), f"run {path.name}")
+            damaged[path] = error
+        progress(number, len(found), f"run {path.name}")
     return sound, damaged, list(begun.values())
 
 

@@ -15,7 +15,7 @@ from gaam_cache.cache import open_cache
 from gaam_cache.errors import GaamWarning
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads import lbfgs
-from gaam_decoder.inspect import verify
+from gaam_decoder.inspect import list_runs
 from gaam_decoder.training import probe
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.grid import plan_items
@@ -49,7 +49,7 @@ def test_every_mechanism_without_parameters_has_one_run_with_one_seed(
     assert "C " in run.summary()
     assert "seed" not in run.summary().replace(str(run.path), "")
     assert gaam_decoder.train(config)[0].path == run.path
-    assert verify(config.runs).good
+    assert list_runs(config.runs, whole=True).good
     assert (run.attention_map is not None) == (attention == "gct")  # the only one that has one
 
 
