@@ -23,7 +23,10 @@ KINDS = {
 }
 """What a decoder is made of: its folder and its option."""
 USUAL_DECAY = 0.01
-"""Of AdamW in torch, and ours; another is part of a title."""
+"""Of AdamW in torch, and ours."""
+TOLD = dict.fromkeys(("pool", "lr", "weight_decay", "layers", "train_rows", "shots", "fold"))
+TOLD |= {"weight_decay": USUAL_DECAY, "split_seed": 0, "shuffle": "full"}
+"""Settings that are part of a title, in order, and which value is not worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +126,11 @@ parse_loss = functools.partial(parse_spec, kind="loss")
 
 def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:
     """What a row is called where people read it: with what a sweep varies of ``Recipe.to_dict``."""
-    get = recipe.get
-    decay = None if get("weight_decay") == USUAL_DECAY else get("weight_decay")
-    size, unit = get("train_rows") or get("shots"), "shots" if get("shots") else "rows"
-    split = f" of split seed {get('split_seed')}" if get("split_seed") else ""
-    parts = {
-        "pool ": get("pool"),
-        "lr ": None if get("lr") is None else f"{get('lr'):g}",
-        "weight decay ": None if decay is None else f"{decay:g}",
-        "layers ": get("layers"),
-        "": size and f"{size:,} {unit}",
-        "fold ": get("fold") and f"{get('fold')}{split}",
-        "shuffle ": None if get("shuffle") == "full" else get("shuffle"),
-    }
-    title = f"{attention} + {head}" + "".join(f", {k}{v}" for k, v in parts.items() if v)
-    return title + ", labels shuffled" * bool(get("shuffle_labels")) + ", final model" * final
+    title = f"{attention} + {head}"
+    for name, usual in TOLD.items():
+        if (value := recipe.get(name)) not in (None, usual):
+            said = f"{value:g}" if isinstance(value, float) else str(value)
+            title += f", {name.replace('_', ' ')} {said}"
+    return (
+        title + ", labels shuffled" * bool(recipe.get("shuffle_labels")) + ", final model" * final
+    )

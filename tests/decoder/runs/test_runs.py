@@ -18,13 +18,11 @@ from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_cache.store.files import read_json
 from gaam_cache.store.plan import fingerprint
-from gaam_decoder import RunResult, Runs, TrainConfig, load_runs
-from gaam_decoder.analysis.importance import importance_of
-from gaam_decoder.analysis.learned import learned_ranges
+from gaam_decoder import Runs, TrainConfig, load_runs
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.result import read_run
-from gaam_decoder.runs.tuning import first_runs
+from gaam_decoder.runs.tuning import by_seed, first_runs
 from tests.conftest import GOLDEN
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -52,39 +50,20 @@ def test_files_of_0_1_are_read_and_are_those_that_are_written_now(
         read_run(made)
 
 
-def holding(name: str, seeds: tuple[int, ...], failed: dict[int, str], value: int) -> RunResult:
-    """A run of which everything says a value."""
-    right = np.zeros((len(seeds), 40), bool)
-    right[:, : 4 * value] = True
-    maps = np.zeros((len(seeds), 6, 8), np.float32)
-    maps[:, value % 6] = 1
-    learned = {"xi": np.full((len(seeds), 1, 2), value, np.float32)}
-    about = {"seeds": seeds, "failed": failed, "attention_map": maps, "learned": learned}
-    run = build_run("gaam", right, path=name, **about)  # type: ignore[arg-type]
-    run.seconds.update(dict.fromkeys(seeds, float(value)))
-    return run
-
-
 def test_the_first_run_that_holds_a_seed_counts_everywhere() -> None:
-    first = holding("a", (0, 1, 2), {0: "lost"}, 1)
-    second = holding("b", (0, 1, 2, 3), {}, 9)
+    right = np.arange(40) < np.array([[4], [36]])
+    first = build_run("gaam", right[[0] * 3], path="a", failed={0: "lost"})
+    second = build_run("gaam", right[[1] * 4], path="b")
+    second.seconds.update(dict.fromkeys(range(4), 9.0))
     runs = [second, first]
     assert first_runs(runs) == {0: first, 1: first, 2: first, 3: second}
-    (table,) = build_tables(runs)
-    (row,) = table.rows
-    assert row.scores.seeds == (1, 2, 3)
+    assert list(by_seed(runs, lambda run: run.logits)) == [1, 2, 3]
+    (row,) = build_tables(runs)[0].rows
     np.testing.assert_allclose(row.scores.accuracy.scored.values, [0.1, 0.1, 0.9])
-    assert row.failed == {0: "lost"}
-    assert row.seconds == {0: 1.0, 1: 1.0, 2: 1.0, 3: 9.0}
+    assert row.seconds == {0: 0.5, 1: 0.5, 2: 0.5, 3: 9.0}
     frame = Runs(runs).to_frame()
     counting = frame[frame["counts"]]
     assert dict(zip(counting["seed"], counting["seconds"], strict=True)) == row.seconds
-    found = importance_of(runs)
-    assert found is not None
-    assert found.seeds == (1, 2, 3)
-    np.testing.assert_allclose(np.array(found.contribution)[[1, 3]], [200 / 3, 100 / 3])
-    xi = learned_ranges(runs)["xi"]
-    assert (xi["min"], xi["median"], xi["max"]) == (1.0, 1.0, 9.0)
 
 
 def test_filters_mean_what_they_say() -> None:

@@ -15,8 +15,6 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs import trackers
 from gaam_decoder.runs.trackers import CURVES
 
-each = pytest.mark.parametrize("name", plugins.names(trackers.__name__))
-
 
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
@@ -32,17 +30,14 @@ def test_what_is_tracked_is_what_the_log_says(config: TrainConfig) -> None:
             [folder] = (config.runs / "tensorboard").glob(f"*/seed-{seed}")
             events = accumulator.EventAccumulator(str(folder))
             events.Reload()
-            found = {
-                (event.step, curve): event.value
-                for curve in events.Tags()["scalars"]
-                for event in events.Scalars(curve)
-            }
+            curves = events.Tags()["scalars"]
+            found = {(e.step, curve): e.value for curve in curves for e in events.Scalars(curve)}
             log = [entry for entry in run.log if entry["seed"] == seed]
             expected = {(e["epoch"], c): e[c] for e in log for c in CURVES if e.get(c) is not None}
             assert found == pytest.approx(expected, rel=1e-6)
 
 
-@each
+@pytest.mark.parametrize("name", plugins.names(trackers.__name__))
 def test_a_tracker_that_cannot_work_is_told_before_training_or_loses_no_run(
     name: str, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
