@@ -20,7 +20,6 @@ from gaam_decoder.decoder import build_attention, on_paper
 from gaam_decoder.specs import KINDS, parse_attention, plugin_options
 
 SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTILINE)
-ARGUMENT = re.compile(r"^    (\w+): ", re.MULTILINE)
 
 
 def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
@@ -64,8 +63,6 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         attention = build_attention(spec, num_layers, hidden_size)
     # what a mechanism is made in, such as ``DensityGate``, explains options and symbols too
     frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
-    found = [ARGUMENT.split(_parts(base)["args"])[1:] for base in (*reversed(frames), cls)]
-    meanings = {k: _flow(v) for of in found for k, v in zip(of[::2], of[1::2], strict=True)}
     given, parts, options = dict(spec.options), _parts(cls), []
     for name, (hint, default) in plugin_options(cls).items():
         # a default of None is chosen to fit the encoder: the module knows what it chose
@@ -73,8 +70,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         values = [v for v in (typing.get_args(hint) or (hint,)) if v is not type(None)]
         kinds = "|".join(v.__name__ if isinstance(v, type) else str(v) for v in values)
         about = {"name": name, "type": kinds, "default": default}
-        about |= {"value": given.get(name, chosen), "meaning": meanings.get(name, "")}
-        options.append(about)
+        options.append(about | {"value": given.get(name, chosen)})
     return {
         "name": spec.name,
         "spec": str(spec),
@@ -102,7 +98,6 @@ def _parts(cls: type) -> dict[str, Any]:
         "summary": _flow(first.partition("\n\n")[0]),
         "formula": _flow(found.get("Formula", "").partition("\n\n")[0]).replace("``", "") or None,
         "source": _flow(found.get("Source", "")) or None,
-        "args": found.get("Args", ""),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,12 @@ def _finished(run: RunResult) -> dict[str, Any]:
 
 
 def _entry(path: Path, state: str, known: dict[str, Any]) -> dict[str, Any]:
-    sizes = [file.stat().st_size for file in path.glob("*") if file.is_file()]
-    where = {"name": path.absolute().name, "path": str(path.absolute()), "bytes": sum(sizes)}
-    return known | {"state": state} | where
+    size = 0
+    for file in path.glob("*"):
+        with suppress(FileNotFoundError):  # of somebody who is at work
+            size += file.stat().st_size
+    path = path.absolute()
+    return known | {"state": state, "name": path.name, "path": str(path), "bytes": size}
 
 
 def _of_folders(about: dict[str, Any]) -> str:

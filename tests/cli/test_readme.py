@@ -73,7 +73,7 @@ def test_the_configuration_in_the_readme_is_valid(tmp_path: Path) -> None:
     extract = settings.resolve(ExtractConfig, "extract", {}, config_file=file)
     train = settings.resolve(TrainConfig, "train", {}, config_file=file)
     assert (extract.dataset, extract.shard_rows) == ("mydata", 512)
-    assert (train.attn, len(train.seeds)) == (("gaam", "laplace:heads=1"), 32)
+    assert ([*map(str, train.attn)], len(train.seeds)) == (["gaam", "laplace:heads=1"], 32)
 
 
 def test_make_targets_and_linked_files_exist() -> None:

@@ -90,16 +90,11 @@ def test_filters_mean_what_they_say() -> None:
 
 
 def test_runs_of_several_folders_are_there_once(study: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(study / "runs")
+    (link := tmp_path / "link").symlink_to(study / "runs")
     first, second = sorted((study / "runs").iterdir())
-    for places in (
-        [study / "runs", tmp_path / "link"],
-        [first, second, tmp_path / "link" / first.name],
-    ):
+    for places in ([study / "runs", link], [first, second, link / first.name]):
         found = load_runs(places, cache=study / "cache")
         assert sorted(run.path.name for run in found) == [first.name, second.name], places
-        assert found.selection is not None
-        assert found.selection.left_out == {}
     alone = load_runs(first).selection
     assert alone is not None
     assert alone.left_out == {"name": 1}
@@ -132,17 +127,15 @@ def test_the_cache_of_a_run_is_found_where_it_was_or_beside_the_runs_and_never_a
     run = load_runs(study / "runs")[0]
     run = dataclasses.replace(run, cache=run.cache | {"path": str(tmp_path / "gone")})
     assert cache_of(run).fingerprint == run.cache["fingerprint"]
-    (study / "cache").rename(tmp_path / "elsewhere")
-    with pytest.raises(CacheError) as nowhere:
+    (study / "cache").rename(tmp_path / "moved")
+    with pytest.raises(CacheError, match=f"{run.cache['fingerprint'][:12]}(.|\n)*{tmp_path}/gone"):
         cache_of(run)
-    for part in (str(tmp_path / "gone"), str(study / "cache"), run.cache["fingerprint"][:12]):
-        assert part in str(nowhere.value)
-    assert cache_of(run, tmp_path / "elsewhere").fingerprint == run.cache["fingerprint"]
-    shutil.copytree(tmp_path / "elsewhere", study / "cache")
-    content = unsealed(read_json(study / "cache" / "cache.json"))
+    assert cache_of(run, tmp_path / "moved").fingerprint == run.cache["fingerprint"]
+    content = unsealed(read_json(tmp_path / "moved" / "cache.json"))
     content["fingerprint_fields"]["salt"] = 1
     content["fingerprint"] = fingerprint(content["fingerprint_fields"])
-    (study / "cache" / "cache.json").write_text(sealed_text(content))
+    (tmp_path / "moved" / "cache.json").write_text(sealed_text(content))
+    (tmp_path / "moved").rename(study / "cache")
     for named in (None, study / "cache"):
         with pytest.raises(CacheError, match=r"another cache, [0-9a-f]{12}"):
             cache_of(run, named)
