@@ -18,6 +18,7 @@ from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
 from gaam_cache.store.shard import Damage, missing_shards, planned_receipt
 
 SHOWN = 20  # damages, and workers, that are listed for people
+COUNTED_BYTES = 2**30  # of a split at most: its classes are counted, for which all of it is hashed
 OF_PLAN = (
     *("fingerprint", "untrained_seed", "num_layers", "first_layer", "hidden_size", "pooling"),
     *("storage_dtype", "class_names", "created_with"),
@@ -102,7 +103,7 @@ def inspect(path: Path) -> Inspection:
                 if shard.name not in absent:
                     receipts.append(planned_receipt(path, plan, shard))
                 if len(receipts) == len(shards):
-                    splits[name] |= _whole(Split(path, plan, name, receipts))
+                    splits[name] |= _whole(Split(path, plan, name, receipts), count=not missing)
             except CacheError as error:
                 damage.append(asdict(Damage.of(shard.name, error)))
     encoder = plan.identity
@@ -129,17 +130,16 @@ def inspect(path: Path) -> Inspection:
     return Inspection(about | {name: getattr(plan, name) for name in OF_PLAN})
 
 
-def _whole(split: Split) -> dict[str, Any]:
-    """What is known of a split of which every shard is there."""
-    labels = split.labels if split.labelled else np.zeros(0, np.int64)
-    counts = np.bincount(labels, minlength=len(split.class_names))
-    return {
-        "labelled": split.labelled,
-        "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
-        "mean_tokens": round(float(split.num_tokens.mean()), 1),
-        "truncated_rows": split.truncated,
-        "bytes": split.nbytes,
-    }
+def _whole(split: Split, *, count: bool) -> dict[str, Any]:
+    """What is known of a split of which every shard is there; to ``count`` all of it is hashed."""
+    about: dict[str, Any] = {"labelled": split.labelled, "truncated_rows": split.truncated}
+    about["bytes"] = split.nbytes
+    if count and split.nbytes <= COUNTED_BYTES:
+        labels = split.labels if split.labelled else np.zeros(0, np.int64)
+        counts = np.bincount(labels, minlength=len(split.class_names)).tolist()
+        about["rows_per_class"] = dict(zip(split.class_names, counts, strict=True))
+        about["mean_tokens"] = round(float(split.num_tokens.mean()), 1)
+    return about
 
 
 def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:
@@ -166,9 +166,11 @@ def _split_in_words(named: tuple[str, dict[str, Any]]) -> tuple[str, str]:
     name, split = named
     line = f"{split['rows']:,} rows"
     if "bytes" in split:
-        classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
-        classes[8:] = ["..."] * (len(classes) > 8)
-        line += f" ({', '.join(classes) if split['labelled'] else 'without labels'}), "
-        line += f"{split['mean_tokens']} tokens on average, {split['truncated_rows']:,} truncated, "
-        line += f"{split['bytes'] / 1e6:,.1f} MB"
+        line += "" if split["labelled"] else " without labels"
+        if "mean_tokens" in split:
+            classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
+            classes[8:] = ["..."] * (len(classes) > 8)
+            line += f" ({', '.join(classes)})" if split["labelled"] else ""
+            line += f", {split['mean_tokens']} tokens on average"
+        line += f", {split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"
     return name, line
