@@ -88,5 +88,11 @@ class StorageError(GaamError, OSError):
     """The file system refused: full, read-only, or without the feature that is needed."""
 
 
+def check_option(holds: bool, name: str, value: object, expected: str) -> None:
+    """Refuse the option of a mechanism, head or loss where what must hold of it does not."""
+    if not holds:
+        raise ConfigError(f"{name} is out of range", expected=expected, found=str(value))
+
+
 class GaamWarning(UserWarning):
     """Something that can be gone on with and that a person should know: a leak, cut texts."""

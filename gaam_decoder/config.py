@@ -18,7 +18,7 @@ from gaam_cache.messages import shortened
 from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle_paths, spelled
 from gaam_decoder import number_lists
 from gaam_decoder.recipe import NO_TEST
-from gaam_decoder.specs import USUAL_DECAY, Spec, blamed, build, head_class, parse_loss, parse_specs
+from gaam_decoder.specs import USUAL_DECAY, Spec, head_class, parse_loss, parse_specs
 
 if TYPE_CHECKING:
     from gaam_decoder.recipe import Dtype
@@ -227,13 +227,8 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
                "hold out a part of train twice", "consecutive seeds, such as 1000-1002")
         yield ("tune_seeds seeds", not set(config.seeds) & set(tune), "are not to report as well",
                "--seeds without them; without --tune-seeds all seeds choose and report")
-    if config.class_weights != "none":
-        from gaam_decoder.losses._weighted import is_mean_over_rows
-
-        with blamed(config.loss, "loss"):
-            weighable = is_mean_over_rows(build(config.loss, "loss"))
-        yield ("class_weights loss head", config._steps and weighable, "weigh losses of rows",
-               "a --head that is trained in steps, and a --loss that is a mean over rows")
+    yield ("class_weights head", config.class_weights == "none" or config._steps,
+           "weigh losses of rows", "a --head that is trained in steps")
     # fmt: on
 
 

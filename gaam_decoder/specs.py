@@ -121,7 +121,14 @@ def head_class(spec: Spec) -> type[Head]:
 
 parse_attention = functools.partial(parse_spec, kind="mechanism")
 parse_head = functools.partial(parse_spec, kind="head")
-parse_loss = functools.partial(parse_spec, kind="loss")
+
+
+def parse_loss(text: Any) -> Spec:
+    """A loss, whose options are in their ranges."""
+    spec = parse_spec(text, kind="loss")
+    if spec.options:  # the default costs no import of torch
+        build(spec, "loss")
+    return spec
 
 
 def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import heads_over_layers
 
@@ -121,27 +120,12 @@ class DensityGate(Attention):
         normalize: Normalize = "peak",
     ) -> None:
         super().__init__(num_layers, hidden_size)
-        if location not in ("mean", "median"):
-            raise ConfigError(f"unknown location '{location}'", expected="mean or median")
-        if normalize not in ("peak", "density"):
-            raise ConfigError(f"unknown normalize '{normalize}'", expected="peak or density")
         self.heads = heads_over_layers(num_layers, heads)
         self.location: Location = location
         self.normalize = normalize
         self.offset = self._parameter(0.0)
-        self._check_names()
         for parameter in self.learns:
             setattr(self, parameter.name, self._parameter(parameter.start))
-
-    def _check_names(self) -> None:
-        """What a parameter must not be called: like another, or like what the frame has."""
-        names = [parameter.name for parameter in self.learns]
-        for place, name in enumerate(names):
-            if not name.isidentifier() or hasattr(self, name) or name in names[:place]:
-                raise ConfigError(
-                    f"a parameter of {type(self).__name__} cannot be called '{name}'",
-                    expected="a name of its own, which the frame of the gates does not use",
-                )
 
     def _parameter(self, start: float) -> nn.Parameter:
         return nn.Parameter(torch.full((self.heads, self.hidden_size), float(start)))

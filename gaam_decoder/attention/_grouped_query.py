@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._softmax import (
     LayerNorm,
@@ -55,18 +55,10 @@ class GroupedQueryAttention(nn.Module):
         init: Init = "xavier-uniform",
     ) -> None:
         super().__init__()
-        if query_heads < 1 or width % query_heads:
-            raise ConfigError(
-                f"query_heads={query_heads} does not fit a width of {width}",
-                expected=f"a divisor of {width}",
-                found=str(query_heads),
-            )
-        if kv_heads < 1 or query_heads % kv_heads:
-            raise ConfigError(
-                f"kv_heads={kv_heads} does not fit {query_heads} query heads",
-                expected=f"a divisor of {query_heads}",
-                found=str(kv_heads),
-            )
+        fits = query_heads >= 1 and width % query_heads == 0
+        check_option(fits, "query_heads", query_heads, f"a divisor of the width, {width}")
+        fits = kv_heads >= 1 and query_heads % kv_heads == 0
+        check_option(fits, "kv_heads", kv_heads, f"a divisor of query_heads, {query_heads}")
         self.query_heads = query_heads
         self.kv_heads = kv_heads
         self.published = published
@@ -135,8 +127,7 @@ class MappedGroupedQuery(Attention):
         init: Init = "xavier-uniform",
     ) -> None:
         super().__init__(num_layers, hidden_size)
-        if width < 1:
-            raise ConfigError("width is out of range", expected=">= 1", found=str(width))
+        check_option(width >= 1, "width", width, ">= 1")
         self.width = width
         self.map = nn.Linear(hidden_size, width)
         self.core = GroupedQueryAttention(

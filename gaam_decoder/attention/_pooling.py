@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 
@@ -30,8 +30,7 @@ class LayerPooling(Attention):
 
     def __init__(self, num_layers: int, hidden_size: int, *, heads: int = DEFAULT_HEADS) -> None:
         super().__init__(num_layers, hidden_size)
-        if heads < 1:
-            raise ConfigError("heads is out of range", expected=">= 1", found=str(heads))
+        check_option(heads >= 1, "heads", heads, ">= 1")
         self.heads = heads
         self.query = nn.Parameter(torch.empty(heads, hidden_size))
         # small: all layers are read alike at the start

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention._pooling import LayerPooling
 
@@ -36,8 +36,7 @@ class Additive(LayerPooling):
         self, num_layers: int, hidden_size: int, *, heads: int = DEFAULT_HEADS, width: int = 64
     ) -> None:
         super().__init__(num_layers, hidden_size, heads=heads)
-        if width < 1:
-            raise ConfigError("width is out of range", expected=">= 1", found=str(width))
+        check_option(width >= 1, "width", width, ">= 1")
         self.query_proj = nn.Linear(hidden_size, width, bias=False)
         self.key_proj = nn.Linear(hidden_size, width, bias=False)
         self.w = nn.Parameter(torch.empty(width))

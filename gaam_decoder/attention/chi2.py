@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.attention._density import DensityGate, Learned, Location, Normalize
 
 LARGEST_START = 1000.0
@@ -54,9 +54,7 @@ class Chi2(DensityGate):
         super().__init__(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize
         )
-        if not 2 <= k <= LARGEST_START:
-            expected = f"2 to {LARGEST_START:g}"
-            raise ConfigError("k is out of range", expected=expected, found=str(k))
+        check_option(2 <= k <= LARGEST_START, "k", k, f"2 to {LARGEST_START:g}")
         nn.init.constant_(self.get_parameter("excess"), k - 2)
 
     @staticmethod

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._density import VARIANCE_FLOOR, grouped, positive
 from gaam_decoder.attention._groups import heads_over_layers
@@ -40,8 +40,7 @@ class GaussianMixture(Attention):
         self, num_layers: int, hidden_size: int, *, heads: int | None = None, components: int = 3
     ) -> None:
         super().__init__(num_layers, hidden_size)
-        if components < 1:
-            raise ConfigError("components is out of range", expected=">= 1", found=f"{components}")
+        check_option(components >= 1, "components", components, ">= 1")
         self.heads = heads_over_layers(num_layers, heads)
         self.offset = nn.Parameter(torch.zeros(self.heads, components))
         self.c = nn.Parameter(torch.full((self.heads, components), math.sqrt(2 * components)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._density import EPSILON, PARAMETER_FLOOR, positive
 
@@ -33,9 +33,8 @@ class GCT(Attention):
         self, num_layers: int, hidden_size: int, *, scale: float = 2.0, learn_scale: bool = False
     ) -> None:
         super().__init__(num_layers, hidden_size)
-        if not PARAMETER_FLOOR <= scale < float("inf"):
-            expected = f"at least {PARAMETER_FLOOR:g}"
-            raise ConfigError("scale is out of range", expected=expected, found=f"{scale}")
+        fits = PARAMETER_FLOOR <= scale < float("inf")
+        check_option(fits, "scale", scale, f"at least {PARAMETER_FLOOR:g}")
         self.learn_scale = learn_scale
         c = torch.tensor([float(scale)])
         if learn_scale:

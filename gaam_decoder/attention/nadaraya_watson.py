@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._density import positive
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention._kernels import Kernel, kernel_weights
@@ -42,10 +41,6 @@ class NadarayaWatson(LayerPooling):
         kernel: Kernel = "gaussian",
     ) -> None:
         super().__init__(num_layers, hidden_size, heads=heads)
-        if kernel not in ("gaussian", "boxcar", "epanechnikov"):
-            raise ConfigError(
-                f"unknown kernel '{kernel}'", expected="gaussian, boxcar or epanechnikov"
-            )
         self.kernel: Kernel = kernel
         self.smooth = kernel != "boxcar"
         self.h = nn.Parameter(torch.full((heads,), 2.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._softmax import (
     LayerNorm,
@@ -69,14 +69,9 @@ class Perceiver(Attention):
         width: int = 256,
     ) -> None:
         super().__init__(num_layers, hidden_size)
-        if latents < 1:
-            raise ConfigError("latents is out of range", expected=">= 1", found=str(latents))
-        if heads < 1 or width < 1 or width % heads:
-            raise ConfigError(
-                f"heads={heads} does not fit a width of {width}",
-                expected=f"a divisor of {width}",
-                found=str(heads),
-            )
+        check_option(latents >= 1, "latents", latents, ">= 1")
+        fits = heads >= 1 and width >= 1 and width % heads == 0
+        check_option(fits, "heads", heads, f"a divisor of the width, {width}")
         self.latents = nn.Parameter(torch.empty(latents, width))
         nn.init.normal_(self.latents, std=0.02)
         self.in_proj = nn.Linear(hidden_size, width)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.heads._base import Head
 
 ALIASES = ("feed-forward", "two-layer")
@@ -33,10 +33,8 @@ class MLPHead(Head):
         dropout: float = 0.1,
     ) -> None:
         super().__init__(num_layers, hidden_size, num_classes)
-        if width < 1:
-            raise ConfigError("width is out of range", expected=">= 1", found=str(width))
-        if not 0 <= dropout < 1:
-            raise ConfigError("dropout is out of range", expected="0 <= p < 1", found=str(dropout))
+        check_option(width >= 1, "width", width, ">= 1")
+        check_option(0 <= dropout < 1, "dropout", dropout, "0 <= p < 1")
         self.dropout = dropout
         self.num_noise = width if dropout else 0
         self.fc1 = nn.Linear(num_layers * hidden_size, width)

@@ -11,7 +11,10 @@ from torch import Tensor
 
 
 class Loss(ABC):
-    """A number to minimise. Options are the keyword-only arguments of the constructor."""
+    """A number to minimise, a mean over rows, of which none looks at another.
+
+    Options are the keyword-only arguments of the constructor.
+    """
 
     @abstractmethod
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:

@@ -11,9 +11,6 @@ from torch.func import vmap
 
 from gaam_decoder.losses._base import Loss
 
-TRIED = ((2, 2, 1.0), (7, 3, 5.0), (64, 5, 0.1))
-"""Rows, classes and size of the logits of the batches that a loss is tried on."""
-
 
 def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
     """Weights that make all classes count alike, (S, C).
@@ -40,7 +37,7 @@ def weighted_mean(
     the batch's weights: there a batch without rare rows counts as much as one with them, and small
     batches would balance nothing.
 
-    ``loss_of`` is a mean over rows, see ``is_mean_over_rows``; no weights: all count alike.
+    ``loss_of`` is a mean over rows; no weights: all count alike.
     """
     if weight_B is None:
         return loss_of(logits_BC, label_B)
@@ -53,22 +50,3 @@ def row_losses(loss_of: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
         logits_BC, label_B
     )
     return loss_B
-
-
-def is_mean_over_rows(loss_of: Loss) -> bool:
-    """Whether the loss of a batch is the mean of the losses of its rows, as tried on a few.
-
-    What is not, or cannot be computed row by row, has no weights of rows.
-    """
-    generator = torch.Generator().manual_seed(0)
-    for rows, classes, scale in TRIED:
-        logits_BC = scale * torch.randn(rows, classes, generator=generator)
-        label_B = torch.randint(classes, (rows,), generator=generator)
-        try:
-            mean = row_losses(loss_of, logits_BC, label_B).mean()
-        except RuntimeError:  # of vmap, such as for a condition on numbers
-            return False
-        # in float32; what is no mean over rows is off by far more
-        if not torch.allclose(loss_of(logits_BC, label_B), mean, rtol=1e-4):
-            return False
-    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.losses._base import Loss
 
 ALIASES = ("ce", "nll", "log-loss", "label-smoothing")
@@ -23,10 +23,7 @@ class CrossEntropy(Loss):
     """
 
     def __init__(self, *, smoothing: float = 0.0) -> None:
-        if not 0 <= smoothing < 1:
-            raise ConfigError(
-                "smoothing is out of range", expected="0 to below 1", found=str(smoothing)
-            )
+        check_option(0 <= smoothing < 1, "smoothing", smoothing, "0 to below 1")
         self.smoothing = smoothing
 
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:

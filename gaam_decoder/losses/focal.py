@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import check_option
 from gaam_decoder.losses._base import Loss
 
 
@@ -24,12 +24,8 @@ class Focal(Loss):
     """
 
     def __init__(self, *, gamma: float = 2.5, alpha: float = 0.25) -> None:
-        if not 0 <= gamma < float("inf"):
-            raise ConfigError("gamma is out of range", expected=">= 0", found=str(gamma))
-        if not 0 < alpha < float("inf"):
-            raise ConfigError(
-                "alpha is out of range", expected="a positive number", found=str(alpha)
-            )
+        check_option(0 <= gamma < float("inf"), "gamma", gamma, ">= 0")
+        check_option(0 < alpha < float("inf"), "alpha", alpha, "a positive number")
         self.gamma = gamma
         self.alpha = alpha
 

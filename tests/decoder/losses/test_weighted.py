@@ -3,12 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from gaam_cache import plugins
 from gaam_decoder.losses._base import Loss
-from gaam_decoder.losses._weighted import balanced, is_mean_over_rows, row_losses, weighted_mean
-from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.losses._weighted import balanced, row_losses, weighted_mean
 
 LOSSES = plugins.names("gaam_decoder.losses")
 
@@ -48,36 +46,7 @@ def test_gradients_of_weighted_losses_equal_finite_differences(name: str) -> Non
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_of_ours_can_be_weighted(name: str) -> None:
-    assert is_mean_over_rows(loss_named(name))
     assert row_losses(loss_named(name), *batch()[:2]).shape == (9,)
-
-
-class OfSum(CrossEntropy):
-    """No mean."""
-
-    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
-        return super().__call__(logits_BC, label_B) * len(label_B)
-
-
-class OfClasses(CrossEntropy):
-    """A mean over classes of the batch, as balanced as can be already."""
-
-    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
-        loss_B = functional.cross_entropy(logits_BC, label_B, reduction="none")
-        here = functional.one_hot(label_B, logits_BC.shape[1]).to(loss_B)
-        return ((loss_B[:, None] * here).sum(0) / here.sum(0).clamp_min(1)).mean()
-
-
-class Conditional(CrossEntropy):
-    """Looks at numbers, which cannot be done for every row at once."""
-
-    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
-        return super().__call__(-logits_BC if logits_BC.max() > 1e9 else logits_BC, label_B)
-
-
-@pytest.mark.parametrize("loss", [OfSum, OfClasses, Conditional])
-def test_what_is_no_mean_over_rows_is_found_out(loss: type[Loss]) -> None:
-    assert not is_mean_over_rows(loss())
 
 
 def test_balanced_weights_make_all_classes_count_alike() -> None:
