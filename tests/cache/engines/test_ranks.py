@@ -82,12 +82,6 @@ def test_what_makes_no_sense_is_refused() -> None:
             find_rank(text, {})
 
 
-def test_what_is_asked_for_comes_before_torchrun_and_that_before_slurm() -> None:
-    both = srun(1, 3)[1] | torchrun(1, 5)[2] | array(0, 4)[3]
-    assert find_rank("1/7", both) == Rank(1, 7)
-    assert find_rank(None, both) == Rank(2, 5, 2, 5)
-
-
 def test_ranks_of_one_machine_take_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     for gpus in (0, 1, 2, 4):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpus=gpus: gpus > 0)

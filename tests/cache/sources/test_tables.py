@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
+from gaam_cache.errors import ConfigError, DataError, GaamError
 from gaam_cache.sources._base import Rows, find_source
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
@@ -177,13 +177,3 @@ def test_what_parts_fields_is_asked_not_guessed(tmp_path: Path) -> None:
         assert list(read(tmp_path, delimiter=mark).inputs) == ["b, c"]
         with pytest.raises(GaamError, match="delimiter"):
             read(tmp_path)
-
-
-def test_data_that_are_not_there_are_said(tmp_path: Path) -> None:
-    for name in ("train.doc", "other.csv", "train.csv", "train.jsonl"):
-        if name != "train.jsonl":
-            with pytest.raises(NotFoundError):
-                read(tmp_path / "nothing.csv" if name == "train.csv" else tmp_path)
-        (tmp_path / name).write_text("label,text\na,b\n")
-    with pytest.raises(NotFoundError, match=r"train\.csv, train\.jsonl"):
-        read(tmp_path)
