@@ -34,10 +34,8 @@ ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """What another batch adds on one device, as the share of a layer's norm: where rounding alone is
 at work. Eight units in the last place of 1 for the half-precision types, whose activations are
 rounded after every operation; float32, whose errors are sums of many small ones, gets 170."""
-OTHER_ROWS = 5.0
-"""Times ``ROUNDING``: the rows of a data set are many more than those of a probe."""
-ELSEWHERE = 2.0
-"""Times that: what another device, library or number of threads adds."""
+OTHER_ROWS = 5.0  # times ``ROUNDING``: the rows of a data set are many more than those of a probe
+ELSEWHERE = 2.0  # times that: what another device, library or number of threads adds
 STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 """Largest relative error of rounding to nearest: half a unit in the last place of 1."""
 _SMALLEST_STEP = {"float16": 2.0**-24, "bfloat16": 0.0, "float32": 0.0}

@@ -24,8 +24,7 @@ from gaam_cache.devices import out_of_memory, send
 from gaam_cache.encoders._weights import waiting
 from gaam_cache.encoders.poolings._base import load_poolings
 
-Mask = Literal["never", "where padded", "always"]
-"""When a batch comes with an attention mask."""
+Mask = Literal["never", "where padded", "always"]  # when a batch comes with an attention mask
 
 
 class Unusable(Exception):  # noqa: N818 caught within this package
@@ -74,8 +73,7 @@ class Forward(ABC):
     """Whether the model's output is the last layer's state: Llama normalises in between."""
     first_layer: Literal[0, 1] = 1
     """Of the ``hidden_states`` of transformers: 0 is what its first layer reads."""
-    changes = False
-    """Whether the model was seen to change while it read a row."""
+    changes = False  # whether the model was seen to change while it read a row
     renews = True
     """Whether every batch, and every row alone, is read by a model that has read nothing."""
 

@@ -18,8 +18,7 @@ from gaam_cache.encoders._base import ROUNDING, relative
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
 from gaam_cache.store.plan import BATCHINGS, Batching
 
-ROWS = 2
-"""Rows of each of the lengths that are tried together; of a greater one there is one."""
+ROWS = 2  # rows of each of the lengths that are tried together; of a greater one there is one
 Items = Sequence[Any]
 """Rows as a model's ``Forward`` takes them: their ``len`` decides what may share a batch, and
 ``[::-1]`` makes another one of the same length."""

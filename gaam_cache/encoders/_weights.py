@@ -24,8 +24,7 @@ from gaam_cache.messages import install, visible
 from gaam_cache.store.digest import hash_file
 from gaam_cache.store.files import read_json
 
-PartOf = Callable[[Any], Any]
-"""Of a model the part that is run."""
+PartOf = Callable[[Any], Any]  # of a model the part that is run
 IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
 """Weights that play no part: those on top of the last layer, and those for training alone."""
 WEIGHTS = "model.safetensors"

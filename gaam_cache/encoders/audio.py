@@ -33,10 +33,8 @@ from gaam_cache.encoders._weights import encoder_part, quiet, skeleton
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._base import Rows
 
-TWINS = (1, 2, 5, 12, 25, 47)
-"""Positions of the sounds that are tried together, two of each."""
-LONGEST = 120
-"""Of the longest one: beyond 80, where WavLM begins to round distances."""
+TWINS = (1, 2, 5, 12, 25, 47)  # positions of the sounds that are tried together, two of each
+LONGEST = 120  # of the longest one: beyond 80, where WavLM begins to round distances
 
 QUALITY = "VHQ"  # of soxr: 28 bits, more than any sound file has
 MASK = "attention_mask"
@@ -253,8 +251,7 @@ class _Hearing:
             raise ConfigError(message, expected=f"at most {most:g} s", found=f"{seconds:g}")
         self.seconds = seconds or min(PUBLISHED_SECONDS if published else DEFAULT_SECONDS, most)
         self.max_samples = math.ceil(self.seconds * self.rate)
-        self.width: int | None = None
-        """P of every sound, where all are filled to one length."""
+        self.width: int | None = None  # P of every sound, where all are filled to one length
         if self._total is None:
             high = self.real(self.max_samples)
             low = max(1, min(self.real(self.rate), high // 3))

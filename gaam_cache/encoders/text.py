@@ -29,8 +29,7 @@ from gaam_cache.errors import ConfigError, DataError
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none: a causal model that is taken for
 another loses some speed, the other mistake would cost the states their truth."""
-SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
-"""Of texts that are tried together."""
+SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)  # of texts that are tried together
 LONG_TEXTS = 4
 """Lengths just beyond a window or switch of the configuration that are tried, at most."""
 WINDOW = re.compile(

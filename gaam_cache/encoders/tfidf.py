@@ -31,8 +31,7 @@ DEFAULTS = {"features": 4096, "ngrams": 1, "sublinear": True, "hashed": False}
 whether n of one count 1 + ln n; and whether features are hashes of words, so that nothing is
 fitted and there is no idf."""
 MOST = {"features": 2**20, "ngrams": 5}
-MOST_WORDS = 1_000_000
-"""Of a text, where ``--max-length`` does not say."""
+MOST_WORDS = 1_000_000  # of a text, where ``--max-length`` does not say
 IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF))
 """Scripts without spaces between words, of which every character counts as one."""
 

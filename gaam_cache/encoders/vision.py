@@ -117,8 +117,7 @@ class _ImageProcessor:
             raise Unusable(
                 f"its image processor does not run on Pillow, as ViTImageProcessorPil does: {found}"
             )
-        self.beside = frozenset[str]()
-        """What else it gives beside the picture itself."""
+        self.beside = frozenset[str]()  # what else it gives beside the picture itself
         shapes = {self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES}
         if len(shapes) > 1:
             raise Unusable(
@@ -185,8 +184,7 @@ def _plain(value: Any) -> Any:
 class _VisionForward(Forward):
     """Pictures of one shape; patches are pooled, and nothing else."""
 
-    layout = range(0)
-    """Positions of the patches, measured; the others are class tokens, registers."""
+    layout = range(0)  # positions of the patches, measured; the others are class tokens, registers
 
     def batch(self, items: Sequence[Any]) -> Batch:
         """Pictures as (B, C, H, W) in the arithmetic of the model."""

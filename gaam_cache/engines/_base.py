@@ -161,10 +161,7 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
         step = rank_of("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
     task, count = number("SLURM_ARRAY_TASK_ID"), number("SLURM_ARRAY_TASK_COUNT") or 1
     if task is not None and count > 1:
-        # tasks need not be numbered without gaps: where to begin is all that this decides
-        place = task - (number("SLURM_ARRAY_TASK_MIN") or 0)
-        place //= number("SLURM_ARRAY_TASK_STEP") or 1
-        array = Rank(max(0, place) % count, count)
+        array = Rank(task % count, count)  # where to begin is all that this decides
     if step:  # '4' or '4(x2)', or '2,1' where nodes differ
         here = environ.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")[0].split("(")[0]
         first = int(here) if here.isdigit() else 1

@@ -28,8 +28,7 @@ PATIENCE_SECONDS = 90.0
 """Renewals may come late: a disk that is busy, a slow machine, a client of NFS, which may show for
 a minute what a file was."""
 SUFFIX = ".claim"
-CLAIM_FOLDER = "claims"
-"""Of a cache."""
+CLAIM_FOLDER = "claims"  # of a cache
 
 
 class Holder(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import signal
 import socket
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from gaam_cache.config import Placing
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve, warn_of_death
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install, shortened
-from gaam_cache.store.files import write_file
 
 MOST_RESTARTS = 10  # of one worker: on a cluster nodes come and go
 LOOK_SECONDS = 0.5  # between two looks at what workers said
@@ -55,7 +53,8 @@ class Ray(Engine):
         """Start actors and wait until what is to do is done."""
         self.check(task.device, placing)
         ray = _library()
-        with _cluster(ray, _address(placing)), _probe(task) as needed:
+        needed = [str(path.absolute()) for path in (Path.cwd(), task.folder, *task.needs)]
+        with _cluster(ray, _address(placing)):
             here = ray.get_runtime_context().get_node_id()
             near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
             mailbox = ray.remote(_Mailbox).options(num_cpus=0, scheduling_strategy=near).remote()
@@ -165,17 +164,6 @@ class _Worker:
             return serve(task, place, tell)
         finally:  # what is said last arrives before the result: messages of one are in order
             ray.wait([last], timeout=ARRIVAL_SECONDS)
-
-
-@contextmanager
-def _probe(task: Task) -> Iterator[list[str]]:
-    """Where a worker is to work and what it must see, a file of now in the shared folder too."""
-    probe = task.folder.absolute() / f".seen-{secrets.token_hex(16)}"
-    write_file(probe, b"")
-    try:
-        yield [str(Path.cwd()), str(probe), *(str(path.absolute()) for path in task.needs)]
-    finally:
-        probe.unlink(missing_ok=True)
 
 
 def _enter(needed: list[str]) -> None:

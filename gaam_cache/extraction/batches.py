@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from gaam_cache.store.plan import Batching
 
 Lengths = Sequence[int] | NDArray[np.int64]
-CPU_BATCH_TOKENS = 2048
-"""More is slower on a CPU: the activations leave its cache."""
+CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
 GPU_BATCH_TOKENS = 16384
 BATCH_COST_TOKENS = 64
 """What one more batch costs beside its tokens (launching, Python), in tokens; measured on MiniLM

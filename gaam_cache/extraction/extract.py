@@ -29,8 +29,7 @@ from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.store.shard import missing_shards, prepare_folder
 from gaam_cache.terminal import Report, silent
 
-TELL_SECONDS = 0.2
-"""Between two words of a worker on how far it is."""
+TELL_SECONDS = 0.2  # between two words of a worker on how far it is
 
 
 def extract(config: ExtractConfig, *, progress: Report | None = None) -> ExtractSummary:

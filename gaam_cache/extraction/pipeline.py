@@ -39,8 +39,7 @@ from gaam_cache.store.shard import (
 from gaam_cache.terminal import Report
 
 SHORTEST_PAUSE_SECONDS = 0.02
-LONGEST_PAUSE_SECONDS = 1.0
-"""Between two looks at what others make."""
+LONGEST_PAUSE_SECONDS = 1.0  # between two looks at what others make
 
 
 def make_missing(

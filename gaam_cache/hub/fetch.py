@@ -22,8 +22,7 @@ SMALL = ("*.json", "vocab*.txt", "merges*.txt", "*.model")
 WEIGHTS = ("model*.safetensors",)
 """Files of a model repository that an encoder needs: all at the top level, none of them code."""
 WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in SMALL + WEIGHTS))
-IS_WEIGHTS = re.compile(r"model.*\.safetensors")
-"""Weights and their index."""
+IS_WEIGHTS = re.compile(r"model.*\.safetensors")  # weights and their index
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NOUNS = {"model": "model", "dataset": "data set"}
 REMEDIES = {

@@ -21,11 +21,9 @@ from gaam_cache.terminal import Report, silent
 
 Record = tuple[str, Mapping[str, Any]]
 """Where a record of a table stands ('line 7') and its values by column."""
-NO_LABEL = ""
-"""Of a row whose class nobody knows; no class can be called so."""
+NO_LABEL = ""  # of a row whose class nobody knows; no class can be called so
 SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"
-FEWEST_ROWS = 10
-"""Of which some can be held out for testing."""
+FEWEST_ROWS = 10  # of which some can be held out for testing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

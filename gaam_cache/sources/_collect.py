@@ -18,8 +18,7 @@ from gaam_cache.sources.media._base import Files
 from gaam_cache.store.plan import MAX_VALUE_BYTES
 from gaam_cache.terminal import Report, counting, silent
 
-SHOWN = 3
-"""Rows that cannot be used and are named."""
+SHOWN = 3  # rows that cannot be used and are named
 FILE_COLUMNS = ("file", "audio", "image", "img")
 """What a column of sounds or pictures is called where nobody says so; the first that is there."""
 

@@ -19,8 +19,7 @@ DIGEST_BYTES = 16
 quicker hash for short texts, and these are never kept."""
 TOLERATED_TRUNCATED_SHARE = 0.01
 LONGEST_LIST = 10
-Group = list[tuple[str, int]]
-"""Rows that are the same, each by its split and its index there."""
+Group = list[tuple[str, int]]  # rows that are the same, each by its split and its index there
 
 
 def check_rows(

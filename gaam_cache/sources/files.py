@@ -21,8 +21,7 @@ from gaam_cache.terminal import Report
 
 SUFFIXES = (".csv", ".jsonl", ".parquet", ".tsv")
 TEST_FRACTION = 0.2
-MAX_FIELD_CHARS = 64 * 2**20
-"""A longer field of a CSV file is an unclosed quote."""
+MAX_FIELD_CHARS = 64 * 2**20  # a longer field of a CSV file is an unclosed quote
 BATCH_ROWS, BATCH_FILES = 4096, 16
 """Rows of Parquet that are in memory at a time: of texts, and of what holds sounds or pictures."""
 

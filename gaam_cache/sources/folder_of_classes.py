@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, NotFoundError
+from gaam_cache.errors import DataError, NotFoundError
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Record, Rows, Source
-from gaam_cache.sources._collect import Columns, Table, collect
+from gaam_cache.sources._collect import Columns, Table, choose, collect
 from gaam_cache.sources.files import SUFFIXES
 from gaam_cache.sources.media._base import media
 from gaam_cache.terminal import Report
 
-FILE = "file"
-"""The column that can be kept: where a file lies in the folder of the data set."""
+FILE = "file"  # the column that can be kept: where a file lies in the folder of the data set
 LITTER = {"thumbs.db", "desktop.ini", "__macosx"}
 """What operating systems leave behind, in lower case; what begins with a dot is hidden too."""
 
@@ -45,14 +44,10 @@ class FolderOfClasses(Source):
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the files of ``split``."""
-        if others := [name for name in config.keep_columns if name != FILE]:
-            hint = "name files, classes and more in a CSV file: --file-column"
-            raise ConfigError(f"no column '{others[0]}'", expected=f"'{FILE}'", hint=hint)
-        root, label = Path(config.dataset).expanduser(), "label"
+        root, label = Path(config.dataset).expanduser(), config.label_column
         folder = _folder_of(config, root, split)
-        of_class = None if split in config.unlabelled else label
-        columns = Columns((FILE,), of_class, config.keep_columns, of_files=True)
         table = Table([FILE, label], lambda columns: _records(root, folder, columns))
+        columns = choose(table, config, None if split in config.unlabelled else label, str(root))
         rows = collect(table, columns, config, origin=str(root), folder=root, report=report)
         return replace(rows, origin=str(folder))
 
@@ -111,4 +106,4 @@ def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
                 where=str(path),
                 hint="move it out of the data set, or name files in a CSV file: --file-column",
             )
-        yield place, {FILE: place, "label": above[0] if labelled else folder.name}
+        yield place, {FILE: place, columns.label or "": above[0] if labelled else ""}

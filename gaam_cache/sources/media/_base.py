@@ -23,10 +23,8 @@ from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import LONGEST_WORD, excerpt, install
 from gaam_cache.sources._base import MEDIA, Record, Rows
 
-HEAD_BYTES = 64
-"""That say of which kind a file is."""
-AHEAD = 4
-"""Files for every thread that are decoded and not yet asked for."""
+HEAD_BYTES = 64  # that say of which kind a file is
+AHEAD = 4  # files for every thread that are decoded and not yet asked for
 STORED = "gaam-rows-"
 _STORING = threading.Lock()
 

@@ -84,8 +84,7 @@ def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
             if pages > 1 and image.format != "MPO":  # a JPEG with a preview: the first is meant
                 raise ValueError(f"{pages} pictures in one file; one is expected")
             image.load()
-            pnm = image.format == "PPM"  # of 16 bits, which Pillow holds in 32
-            return np.ascontiguousarray(_rgb(operations.exif_transpose(image), pnm=pnm))
+            return np.ascontiguousarray(_rgb(operations.exif_transpose(image)))
     except Exception as error:  # whatever a damaged file leads a decoder to
         raise DataError(
             "a picture cannot be decoded",
@@ -96,13 +95,12 @@ def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
         ) from error
 
 
-def _rgb(image: Any, *, pnm: bool) -> NDArray[np.uint8]:
+def _rgb(image: Any) -> NDArray[np.uint8]:
     """What is seen of a loaded picture, on white: shape (height, width, 3)."""
     hidden = image.info.get("transparency")
-    if image.mode.startswith("I;16") or (image.mode == "I" and pnm):
-        grey_HW = np.array(image).astype(np.int64)
-        seen_HW = np.where(grey_HW == (-1 if hidden is None else hidden), 255, grey_HW >> 8)
-        return np.repeat(seen_HW.astype(np.uint8)[..., None], 3, axis=2)
+    if image.mode.startswith("I;16") and hidden is None:
+        grey_HW1 = (np.array(image) >> 8).astype(np.uint8)[..., None]
+        return np.repeat(grey_HW1, 3, axis=2)
     if image.mode not in MODES:
         raise ValueError(f"values of Pillow's mode {image.mode}, whose brightness nobody knows")
     if hidden is None and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):

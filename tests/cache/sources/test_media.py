@@ -214,7 +214,7 @@ def seen(picture: Image.Image) -> np.ndarray:
 
 EXACT = {
     "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "GIF": ("P",), "BMP": ("RGB",),
-    "TIFF": ("RGBA", "CMYK", "I;16"), "PPM": ("I;16",), "WEBP": ("RGBA",),
+    "TIFF": ("RGBA", "CMYK", "I;16"), "PPM": ("RGB",), "WEBP": ("RGBA",),
 }  # fmt: skip
 
 
