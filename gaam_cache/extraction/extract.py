@@ -94,12 +94,11 @@ def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extr
             at_work.add(worker)
             done, tokens = min(total, done + rows), tokens + more_tokens
             speed = tokens / (time.perf_counter() - began)
-            many = f"{len(at_work)} worker{'s' * (len(at_work) > 1)}, {speed:,.0f} tokens/s"
+            many = f"workers: {len(at_work)}, {speed:,.0f} tokens/s"
             report(done, total, many if tokens else text)
 
-    # a worker elsewhere reads the rows itself; where in the order of work those of this call begin
-    rows, start = checked if config.engine == "local" else None, rank.start if rank else 0.0
-    argument = placed(config), rows, start, 1 / rank.total if rank else 1.0, rank is None
+    # a worker elsewhere reads the rows itself
+    argument = placed(config), checked if config.engine == "local" else None, rank
     task = Task(_work, argument, config.out, config.device)
     summaries: list[ExtractSummary] = engine.run(task, config, warning_once(hear))
     # where one of them saw that nothing is left, nothing is
@@ -120,10 +119,10 @@ def _rows_missing(config: ExtractConfig) -> float:
 
 
 def _work(
-    argument: tuple[ExtractConfig, CheckedRows | None, float, float, bool], place: Place, tell: Tell
+    argument: tuple[ExtractConfig, CheckedRows | None, Rank | None], place: Place, tell: Tell
 ) -> ExtractSummary:
     """Be one worker: make shards until none is missing."""
-    config, checked, start, share, waits = argument
+    config, checked, rank = argument
     tally, told, last = Tally(), (0, 0), 0.0
 
     def report(done: int, total: int, text: str) -> None:
@@ -133,9 +132,9 @@ def _work(
             tell("progress", (new[0] - told[0], new[1] - told[1], text))
             told, last = new, now
 
-    start += share * place.number / place.total
+    start = ((rank.start if rank else 0.0) + place.number / place.total) % 1
     config = replace(config, device=place.device)
-    summary = make_missing(config, report, tally, checked=checked, start=start, waits=waits)
+    summary = make_missing(config, report, tally, checked=checked, start=start, waits=rank is None)
     last = 0.0
     report(0, 0, "")
     return summary

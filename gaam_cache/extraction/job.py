@@ -220,16 +220,13 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     names = rows[reference].class_names or class_order(set(rows[reference].labels))
     for split, part in rows.items():
         if unknown := set(part.labels) - set(names) if part.labelled else None:
-            label, more = min(unknown), len(names) - FEW_CLASSES
+            label, known = min(unknown), [*map(shortened, names[:FEW_CLASSES])]
             remedy = f"mend the labels, or add rows of that class to '{reference}'"
             if config.limit is not None:
                 remedy += f" (--limit reads the first {config.limit:,} rows of each split alone)"
-            elif more > 0:
-                remedy += f"; is '{config.label_column}' the column of classes (--label-column)?"
             raise DataError(
                 f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
-                expected=f"one of: {', '.join(map(shortened, names[:FEW_CLASSES]))}"
-                + f" and {more:,} more" * (more > 0),
+                expected=f"one of: {', '.join(known)}" + ", ..." * (len(names) > FEW_CLASSES),
                 where=f"{part.origin}, row {part.labels.index(label) + 1}",
                 hint=remedy,
             )

@@ -144,15 +144,7 @@ def _fitted_on(plan: Plan, config: ExtractConfig) -> Mapping[str, Rows]:
         return {}
     path, name = plan.dataset["path"], plan.dataset["name"]
     place = path if path is not None and Path(path).exists() else name
-    try:
-        return {split: find_source(place).read(replace(config, dataset=place), split)}
-    except GaamError as error:
-        raise NotFoundError(
-            f"{plan.encoder_label} was fitted on rows that are not there any more",
-            expected=f"the split '{split}' of '{name}' as it was",
-            found=error.reason,
-            hint=f"bring the data back to where they were; or {INSTEAD}",
-        ) from error
+    return {split: find_source(place).read(replace(config, dataset=place), split)}
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan) -> None:
