@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -162,17 +161,6 @@ def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype
     return model.to(getattr(torch, dtype))
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """While open nothing is logged: that kernels are missing is not about the extraction."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Located:
     """A folder with an encoder in it."""
@@ -236,9 +224,11 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
             found="a file" if path.is_file() else "nothing there",
             where=str(path.absolute()),
         )
-    packaged = _packaged() if name == DEFAULT_ENCODER and revision is None else None
-    if packaged is not None and hash_file(packaged / WEIGHTS) == PACKAGE_SHA256:
-        return _checked(packaged, weights)
+    spec = importlib.util.find_spec(PACKAGE)
+    if name == DEFAULT_ENCODER and revision is None and spec and spec.submodule_search_locations:
+        packaged = Path(spec.submodule_search_locations[0]) / "model"
+        if (packaged / WEIGHTS).is_file() and hash_file(packaged / WEIGHTS) == PACKAGE_SHA256:
+            return _checked(packaged, weights)
     try:
         folder, commit = fetch_model(name, revision, weights=weights)
     except HubError as error:
@@ -247,15 +237,6 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
             error.details["to do"] = hint
         raise
     return replace(_checked(folder, weights), revision=commit)
-
-
-def _packaged() -> Path | None:
-    """The folder of the installed copy of the default encoder."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(spec.submodule_search_locations[0]) / "model"
-    return folder if (folder / WEIGHTS).is_file() else None
 
 
 def _checked(path: Path, weights: bool) -> Located:

@@ -29,7 +29,7 @@ from gaam_cache.encoders._base import Inputs, Lazy
 from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
-from gaam_cache.encoders._weights import encoder_part, quiet, skeleton
+from gaam_cache.encoders._weights import encoder_part, skeleton
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._base import Rows
 
@@ -320,9 +320,8 @@ class _Hearing:
         shape = (1, features, *self._row_shape)
         x = self.shaped(torch.zeros(shape, dtype=torch.float32, device="meta"))
         try:
-            with quiet():
-                output = part(**{self.input_name: x}, output_hidden_states=True)
-                _, positions, _ = output.hidden_states[-1].shape
+            output = part(**{self.input_name: x}, output_hidden_states=True)
+            _, positions, _ = output.hidden_states[-1].shape
         except Exception as error:  # of others, which may fail in any way
             what = f"it fails on {features:,} {self.input_name}"
             raise Unusable(f"{what}: {said(error)}") from error

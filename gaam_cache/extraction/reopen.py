@@ -102,7 +102,11 @@ def reopen(
         versions = plugins.load(MEDIA, plan.kind, kind="kind of files").decoders()
         what = f"rows of {plan.kind} are decoded by other versions"
         _check_same(versions, plan.decoders, what, plan)
-    rows = _fitted_on(plan, config) if _called(name) else {}
+    rows: Mapping[str, Rows] = {}
+    if _called(name) and (split := plan.identity.get("fitted_on")) is not None:
+        path, there = plan.dataset["path"], plan.dataset["name"]  # rows that it learned from
+        place = path if path is not None and Path(path).exists() else there
+        rows = {split: find_source(place).read(replace(config, dataset=place), split)}
     try:
         opened = open_encoder(plan.kind, config, rows)
         found = opened.identity()
@@ -113,8 +117,8 @@ def reopen(
     _check_same(found, plan.identity, f"'{name}' is another encoder", plan)
     opened.load()
     shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
-    there = {name: getattr(plan, name) for name in shape}
-    _check_same(shape, there, f"'{config.encoder}' yields states of another shape", plan)
+    then = {name: getattr(plan, name) for name in shape}
+    _check_same(shape, then, f"'{config.encoder}' yields states of another shape", plan)
     return config, opened
 
 
@@ -136,15 +140,6 @@ def _place_of(plan: Plan) -> str:
 def _called(name: str) -> bool:
     """Whether an encoder is called by a name of its own, and lies in no folder."""
     return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
-
-
-def _fitted_on(plan: Plan, config: ExtractConfig) -> Mapping[str, Rows]:
-    """The rows that an encoder learned from; empty where it learned from none."""
-    if (split := plan.identity.get("fitted_on")) is None:
-        return {}
-    path, name = plan.dataset["path"], plan.dataset["name"]
-    place = path if path is not None and Path(path).exists() else name
-    return {split: find_source(place).read(replace(config, dataset=place), split)}
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan) -> None:
