@@ -247,13 +247,6 @@ class _Tokens:
                 expected="a tokenizer with a tokenizer.json, which --prompt and pool-over need",
                 found=type(tokenizer).__name__,
             )
-        taken = len(self._ids([self.prompt.replace(PLACE, "")])[0]) if self.prompt else 0
-        if taken >= self.max_length:
-            raise ConfigError(
-                "the prompt leaves no room for a text",
-                expected=f"a --max-length above the {taken} tokens of the prompt",
-                found=f"a maximum length of {self.max_length}",
-            )
 
     def _longest(self, asked: int | None) -> int:
         """The longest text in tokens: as asked, else 512 or the encoder's limit."""

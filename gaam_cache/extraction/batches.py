@@ -35,11 +35,8 @@ def token_budget_batches(
 
     Rows are sorted by length, longest first, so that a batch too large for the memory shows itself
     at once. Where to cut is found by dynamic programming, which minimises padded positions plus
-    ``BATCH_COST_TOKENS`` per batch; filling each batch to the brim pads 4 times as much. The result
-    is a function of the arguments alone: an interrupted extraction resumes to the same bytes.
-
-    Of the batches that begin with a row of one length and end at the same row the longest is the
-    cheapest, so every end has one start: as many rows before it as a batch may have.
+    ``BATCH_COST_TOKENS`` per batch. Of the batches that begin with a row of one length and end at
+    the same row the longest is the cheapest, so every end has one start.
 
     ``batch_tokens`` is rows x longest row of one batch at most; a row longer than that goes alone.
     ``extents`` decides whether two rows are of equal length, where tokens do not. Returns arrays of

@@ -22,8 +22,7 @@ from gaam_cache.engines._base import (
 from gaam_cache.extraction.job import CheckedRows, read_rows, warn
 from gaam_cache.extraction.pipeline import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, Tally
-from gaam_cache.sources._base import find_source
-from gaam_cache.sources._row_checks import truncation
+from gaam_cache.sources._base import find_source, truncation
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.store.shard import missing_shards, prepare_folder
@@ -48,12 +47,8 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:
-        ConfigError: an argument is wrong, the folder holds another cache, or none can be there.
-        DataError: a row cannot be used.
-        NumericsError: a state that the storage type cannot hold, or that is not that of its text
-            alone.
-        HubError: the hub cannot be reached.
-        StorageError: the file system refused.
+        GaamError: an argument or a row cannot be used, the hub or the file system refused, or a
+            state cannot be stored or is not that of its text alone (NumericsError).
 
     Warns:
         GaamWarning: splits share texts, a text has several labels, a split lacks a class, or more

@@ -20,8 +20,14 @@ from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import CacheError, DataError, GaamWarning
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
-from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.sources._base import NO_LABEL, Rows, find_source
+from gaam_cache.sources._base import (
+    NO_LABEL,
+    Rows,
+    check_rows,
+    find_source,
+    repeated_texts,
+    shared_texts,
+)
 from gaam_cache.store.digest import hash_rows, hash_values
 from gaam_cache.store.dtypes import packed, width_of
 from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, fingerprint, rows_per_shard
@@ -69,7 +75,7 @@ def prepare_job(
 
     Without ``weights`` the encoder's need not be there; the fields of the job then cover none.
     """
-    rows, class_names, content, shared_texts = checked or read_rows(config, report)
+    rows, class_names, content, shared = checked or read_rows(config, report)
     encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
     fields = plan_fields(rows, class_names, content, encoder.identity(), config.storage_dtype)
     bundled = config.dataset == DEFAULT_DATASET
@@ -83,7 +89,7 @@ def prepare_job(
         "origin": {name: part.origin for name, part in rows.items()},
         **recorded_settings(config, "dataset"),
     }
-    return Job(config, rows, encoder, fields, provenance, shared_texts)
+    return Job(config, rows, encoder, fields, provenance, shared)
 
 
 def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
@@ -94,10 +100,9 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
         kinds = ", ".join(f"'{split}' of {part.noun}s" for split, part in rows.items())
         raise DataError("splits are of several kinds", expected="one", found=kinds)
     class_names = _class_names(rows, config)
-    groups = list(row_checks.repeated_texts(rows, report))
-    warn(row_checks.check_rows(rows, class_names, groups))
-    shared_texts = row_checks.shared_texts(groups)
-    return CheckedRows(rows, class_names, content_of(rows, report), shared_texts)
+    groups = list(repeated_texts(rows, report))
+    warn(check_rows(rows, class_names, groups))
+    return CheckedRows(rows, class_names, content_of(rows, report), shared_texts(groups))
 
 
 def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, str]:

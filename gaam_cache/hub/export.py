@@ -119,8 +119,7 @@ def export_cache(
         progress: called with (done, total, what is going on).
 
     Raises:
-        CacheError: it is incomplete or damaged; nothing was exported.
-        ConfigError: something is in the way.
+        GaamError: it is incomplete or damaged, or something is in the way; nothing was exported.
     """
     root, out = Path(path).expanduser(), Path(out).expanduser()
     cache = open_cache(root)

@@ -30,7 +30,7 @@ from gaam_cache.extraction.job import (
 )
 from gaam_cache.extraction.reopen import settings_of_import
 from gaam_cache.messages import brief, shortened, visible
-from gaam_cache.sources import _row_checks as row_checks
+from gaam_cache.sources import _base as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store import dtypes
 from gaam_cache.store.arrays import (

@@ -6,7 +6,7 @@ import random
 import unicodedata
 from itertools import product
 
-from gaam_cache.sources import _row_checks as row_checks
+from gaam_cache.sources import _base as row_checks
 from gaam_cache.sources._base import Rows, Texts
 
 Pairs = list[tuple[str, str]]
