@@ -161,6 +161,7 @@ def _of_run(about: dict[str, Any]) -> str:
     lines = [
         f"run {about['path']}",
         f"  what         {about['what']}",
+        f"  encoder      {about['cache']['encoder']}",
         f"  parameters   {parameters['total']:,}, {parameters['attention']:,} in the attention",
         f"  recipe       {_settings(about['recipe'])}",
         f"  run as       {_settings(about['engine'])}",
