@@ -7,7 +7,6 @@ import importlib.util
 import os
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +26,6 @@ EXIT_CODE = 130
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last by a terminal that is closed
 SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "model": "--encoder"}
-_asked = False
 
 
 def silent(done: int, total: int, text: str) -> None:
@@ -63,7 +61,6 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
 
     def report(done: int, total: int, text: str) -> None:
         nonlocal said
-        go_on()
         with suppress(OSError):  # nobody reads stderr any more: the work goes on
             if total != (task.total or 0):  # another phase has another speed
                 bar.reset(task.id)
@@ -99,8 +96,6 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
 
 def unwind_on_signals() -> None:
     """From now on the first signal raises KeyboardInterrupt, and a second one ends the process."""
-    global _asked  # noqa: PLW0603 a signal belongs to the process
-    _asked = False
     _on_signals(_stop)
 
 
@@ -111,24 +106,8 @@ def _on_signals(handler: Any) -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    global _asked  # noqa: PLW0603 a signal belongs to the process
-    if _asked:
-        os._exit(EXIT_CODE)
-    _asked = True
+    _on_signals(signal.SIG_DFL)
     raise KeyboardInterrupt
-
-
-def go_on() -> None:
-    """Raise KeyboardInterrupt if a signal asked for it: Python drops one raised in a destructor."""
-    unwinding = sys.exc_info()[0] is not None
-    if _asked and not unwinding and threading.current_thread() is threading.main_thread():
-        raise KeyboardInterrupt
-
-
-def ask() -> None:
-    """What a first signal does, from any thread; nothing where there was one."""
-    if not _asked:
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:

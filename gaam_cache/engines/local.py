@@ -50,7 +50,6 @@ class Local(Engine):
                 mouth.close()
                 running[ear] = place, process
             while running:
-                terminal.go_on()
                 ready = wait(list(running), timeout=0.2)
                 for ear in [one for one in running if one in ready]:
                     place, process = running[ear]
@@ -92,7 +91,6 @@ def _work(task: Task, place: Place, cores: list[int], mouth: Connection) -> None
     speaking = threading.Lock()
 
     def tell(kind: str, value: Any) -> None:
-        terminal.go_on()
         with suppress(OSError), speaking:  # nobody listens any more; threads warn, too
             mouth.send((kind, value))
 
@@ -108,7 +106,7 @@ def _end_with_parent() -> None:
     """Unwind when whoever started us is gone; end where a long computation does not look."""
     if (parent := parent_process()) is not None:
         parent.join()
-        terminal.ask()
+        os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(UNWINDING_SECONDS)
         os._exit(terminal.EXIT_CODE)
 

@@ -103,7 +103,6 @@ def _wait(ray: Any, at_work: dict[Any, int], mailbox: Any, hear: Hear) -> list[A
 
     while True:
         ended, _ = ray.wait(list(at_work), timeout=LOOK_SECONDS)
-        terminal.go_on()
         said: list[tuple[int, str, Any]] = []
         with suppress(ray.exceptions.RayError, TimeoutError):  # where its node is gone, the folder
             said = ray.get(mailbox.drain.remote(), timeout=60)  # says all the same what is done

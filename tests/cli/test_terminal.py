@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -62,29 +62,6 @@ def test_without_a_terminal_a_plain_line_comes_now_and_then(
     first, second = capsys.readouterr().err.splitlines()
     assert first == "extract 1/4 rows; hashing\\x1b"
     assert re.fullmatch(r"extract 2/4 rows, \d s left; hashing", second)
-
-
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in terminal.SIGNALS}
-    yield
-    terminal.unwind_on_signals()  # forgets what was asked
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def test_a_signal_whose_exception_got_lost_ends_the_work_at_the_next_progress(
-    handlers: None,
-) -> None:
-    for number in terminal.SIGNALS:
-        terminal.unwind_on_signals()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(number)
-        with (
-            terminal.show_progress("x", "", quiet=True) as report,
-            pytest.raises(KeyboardInterrupt),
-        ):
-            report(1, 2, "lost")
 
 
 def test_what_the_machine_refuses_is_one_message_whoever_wraps_it() -> None:
