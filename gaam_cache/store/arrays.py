@@ -35,6 +35,7 @@ UNDERSTOOD = (
     "states (or embeddings, hidden_states, features, X, layer_0, layer_1, ...) and labels (or "
     "targets, y), in files called train.*, test.*, or as train/states, train_states, X_train"
 )
+WHOLE = -1  # in the place of the number of a layer: all layers are in one array
 HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file"
 
 
@@ -169,47 +170,36 @@ def _whole(one: Any) -> bool:
     return whole and not one.is_virtual and not one.external
 
 
-def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Roles], list[Array]]:
-    """The arrays of every split, and what is left."""
+def choose(
+    arrays: Sequence[Array], config: ImportConfig
+) -> tuple[Mapping[str, Roles], list[Array]]:
+    """The arrays of every split by their roles, and what is left; what options say goes first."""
 
     def unclear(message: str, hint: str = HINT) -> ConfigError:
         there = "\n".join(map(str, arrays)) or "no arrays at all"
         return ConfigError(message, expected=UNDERSTOOD, found=there, hint=hint)
 
-    def in_order(found: Sequence[tuple[int | None, Array]], what: str) -> list[Array]:
-        # the one array, or one for each layer, none missing and none there twice
-        layers = dict(found)
-        numbers = [number for number in layers if number is not None]
-        if len(layers) < len(found) or (None in layers and numbers):
-            raise unclear(f"several arrays could be {what}")
-        asked = range(min(numbers), max(numbers) + 1) if numbers else layers
-        if missing := [number for number in asked if number not in layers]:
-            raise unclear(f"layer {missing[0]} of {what} is missing")
-        return [layers[number] for number in asked]
-
     def find(asked: str) -> list[Array]:
         # the array of that name, or those of a pattern, in the order of their numbers
-        pattern = re.compile(r"(\d{1,6})".join(map(re.escape, asked.split("*", 1))))
-        found = []
+        pattern, found = re.compile(r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))), []
         for one in arrays:
             names = one.name, f"{one.file.name}:{one.name}", f"{one.file}:{one.name}"
             if match := next(filter(None, map(pattern.fullmatch, names)), None):
-                found.append((int(match[1]) if "*" in asked else None, one))
-        if not found:
-            raise unclear(f"there is no array '{asked}'")
-        return in_order(found, f"'{asked}'")
+                found.append((int(match[1]) if "*" in asked else 0, one))
+        if not found or ("*" not in asked and len(found) > 1):
+            raise unclear(f"there is {'more than one' if found else 'no'} array '{asked}'")
+        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
-    said: dict[tuple[str, str], list[tuple[int | None, Array]]] = {}
+    said: dict[tuple[str, str], list[tuple[int, Array]]] = {}
     for array in arrays:
         if place := _said(array, config.keep_columns):
             said.setdefault(place[:2], []).append((place[2], array))
-    asked = of_splits(config, "arrays")
-    if asked:
+    if asked := of_splits(config, "arrays"):
         said = {key: found for key, found in said.items() if key[0] in asked}
     for option, role in (("arrays", STATES), (LABELS, LABELS)):
         for split, names in of_splits(config, option).items():
             said[split, role] = [*enumerate(one for name in names for one in find(name))]
-    splits = list(asked or dict.fromkeys(split for split, role in said if role == STATES))
+    splits = list(asked) or [*dict.fromkeys(split for split, role in said if role == STATES)]
     if not asked:
         splits.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
     if not splits:
@@ -217,22 +207,23 @@ def choose(arrays: Sequence[Array], config: ImportConfig) -> tuple[dict[str, Rol
     for split in (*(of for of, _ in said), *config.unlabelled):
         if split not in splits:
             raise unclear(f"'{split}' has no states")
-    taken: dict[str, Roles] = {}
+    taken: dict[str, dict[str, list[Array]]] = {split: {} for split in splits}
     for split in splits:
-        roles = [LABELS] * (split not in config.unlabelled) + [*config.keep_columns]
-        of = {
-            role: in_order(said.get((split, role), []), f"the {role} of '{split}'")
-            for role in (STATES, *roles)
-        }
-        if lacks := [role for role in roles if not of[role]]:
-            hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
-            raise unclear(f"it is not clear which array has the {lacks[0]} of '{split}'", hint)
-        taken[split] = {role: found for role, found in of.items() if found}
+        for role in (STATES, *[LABELS] * (split not in config.unlabelled), *config.keep_columns):
+            found, what = dict(said.get((split, role), [])), f"the {role} of '{split}'"
+            if not found:
+                hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
+                raise unclear(f"it is not clear which array has {what}", hint)
+            if len(found) < len(said[split, role]) or (WHOLE in found and len(found) > 1):
+                raise unclear(f"several arrays could be {what}")
+            if gaps := set(range(min(found), max(found))) - set(found):
+                raise unclear(f"layer {min(gaps)} of {what} is missing")
+            taken[split][role] = [found[number] for number in sorted(found)]
     used = [one for roles in taken.values() for found in roles.values() for one in found]
     return taken, [one for one in arrays if one not in used]
 
 
-def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int | None] | None:
+def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int] | None:
     """Of which split an array says to be what, and of which layer; ``kept`` are roles as well."""
     words, splits = "|".join((*ROLES, *kept)), "|".join(SPLITS)
     number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
@@ -249,5 +240,5 @@ def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int | None] | No
     named = named or set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
     if len(named) != 1:  # it says none, or two
         return None
-    layer, word = found["layer"], found["word"]
-    return named.pop(), ROLES.get(word, word) if word else STATES, int(layer) if layer else None
+    word, layer = found["word"], WHOLE if found["layer"] is None else int(found["layer"])
+    return named.pop(), ROLES.get(word, word) if word else STATES, layer
