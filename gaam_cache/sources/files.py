@@ -104,13 +104,14 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
         )
 
     def records(columns: Columns) -> Iterator[Record]:
+        wanted = set(columns.all)
         for place, found in rows:
-            if missing := [column for column in columns.all if column not in found]:
+            if lacking := wanted - found.keys():
                 lacks = "a line lacks a column that the first line has"
-                raise DataError(lacks, expected=", ".join(missing), where=f"{path}, {place}")
+                raise DataError(lacks, expected=", ".join(lacking), where=f"{path}, {place}")
             yield place, found
 
-    return Table(names, records)
+    return Table(names, records if path.suffix == ".jsonl" else lambda columns: rows)
 
 
 def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:
