@@ -152,14 +152,12 @@ class Split:
     def __init__(self, root: Path, plan: Plan, name: str, receipts: list[Receipt]) -> None:
         """Use ``EmbeddingCache[name]``."""
         self.name, self.class_names = name, plan.class_names
-        self.first_layer = plan.first_layer
-        """Number of the first layer of its states: 0 or 1."""
+        self.first_layer = plan.first_layer  # number of the first layer of its states: 0 or 1
         self.labelled = name not in plan.unlabelled
         """Whether the classes of its rows are known; else every label is -1."""
         self.truncated = sum(receipt.truncated for receipt in receipts)
         """Number of rows that were cut at the maximum length."""
-        self.nbytes = sum(receipt.bytes for receipt in receipts)
-        """Bytes on disk."""
+        self.nbytes = sum(receipt.bytes for receipt in receipts)  # bytes on disk
         self.receipts, self.shard_rows = receipts, plan.shard_rows
         self.checked = [False] * len(receipts)  # shards that were hashed
         self._root, self._plan = root.absolute(), plan
@@ -238,18 +236,15 @@ class EmbeddingCache(Mapping[str, Split]):
     def __init__(self, root: Path) -> None:
         """Use ``open_cache``."""
         self.root, self.plan = root, read_plan(root)
-        self.fingerprint = self.plan.fingerprint
-        """Hash of everything that decides the numbers."""
+        self.fingerprint = self.plan.fingerprint  # hash of everything that decides the numbers
         self.class_names = self.plan.class_names
         """Names of the classes; a label is an index into them."""
         self.num_layers, self.hidden_size = self.plan.num_layers, self.plan.hidden_size
         """Layers of the encoder that are kept, and its hidden size."""
         self.first_layer = self.plan.first_layer
         """Number of the first of them: 0 where that is the encoder's input, else 1."""
-        self.columns = tuple(self.plan.columns)
-        """Names of the kept columns."""
-        self.unlabelled = self.plan.unlabelled
-        """Splits without labels: to predict on."""
+        self.columns = tuple(self.plan.columns)  # names of the kept columns
+        self.unlabelled = self.plan.unlabelled  # splits without labels: to predict on
         if missing := missing_shards(root, self.plan):
             raise CacheError(
                 "the cache is incomplete",

@@ -29,8 +29,7 @@ OF_PLAN = (
 class Inspection:
     """What a cache is and how far it is."""
 
-    about: dict[str, Any]
-    """JSON values."""
+    about: dict[str, Any]  # JSON values
 
     @property
     def complete(self) -> bool:

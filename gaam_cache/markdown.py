@@ -8,12 +8,10 @@ from typing import Any
 
 from gaam_cache.messages import visible, visible_values
 
-MOST_CLASSES = 100
-"""That a card names; of more it names so many and counts the rest."""
+MOST_CLASSES = 100  # that a card names; of more it names so many and counts the rest
 NOUNS = {"text": "texts", "audio": "sounds", "vision": "pictures"}
 """What people call rows of a kind."""
-TODO = "TODO: "
-"""With it begins a line of a card that a person has to fill in."""
+TODO = "TODO: "  # with it begins a line of a card that a person has to fill in
 _LINKED = re.compile(r"@|:(?=//)|(?<=www)\.|(?<=mailto):|(?<=xmpp):|#(?=\d)", re.IGNORECASE)
 """What programs make links, mentions and references of, also after a backslash."""
 

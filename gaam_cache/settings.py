@@ -23,12 +23,9 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages import did_you_mean, option_of, shortened
 
-KEY = {"key": True}
-"""Metadata of a setting without an option."""
-UNCHECKED = "unchecked"
-"""Metadata of a field that may be any text, white space too."""
-LARGEST_NUMBER = 2**31 - 1
-"""Of any setting that counts something; more is a slip of the finger."""
+KEY = {"key": True}  # metadata of a setting without an option
+UNCHECKED = "unchecked"  # metadata of a field that may be any text, white space too
+LARGEST_NUMBER = 2**31 - 1  # of any setting that counts something; more is a slip of the finger
 SECTIONS = ("extract", "import", "train", "plant")
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
 TAKEN: Any = {bool: (), int: (Integral, str), float: (Real, str)}

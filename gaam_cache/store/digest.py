@@ -15,8 +15,7 @@ from typing import Any
 DIGITS = 12
 """Hexadecimal digits that people read of a hash: 48 bits, so that among a million caches two share
 them with a probability of 2 in 1,000."""
-SEAL = "sha256_of_this"
-"""The key of a JSON object under which its own digest lies."""
+SEAL = "sha256_of_this"  # the key of a JSON object under which its own digest lies
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

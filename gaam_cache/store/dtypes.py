@@ -31,8 +31,7 @@ SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 EXPONENT_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 """Exponent masks; a number is inf or NaN exactly when all these bits are set."""
 CHUNK_BYTES = 2**20
-LOST = 0.01
-"""A number that rounding moves by more than this share of itself has lost its digits."""
+LOST = 0.01  # a number that rounding moves by more than this share of itself has lost its digits
 MOST_LOST = 0.01
 """Share of the numbers of a layer, those that are 0 left out, that may have lost theirs."""
 

@@ -73,15 +73,12 @@ class Plan:
     pooling: tuple[str, ...]
     storage_dtype: str
     class_names: tuple[str, ...]
-    rows: dict[str, int]
-    """Rows of every split."""
-    shard_rows: int
-    """Rows of every shard but the last of a split."""
+    rows: dict[str, int]  # rows of every split
+    shard_rows: int  # rows of every shard but the last of a split
     created_with: dict[str, str]
     columns: dict[str, int] = field(default_factory=dict)
     """Columns of strings that are kept, and how many bytes the longest of their values takes."""
-    unlabelled: tuple[str, ...] = ()
-    """Splits without labels."""
+    unlabelled: tuple[str, ...] = ()  # splits without labels
 
     @property
     def kind(self) -> str:

@@ -29,8 +29,7 @@ from gaam_cache.store.plan import FORMAT_VERSION, SHARD_FOLDER, Plan, ShardSpec
 
 ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
 """Arrays with one number per row, and their types."""
-UNLABELLED = -1
-"""The label of every row of a split without labels."""
+UNLABELLED = -1  # the label of every row of a split without labels
 MOST_MAPPED = 32  # files at a time: each takes a descriptor, and a cache may have many shards
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -60,8 +59,7 @@ class Receipt:
     split: str
     start: int
     stop: int
-    truncated: int
-    """Rows that were cut at the maximum length."""
+    truncated: int  # rows that were cut at the maximum length
     datasets: dict[str, DatasetSpec]
 
 

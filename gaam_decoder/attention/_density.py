@@ -37,11 +37,9 @@ def positive(parameter: Tensor, floor: float = PARAMETER_FLOOR) -> Tensor:
 class Learned:
     """A parameter of a density: one number for every head and feature."""
 
-    name: str
-    """What ``density`` and ``constant`` call it, and stored weights."""
+    name: str  # what ``density`` and ``constant`` call it, and stored weights
     _: KW_ONLY
-    start: float
-    """Its value before training."""
+    start: float  # its value before training
     floor: float | None = PARAMETER_FLOOR
     """Least value where it is used; None where it may be any number."""
 

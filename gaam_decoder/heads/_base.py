@@ -25,12 +25,10 @@ class Head(nn.Module, ABC):
 
     trained_by: ClassVar[Literal["steps", "fit"]] = "steps"
     """steps: gradients, over epochs, each seed by itself; fit: at once, as a ``FittedHead`` is."""
-    tries: ClassVar[int] = 0
-    """Values of a setting that a fit compares."""
+    tries: ClassVar[int] = 0  # values of a setting that a fit compares
     stackable: bool = True
     """Whether several seeds are run at once by ``torch.func.vmap``; if not, seeds are looped."""
-    num_noise: int = 0
-    """K, uniform numbers in [0, 1) that one sample needs in training."""
+    num_noise: int = 0  # K, uniform numbers in [0, 1) that one sample needs in training
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__()

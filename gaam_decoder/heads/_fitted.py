@@ -31,17 +31,13 @@ class Examples(NamedTuple):
 class Fit:
     """How a fit went; the head has the weights."""
 
-    setting: str
-    """What was chosen, such as 'C'."""
+    setting: str  # what was chosen, such as 'C'
     value: float
     lowest: float
-    highest: float
-    """Of the values that were tried."""
+    highest: float  # of the values that were tried
     tried: int
-    kept: int
-    """Place of the value that was chosen in the log, from 1."""
-    unconverged: tuple[float, ...] = ()
-    """Values whose fit did not converge."""
+    kept: int  # place of the value that was chosen in the log, from 1
+    unconverged: tuple[float, ...] = ()  # values whose fit did not converge
     log: tuple[dict[str, Any], ...] = field(repr=False)
     """One entry per value: epoch (its place, from 1), loss and train_accuracy on the rows that
     learn, accuracy and selection_loss on those that choose, and more."""
@@ -68,8 +64,7 @@ class FittedHead(Head):
     """
 
     trained_by: ClassVar[Literal["steps", "fit"]] = "fit"
-    tries: ClassVar[int] = 1
-    """Values of its setting that are compared on the rows that choose."""
+    tries: ClassVar[int] = 1  # values of its setting that are compared on the rows that choose
 
     @abstractmethod
     def fit(self, learn: Examples, choose: Examples, tell: Callable[[int, str], None]) -> Fit:

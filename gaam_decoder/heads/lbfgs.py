@@ -26,10 +26,8 @@ TOLERANCE = 1e-6
 """Largest slope of the mean loss where a fit has converged; benchmarks take 1e-4, with which weak
 penalties stop at twice their loss."""
 MOST_ITERATIONS = 2000
-CORRECTIONS = 20
-"""Pairs of steps and slopes that L-BFGS remembers."""
-EVALUATIONS = 60
-"""Of the loss for each value; measured on AG News: 27 on all layers, 56 on one."""
+CORRECTIONS = 20  # pairs of steps and slopes that L-BFGS remembers
+EVALUATIONS = 60  # of the loss for each value; measured on AG News: 27 on all layers, 56 on one
 
 ALIASES = ("logistic-regression", "linear-probe", "probe", "logreg")
 

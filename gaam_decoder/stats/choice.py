@@ -14,8 +14,7 @@ SEED = 0
 class ChoiceOf(NamedTuple):
     """What other rows would have chosen."""
 
-    share: float
-    """Of all draws of the rows that chose, how many choose the same."""
+    share: float  # of all draws of the rows that chose, how many choose the same
     variance: float
     """Mean square of how far the score of what they choose is from that of what was chosen."""
 

@@ -29,10 +29,8 @@ from gaam_decoder.stats.paired import (
 
 MARGIN = 0.005
 """Half a point: differences of published tables that are called better are rarely smaller."""
-MOST_SEEDS = 1000
-"""That are worth proposing."""
-MOST_TESTS = 64
-"""Of one row, in repeated cross-validations."""
+MOST_SEEDS = 1000  # that are worth proposing
+MOST_TESTS = 64  # of one row, in repeated cross-validations
 Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
 
 
@@ -44,26 +42,19 @@ class Claim:
     num_rows: int
     margin: float
     difference: float
-    interval: tuple[float, float] | None
-    """95%, over seeds and rows."""
-    p: float | None
-    """Two-sided, over seeds and rows; None for fewer than two seeds or rows."""
+    interval: tuple[float, float] | None  # 95%, over seeds and rows
+    p: float | None  # two-sided, over seeds and rows; None for fewer than two seeds or rows
     p_equivalent: float | None
     """Larger of two one-sided p-values against the margin, over seeds and rows."""
     on_these_rows: OnTheseRows
-    p_holm: float | None = None
-    """``p`` corrected for the other comparisons of a report; None alone."""
+    p_holm: float | None = None  # ``p`` corrected for the other comparisons of a report; None alone
     p_equivalent_holm: float | None = None
-    num_tests: int = 1
-    """That it was corrected for."""
-    step: int = 1
-    """Tests for which the step of Holm's procedure corrects that decided this one."""
+    num_tests: int = 1  # that it was corrected for
+    step: int = 1  # tests for which the step of Holm's procedure corrects that decided this one
     limits: MeanLimits | None = field(default=None, repr=False)
     """What the numbers are from; None for fewer than two seeds or rows."""
-    larger_is_better: bool = True
-    """False of losses: what is smaller is better then."""
-    no_claim: str = ""
-    """Why the score allows no claim; '' where it does."""
+    larger_is_better: bool = True  # False of losses: what is smaller is better then
+    no_claim: str = ""  # why the score allows no claim; '' where it does
 
     @property
     def verdict(self) -> Verdict:

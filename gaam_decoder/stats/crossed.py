@@ -19,8 +19,7 @@ from scipy.special import ndtri, stdtrit
 
 from gaam_decoder.stats.seeds import checked
 
-SMALLEST = 1e-100
-"""No p is smaller."""
+SMALLEST = 1e-100  # no p is smaller
 Values = NDArray[np.bool_] | NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
 
 
@@ -37,8 +36,7 @@ class Crossed(NamedTuple):
     rest: float
     num_seeds: int
     num_rows: int
-    choice: float = 0.0
-    """Part of the mean's variance that comes from what was chosen by validation."""
+    choice: float = 0.0  # part of the mean's variance that comes from what was chosen by validation
 
     @property
     def from_seeds(self) -> float:

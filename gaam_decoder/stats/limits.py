@@ -21,8 +21,7 @@ class MeanLimits:
     found: Crossed
     unseen: float = 0.0
     """Variance of the mean from rows that may be rare and not among those that were seen."""
-    highest: float = 1.0
-    """Largest difference that can be."""
+    highest: float = 1.0  # largest difference that can be
 
     @property
     def p(self) -> float:
@@ -87,13 +86,10 @@ class Limits(MeanLimits):
 
     better: float
     """Mean over the rows of what speaks for the one, that of all seeds of a row together."""
-    worse: float
-    """Of what speaks for the other."""
+    worse: float  # of what speaks for the other
     better_sq: float
-    worse_sq: float
-    """Mean squares of the same."""
-    p_rows: float
-    """Of the exact test over rows; 0 where it has no say."""
+    worse_sq: float  # mean squares of the same
+    p_rows: float  # of the exact test over rows; 0 where it has no say
 
     @property
     def p_others(self) -> float:

@@ -31,8 +31,7 @@ LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 EXACT_SEEDS = 20
 DRAWS = 100_000
-FEW = 100
-"""Rows on which two mechanisms differ; with fewer, the exact test over rows has to agree."""
+FEW = 100  # rows on which two mechanisms differ; with fewer, the exact test over rows has to agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,7 @@ class SignFlip:
     """Two-sided p-value of a sign-flip test and how it was found."""
 
     p: float
-    exact: bool
-    """False: estimated from ``DRAWS`` random sign patterns."""
+    exact: bool  # False: estimated from ``DRAWS`` random sign patterns
 
 
 def sign_flip(difference_S: Floats) -> SignFlip:
@@ -135,16 +133,11 @@ def holm(p_M: Floats) -> Floats:
 class OnTheseRows:
     """The comparison over seeds alone: the test rows are taken as given."""
 
-    std: float | None
-    """Of the differences of the seeds."""
-    interval: tuple[float, float] | None
-    """95% t interval."""
-    sign_flip: SignFlip | None
-    """None for fewer than 6 seeds."""
-    p_equivalent: float | None
-    """Of two one-sided paired t tests against the margin."""
-    detectable: float | None
-    """Smallest true difference that so many seeds find with a power of 80%."""
+    std: float | None  # of the differences of the seeds
+    interval: tuple[float, float] | None  # 95% t interval
+    sign_flip: SignFlip | None  # None for fewer than 6 seeds
+    p_equivalent: float | None  # of two one-sided paired t tests against the margin
+    detectable: float | None  # smallest true difference that so many seeds find with a power of 80%
     verdict: Verdict
 
 
@@ -203,8 +196,7 @@ class CorrectedT:
 
     splits: int
     difference: float
-    interval: tuple[float, float]
-    """95%."""
+    interval: tuple[float, float]  # 95%
     p: float
 
     def to_dict(self) -> dict[str, Any]:

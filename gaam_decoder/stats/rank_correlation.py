@@ -20,8 +20,7 @@ DRAWS = 1000
 class RankCorrelation(NamedTuple):
     """Spearman's rho of two quantities of the same layers."""
 
-    rho: float | None
-    """None where one of both is the same of all layers."""
+    rho: float | None  # None where one of both is the same of all layers
     interval: tuple[float, float] | None
     """95%, of resampled seeds and rows; None for one seed of either, and without a rho."""
 

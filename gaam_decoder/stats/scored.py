@@ -33,12 +33,9 @@ class Scored:
     values: Floats
     by_row: NDArray[np.bool_] | Floats | None
     """The mean over the rows is the value; None where the score is no mean of rows."""
-    unseen: float = 0.0
-    """Largest of the seeds: see ``Found``."""
-    no_claim: str = ""
-    """Why nothing may be claimed from it."""
-    choice: float = 0.0
-    """Variance that comes from what was chosen by validation: see ``choice_of``."""
+    unseen: float = 0.0  # largest of the seeds: see ``Found``
+    no_claim: str = ""  # why nothing may be claimed from it
+    choice: float = 0.0  # variance that comes from what was chosen by validation: see ``choice_of``
 
     @classmethod
     def of(cls, found: list[Found], by_row_SN: Any, no_claim: str = "") -> Scored:

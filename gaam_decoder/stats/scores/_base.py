@@ -27,8 +27,7 @@ class Answers:
     sizes: tuple[int, ...] = ()
     """Rows of every fold, one after the other: each was scored by a decoder of its own; () of
     one."""
-    repeats: int = 1
-    """How often every row is among them."""
+    repeats: int = 1  # how often every row is among them
 
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
@@ -94,24 +93,18 @@ class Found:
 class Score(ABC):
     """One way to say how good the answers of a decoder are."""
 
-    title: ClassVar[str]
-    """As reports call it."""
+    title: ClassVar[str]  # as reports call it
     larger_is_better: ClassVar[bool] = True
-    percent: ClassVar[bool] = True
-    """Shown in percent, and differences in points."""
+    percent: ClassVar[bool] = True  # shown in percent, and differences in points
     margin: ClassVar[float] = 0.005
     """Largest difference that does not matter where nobody says: half a point, or as much."""
-    highest: ClassVar[float] = 1.0
-    """Largest value that can be."""
-    hits: ClassVar[bool] = False
-    """Whether every row is right or wrong."""
+    highest: ClassVar[float] = 1.0  # largest value that can be
+    hits: ClassVar[bool] = False  # whether every row is right or wrong
     of_sizes: ClassVar[bool] = False
     """Whether it says how good the sizes of probabilities are, so that it is of scaled logits where
     a temperature was fitted; what only ranks them (AUROC) is of logits as they are."""
-    fewest_classes: ClassVar[int] = 1
-    """With which it says anything."""
-    no_claim: ClassVar[str] = ""
-    """Why nothing is claimed of differences; '' where something may be."""
+    fewest_classes: ClassVar[int] = 1  # with which it says anything
+    no_claim: ClassVar[str] = ""  # why nothing is claimed of differences; '' where something may be
 
     @abstractmethod
     def of(self, answers: Answers) -> Found | None:

@@ -24,8 +24,7 @@ class Auroc(Score):
         cross-validation studies".
     """
 
-    title = "AUROC"
-    """Of two classes it does not matter; of more, the odds of rows change places."""
+    title = "AUROC"  # of two classes it does not matter; of more, the odds of rows change places
 
     def of(self, answers: Answers) -> Found | None:
         """Placements of every row among the rows of the other side."""

@@ -6,8 +6,7 @@ import numpy as np
 
 from gaam_decoder.stats.scores._base import Answers, Floats, Found, Score
 
-BINS = 15
-"""As Guo et al. 2017 have them."""
+BINS = 15  # as Guo et al. 2017 have them
 
 
 class Ece(Score):

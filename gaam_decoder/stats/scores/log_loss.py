@@ -19,8 +19,7 @@ class LogLoss(Score):
     title = "log loss"
     larger_is_better = False
     percent = False
-    margin = 0.01
-    """Probabilities of what is right that are by 1% larger throughout."""
+    margin = 0.01  # probabilities of what is right that are by 1% larger throughout
     highest = float("inf")
     of_sizes = True
 

@@ -17,8 +17,7 @@ class Top5(Score):
 
     title = "top-5 accuracy"
     hits = True
-    fewest_classes = 11
-    """With ten or fewer, half of all guesses would be right."""
+    fewest_classes = 11  # with ten or fewer, half of all guesses would be right
 
     def of(self, answers: Answers) -> Found | None:
         """Among the five or not, row by row."""
