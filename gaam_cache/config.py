@@ -170,7 +170,7 @@ class ExtractConfig(Placing):
     strip_labels: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Leave out white space around class names."""
     skip_empty: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Leave out rows of which nothing is to be encoded, and name them."""
+    """Leave out rows of which nothing is to be encoded, and count them."""
     test_fraction: float | None = field(default=None, metadata=OF_ROWS)
     """Part of a single file, or of the only split, that becomes 'test', stratified."""
     split_seed: int = field(default=0, metadata=OF_ROWS | KEY)

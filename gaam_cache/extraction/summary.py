@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from gaam_cache.extraction.job import Job
@@ -13,7 +13,6 @@ from gaam_cache.store.plan import Batching, Plan
 LARGEST_COUNTS = ("deviation", "seconds")  # of several workers beside each other
 OF_PLAN = ("fingerprint", "num_layers", "hidden_size", "rows")
 OF_ENCODER = ("dtype", "max_length", "noun", "unit")
-FIRST_SKIPPED = 3  # rows of a split that were left out and are named
 
 
 @dataclass(kw_only=True, slots=True)
@@ -67,8 +66,7 @@ class ExtractSummary(Tally):
     workers: int = 1
     missing: int = 0  # shards that others still make
     made_by: str | None = None  # who they are
-    skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Split -> how many rows were left out (skip-empty), and where the first stood."""
+    skipped: dict[str, int]  # split -> rows that were left out (skip-empty), where there are any
 
     @classmethod
     def of(cls, job: Job, plan: Plan, tally: Tally, *, missing: int, by: str | None) -> Self:
@@ -82,11 +80,7 @@ class ExtractSummary(Tally):
             **{name: getattr(encoder, name) for name in OF_ENCODER},
             missing=missing,
             made_by=by,
-            skipped={
-                name: {"rows": len(part.skipped), "first": list(part.skipped[:FIRST_SKIPPED])}
-                for name, part in job.rows.items()
-                if part.skipped
-            },
+            skipped={name: part.skipped for name, part in job.rows.items() if part.skipped},
             **asdict(tally) | {"batching": tally.batching or plan.batching},
         )
 
@@ -108,11 +102,7 @@ class ExtractSummary(Tally):
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         lines = {"encoder": encoder, "rows": rows}
         if self.skipped:
-            lines["left out"] = "; ".join(
-                f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}"
-                + ", ..." * (about["rows"] > len(about["first"]))
-                for split, about in self.skipped.items()
-            )
+            lines["left out"] = ", ".join(f"{visible(s)} {n:,}" for s, n in self.skipped.items())
         lines["fingerprint"] = short_digest(self.fingerprint)
         lines["this run"] = "nothing to do"
         if self.shards_made:

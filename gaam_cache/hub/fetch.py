@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,7 @@ WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p i
 IS_WEIGHTS = re.compile(r"model.*\.safetensors")  # weights and their index
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NOUNS = {"model": "model", "dataset": "data set"}
-REMEDIES = {
-    401: "give a token that is valid: 'hf auth login', or HF_TOKEN",
-    403: "give a token that may do this: 'hf auth login', or HF_TOKEN",
-    412: "somebody else wrote to it meanwhile: run the same again",
-}
+TOKEN = "give a token that may do this: 'hf auth login', or HF_TOKEN"
 
 
 @contextmanager
@@ -60,7 +56,7 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
             cause = cause.__cause__
         status = getattr(getattr(cause, "response", None), "status_code", None)
         message = f"the hub refused the {what}"
-        hint = REMEDIES.get(status or 0, "run the same again later: complete files are kept")
+        hint = TOKEN if status in (401, 403) else "run the same again later"
         if status is None:
             message = f"the hub could not be reached for the {what}"
             hint = "no file or folder has that name; for the hub check HF_ENDPOINT, HF_HUB_OFFLINE"
@@ -138,15 +134,9 @@ def refuse_code(folder: Path) -> None:
     """
     for name in ("config", "tokenizer_config", "preprocessor_config", "processor_config"):
         file = folder / f"{name}.json"
-        try:
-            parts = [json.loads(file.read_bytes())]
-        except (OSError, ValueError, RecursionError):
-            continue  # whoever reads it for its content says what is wrong
-        while parts:
-            part = parts.pop()
-            pairs = list(part.items()) if isinstance(part, dict) else []
-            parts += part if isinstance(part, list) else [value for _, value in pairs]
-            for key, value in pairs:
+
+        def check(part: dict[str, Any], file: Path = file) -> dict[str, Any]:
+            for key, value in part.items():
                 said = json.dumps(value)
                 # kernels of others are named owner/repository
                 foreign = key.endswith("attn_implementation") and "/" in said
@@ -157,3 +147,8 @@ def refuse_code(folder: Path) -> None:
                         found=f"{key}: {said[:120]}",
                         where=str(file),
                     )
+            return part
+
+        # whoever reads it for its content says what else is wrong
+        with suppress(OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            json.loads(file.read_bytes(), object_hook=check)

@@ -53,7 +53,7 @@ class Rows(ABC):
     revision: str | None = None  # commit on the hub, where they came from there
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Columns that the cache keeps: one string per row."""
-    skipped: Sequence[str] = ()  # where rows stood that ``skip_empty`` left out
+    skipped: int = 0  # rows that ``skip_empty`` left out
     labelled: bool = True  # else nobody knows the labels, and all of them are ``NO_LABEL``
     units: Sequence[int] = ()
     """Which sound of the data every row is a piece of, where pieces are rows."""
@@ -176,7 +176,7 @@ def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Ro
             kept={name: [of[row] for row in row_N] for name, of in rows.kept.items()},
             units=[rows.units[row] for row in row_N] if rows.units else (),
             origin=f"{rows.origin}, {split}",
-            skipped=rows.skipped if split == "train" else (),
+            skipped=rows.skipped if split == "train" else 0,
         )
     return parts
 

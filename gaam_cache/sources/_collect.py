@@ -130,7 +130,7 @@ def collect(
     names, strip = table.class_names, config.strip_labels
     if names is not None and strip:
         names = tuple(name.strip() for name in names)
-    bad, skipped, total = BadRows(origin), list[str](), 0
+    bad, skipped, total = BadRows(origin), 0, 0
     inputs, labels, units, clips = list[Any](), list[str](), list[int](), list[str]()
     kept: dict[str, list[str]] = {name: [] for name in columns.kept}
     files = Files(folder, config, anywhere=anywhere) if columns.of_files else None
@@ -145,7 +145,7 @@ def collect(
             made: Any = read[0]() if files else [text] if text else []
             if not made and config.skip_empty:
                 total -= 1
-                skipped.append(place)
+                skipped += 1
                 continue
             if not made:
                 raise DataError(
@@ -177,7 +177,7 @@ def collect(
             break
     bad.refuse(total)
     if not labels:
-        left = f"{len(skipped):,} of which nothing is to be encoded" if skipped else "none"
+        left = f"{skipped:,} of which nothing is to be encoded" if skipped else "none"
         raise DataError("no rows", expected="at least one row", found=left, where=origin)
     if files and config.clip_mode == "split":
         kept[CLIP_OF] = clips

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,18 +17,6 @@ from gaam_cache.extraction.job import class_order
 from gaam_cache.store.plan import rows_per_shard
 from gaam_cache.store.shard import receipt_path
 from tests.conftest import shard_bytes
-
-
-def test_two_extractions_give_the_same_bytes_and_progress_counts_all_rows(
-    tiny_config: ExtractConfig, tmp_path: Path
-) -> None:
-    seen: list[tuple[int, int]] = []
-    other = replace(tiny_config, out=tmp_path / "other")
-    assert gaam_cache.extract(tiny_config).shards_made == 9
-    gaam_cache.extract(other, progress=lambda done, total, text: seen.append((done, total)))
-    assert shard_bytes(tiny_config.out) == shard_bytes(other.out)
-    assert seen[-1] == (84, 84)
-    assert seen == sorted(seen)
 
 
 def test_only_missing_shards_are_made_again_and_what_is_complete_loads_no_weights(

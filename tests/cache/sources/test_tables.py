@@ -75,7 +75,7 @@ def test_columns_are_joined_kept_and_left_out(tmp_path: Path) -> None:
         assert list(rows.inputs) == [" hello world", "alone"]
         assert list(rows.labels) == ["b", "a"]
         assert list(rows.kept["who"]) == ["x", "y, z"]
-        assert len(rows.skipped) == 1
+        assert rows.skipped == 1
         with pytest.raises(DataError, match="empty"):
             read(path, **options)
         assert not read(path, limit=2, **options).kept
