@@ -20,7 +20,7 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.heads._base import Head
-from gaam_decoder.specs import KINDS, Spec, blamed, build, plugin_options
+from gaam_decoder.specs import KINDS, Spec, build, plugin_options
 
 STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
 STREAMS |= {"labels": 5, "shards": 6, "rows": 7, "rates": 8}
@@ -126,8 +126,7 @@ def shortest(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
 def _chosen(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
     """Values of options that are chosen to fit, by name."""
     cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
-    with blamed(spec, "mechanism"):
-        names = [name for name, (_, default) in plugin_options(cls).items() if default is None]
+    names = [name for name, (_, default) in plugin_options(cls).items() if default is None]
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
     values = {name: getattr(attention, name, None) for name in names}

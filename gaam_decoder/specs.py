@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -97,19 +96,15 @@ def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
     return tuple(parse_spec(one, kind) for one in several)
 
 
-def blamed(spec: Spec, kind: str) -> AbstractContextManager[None]:
-    """What goes wrong inside is the fault of a plug-in, where it is not ours."""
-    return plugins.blamed(KINDS[kind][0], spec.name, kind=kind)
-
-
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
     """The plug-in that a spec names, made with its options and what its kind takes besides.
 
     Raises:
         ConfigError: an option that does not fit, or one of another distribution does not work.
     """
-    cls = plugins.load(KINDS[kind][0], spec.name, kind=kind)
-    with blamed(spec, kind):
+    package = KINDS[kind][0]
+    cls = plugins.load(package, spec.name, kind=kind)
+    with plugins.blamed(package, spec.name, kind=kind):
         return cls(*arguments, **dict(spec.options))
 
 

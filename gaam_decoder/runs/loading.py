@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,23 +84,12 @@ class Selection:
 
 
 class Runs(list[RunResult]):
-    """What ``train`` and ``load_runs`` return: a list.
+    """What ``train`` and ``load_runs`` return: a list."""
 
-    Args:
-        runs: in order.
-        selection: what was left out; None where nothing was asked for.
-        others: the runs that filters left out, which a correction for many tests has to count.
-    """
-
-    def __init__(
-        self,
-        runs: Iterable[RunResult] = (),
-        selection: Selection | None = None,
-        others: Iterable[RunResult] = (),
-    ) -> None:
-        super().__init__(runs)
-        self.selection = selection
-        self.others = list(others)
+    selection: Selection | None = None
+    """What was left out; None where nothing was asked for."""
+    others: Sequence[RunResult] = ()
+    """Runs that filters left out, which a correction for many tests has to count."""
 
     def selected(self, **asked: Any) -> Runs:
         """Those that are meant, as ``load_runs`` has it, and what was left out by which filter.
@@ -115,17 +104,18 @@ class Runs(list[RunResult]):
         fits = {OPTIONS[name]: _rule(name, values, self) for name, values in given.items()}
         # a run that several filters leave out counts for the first of them
         by = [(run, next((o for o, fit in fits.items() if not fit(run)), "")) for run in self]
-        left = {run.attention for run, option in by if not option}
         before = self.selection or Selection(chosen=len(self))
         words = [f"{OPTIONS[k]} {v}" for k, values in given.items() for v in values]
-        selection = Selection(
+        found = Runs(run for run, option in by if not option)
+        found.others = [*self.others, *(run for run, option in by if option)]
+        there = {run.attention for run in found}
+        found.selection = Selection(
             asked=(*before.asked, *map(brief, words)),
-            chosen=sum(not option for _, option in by),
+            chosen=len(found),
             left_out=Counter(before.left_out) + Counter(option for _, option in by if option),
-            lost={**before.lost, **{r.attention: o for r, o in by if r.attention not in left}},
+            lost={**before.lost, **{r.attention: o for r, o in by if r.attention not in there}},
         )
-        chosen = (run for run, option in by if not option)
-        return Runs(chosen, selection, [*self.others, *(run for run, option in by if option)])
+        return found
 
     def to_frame(self) -> pandas.DataFrame:
         """A row per run and seed, in the order of the runs and their seeds.

@@ -22,20 +22,14 @@ Curves = Mapping[int, Sequence[tuple[int, Mapping[str, float]]]]
 
 
 class RunTracker(ABC):
-    """Shows the curves of finished seeds somewhere else, from what ``log.jsonl`` says of them.
-
-    Nothing of a tracker is imported before it is used: modules here import its package in methods.
-    """
+    """Shows the curves of finished seeds somewhere else, from what ``log.jsonl`` says of them."""
 
     needs: ClassVar[str]
-    """The package without which it cannot work, as it is imported and installed."""
+    """The package that it imports in ``write``, by the name of its installation too."""
 
     @abstractmethod
     def write(self, folder: Path, name: str, curves: Curves) -> None:
-        """Write curves of finished seeds of ``name`` below ``folder``, in place of what is there.
-
-        Nothing is written elsewhere, or sent.
-        """
+        """Write curves of finished seeds of ``name`` below ``folder``, and nowhere else."""
 
 
 def check_tracker(name: str) -> None:
