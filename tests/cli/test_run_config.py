@@ -77,11 +77,9 @@ def made(cache: Path, runs: Path, case: str) -> None:
 
 @pytest.mark.parametrize("case", OTHERWISE)
 def test_a_run_is_trained_again_by_its_config_alone(
-    case: str, cache: Path, gaam: Gaam, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, cache: Path, gaam: Gaam, tmp_path: Path
 ) -> None:
     made(cache, tmp_path / "runs", case)
-    monkeypatch.setenv("GAAM_PROBE", "true")
-    monkeypatch.setenv("GAAM_EPOCHS", "9")  # the file goes before it
     first = load_runs(tmp_path / "runs")
     for run in first:
         outcome = gaam("train", "--config", run.path / "config.toml", "--runs", tmp_path / "again")
