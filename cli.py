@@ -141,7 +141,8 @@ def extract(
         found = work(resolved, progress=progress)
     _show(found, as_json)
     if not (dry_run or as_json or found.missing):
-        tell(f"next: gaam train --attn laplace --cache {shlex.quote(str(found.path))}")
+        attn = "laplace" if found.num_layers > 1 else "none"  # a density needs layers that differ
+        tell(f"next: gaam train --attn {attn} --cache {shlex.quote(str(found.path))}")
 
 
 @app.command(rich_help_panel=THREE)
