@@ -21,7 +21,6 @@ from gaam_cache.errors import CacheError, DataError, GaamWarning
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
 from gaam_cache.sources._base import (
-    NO_LABEL,
     Rows,
     check_rows,
     find_source,
@@ -243,17 +242,20 @@ class RowArrays:
 
     def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
         self._plan, self._rows = plan, rows
-        numbers = {name: index for index, name in enumerate(plan.class_names)}
-        self._number = numbers | {NO_LABEL: UNLABELLED}
+        self._number = {name: index for index, name in enumerate(plan.class_names)}
 
     def of(
         self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, tuple[str, NDArray[Any]]]:
         """Name -> (dtype, one entry per row), as ``write_shard`` takes them."""
         part, these = self._rows[shard.split], slice(shard.start, shard.stop)
+        row_N = np.arange(shard.start, shard.stop)
+        label_N = np.full_like(row_N, UNLABELLED)
+        if part.labelled:
+            label_N = np.array([self._number[label] for label in part.labels[these]])
         values = {
-            "label": np.array([self._number[label] for label in part.labels[these]]),
-            "row": np.arange(shard.start, shard.stop),
+            "label": label_N,
+            "row": row_N,
             "num_tokens": np.asarray(lengths),
         }
         arrays = {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
