@@ -53,12 +53,7 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Look at a run or a folder of runs; others may be training there.
-
-    Raises:
-        NotFoundError: nothing was trained there, or is being trained.
-        StorageError: a run that cannot be read now.
-    """
+    """Look at a run or a folder of runs; NotFoundError where nothing is or is being trained."""
     found = list_runs(path)
     if not is_run(path) or found.damage:
         return found
@@ -73,9 +68,9 @@ def list_runs(
     progress: Progress = lambda done, total, text: None,
     **filters: Any,
 ) -> Inspection:
-    """All that lies in folders of runs; ``whole`` hashes every byte of what is finished.
+    """All that lies in folders of runs, of what is finished what ``filters`` of ``load_runs`` mean.
 
-    Of finished runs those that ``filters`` of ``load_runs`` mean.
+    ``whole`` hashes every byte.
     """
     several = [paths] if isinstance(paths, (str, Path)) else paths
     places = [Path(path).expanduser() for path in several]

@@ -148,10 +148,7 @@ class Recipe:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """What plays a part, but for the decoder, as JSON values, as run.json has them.
-
-        What has a default is there only where it has another value, so that keys last.
-        """
+        """What plays a part, but for the decoder, as run.json has it: defaults are left out."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values = {k: v for k, v in values.items() if k not in DEFAULTS or v != DEFAULTS[k]}
         del values["attention"], values["head"], values["groups"]

@@ -54,11 +54,7 @@ def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
 
 
 def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
-    """Read ``name:key=value,...`` as the plug-in of that name, of one of ``KINDS``, has it.
-
-    Raises:
-        ConfigError: unknown name or option, or a value of the wrong type.
-    """
+    """Read ``name:key=value,...`` as the plug-in of that name, of one of ``KINDS``, has it."""
     if isinstance(text, Spec):
         return text
     package, option = KINDS[kind][0], option or KINDS[kind][1]

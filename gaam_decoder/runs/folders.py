@@ -53,11 +53,7 @@ def unfinished_folders(runs: Path) -> list[Path]:
 
 
 def run_folders(folder: Path, part: str = "") -> list[Path]:
-    """Folders below that are runs, whole or damaged, by name; without those with a dot before it.
-
-    Whatever is named like a run is one: of a copy that was cut off, only the folder may be there,
-    and a table without its row would be another table.
-    """
+    """Folders below that are runs, by name; what is named like one is a damaged one at least."""
     names = [name for name in _names_in(folder) if name[0] != "." and part in name]
     return [folder / name for name in names if _ENDING.search(name) or is_run(folder / name)]
 
@@ -100,8 +96,7 @@ def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
 def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Path:
     """The folder of the cache with the fingerprint that the run at ``path`` says.
 
-    Without ``cache`` it is looked for where the run says that it was, and then beside the folder of
-    the runs, under the name that it had and as ``cache``.
+    It is ``cache``, or where the run says, or beside the runs under that name or as ``cache``.
     """
     recorded, beside, found = Path(about["path"]), path.absolute().parent.parent, []
     places = [recorded, beside / recorded.name, beside / "cache"]

@@ -92,11 +92,7 @@ class Runs(list[RunResult]):
     """Runs that filters left out, which a correction for many tests has to count."""
 
     def selected(self, **asked: Any) -> Runs:
-        """Those that are meant, as ``load_runs`` has it, and what was left out by which filter.
-
-        Raises:
-            ConfigError: a filter that means nothing.
-        """
+        """Those that are meant, as ``load_runs`` has it, and what was left out by which filter."""
         given = {k: asked[k] for k in OPTIONS if asked.get(k) not in (None, (), [])}
         if not given:
             return self
@@ -118,11 +114,7 @@ class Runs(list[RunResult]):
         return found
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row per run and seed, in the order of the runs and their seeds.
-
-        Columns: see ``COLUMNS``. Accuracies are fractions; of a seed that failed, and of a run that
-        was not evaluated, they are NaN.
-        """
+        """A row per run and seed, in their order, with ``COLUMNS``; accuracies are fractions."""
         import pandas
 
         from gaam_decoder.stats.scores._base import Answers
@@ -198,11 +190,7 @@ def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[R
 
 
 def one_form(spec: str, there: set[str], option: str) -> str:
-    """The spec that is meant, of those that runs have: heads may have been chosen by the encoder.
-
-    Raises:
-        ConfigError: the mechanism ``spec``, which ``option`` names, is there in several forms.
-    """
+    """The spec that is meant, of those that runs have: its heads may have been chosen to fit."""
     forms = sorted(one for one in there if one.partition(":")[0] == spec)
     if spec in there or not forms:
         return spec
@@ -280,10 +268,7 @@ def find_runs(
     whole: bool = False,
     progress: Progress = lambda done, total, text: None,
 ) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
-    """Finished runs whose test results, or ``whole``, are what was written; what is damaged.
-
-    And folders of unfinished work; nothing twice.
-    """
+    """Finished runs of which the test results, or ``whole``, are sound, damaged ones, and begun."""
     found, begun = dict[Path, Path](), dict[Path, Path]()
     for place in paths:
         there = [place] if is_run(place) else run_folders(place)

@@ -86,8 +86,8 @@ class Validation:
     def temperature(self, place: int) -> tuple[float, bool] | None:
         """Of the seed at a place, fitted on these rows, and whether one has the smallest loss.
 
-        Where none has, it is 1 if all is right, else so large that all classes are equally likely
-        and keep their order. None where answers are not finite.
+        None has if all is right (1), or nothing can be told (so large that classes are equally
+        likely). None where answers are not finite.
         """
         logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():

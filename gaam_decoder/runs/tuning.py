@@ -31,9 +31,8 @@ def on_training_rows(recipe: Mapping[str, Any]) -> bool:
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     """For every seed the run that counts: the first that holds it, finished or failed.
 
-    The first is that whose folder name would end first as ``run_name`` has it (``s0-9`` before
-    ``s5``), and of runs of the same seeds that whose results have the smaller digest: what was
-    renamed or moved, or is named in another order, counts as before.
+    First is what ``run_name`` would sort first (``s0-9`` before ``s5``), then the smaller digest of
+    results, so that what was renamed or moved counts as before.
     """
 
     def place(run: RunResult) -> tuple[str, ...]:
@@ -143,12 +142,10 @@ def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: st
 def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> Choice:
     """Keep of the candidates of every row the one with the best mean validation accuracy.
 
-    Candidates are runs whose recipes differ in ``TUNED`` alone. The seeds that choose are those
-    that were trained to choose, as the runs say, or else all that every candidate has. Where other
-    seeds than these were trained of the one that is chosen, only they are reported. Of equal
-    candidates that of the lower validation loss is kept, of these the smallest; one of which a seed
-    that chooses failed, or is not there, is not. Final models are what was chosen: only those that
-    were trained to choose are candidates of one another.
+    Candidates are runs whose recipes differ in ``TUNED`` alone; of final models, those that were
+    trained to choose. Seeds that were trained to choose do, or else all that every candidate has;
+    other seeds of what is chosen are reported alone. Of equals the lower validation loss counts,
+    then the smaller value; one of which a seed that chooses failed or is not there does not.
     """
     rows: dict[str, dict[tuple[float, ...], list[RunResult]]] = {}
     for run in runs:
