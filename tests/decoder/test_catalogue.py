@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from math import prod
 
 from gaam_cache import plugins
@@ -19,12 +18,10 @@ NAMES = plugins.names("gaam_decoder.attention")
 def test_every_mechanism_is_described_without_memory() -> None:
     for name in NAMES:
         about = describe_mechanism(name, 40, 5120)
-        json.dumps(about, allow_nan=False)
         assert about["formula"], name
         assert all(option["value"] is not None for option in about["options"]), name
         sizes = about["parameters"]["tensors"].values()
         assert about["parameters"]["total"] == sum(map(prod, sizes)), name
-        assert f"{about['parameters']['total']:,}" in mechanism_in_words(about)
 
 
 def test_what_is_said_is_what_the_module_says() -> None:
@@ -32,8 +29,8 @@ def test_what_is_said_is_what_the_module_says() -> None:
     assert about["formula"] == "w = exp(-|r| / b), with r as in DensityGate."
     assert about["output_shape"] == ["B", 24, 1024]
     assert about["parameters"]["tensors"] == {"offset": [4, 1024], "b": [4, 1024]}
-    values = {option["name"]: option["value"] for option in about["options"]}
-    assert values == {"heads": 4, "location": "median", "normalize": "peak"}
+    assert [option["value"] for option in about["options"]] == [4, "median", "peak"]
+    assert "offset 4 x 1024" in mechanism_in_words(about)
     assert describe_mechanism("gaam", 24, 1024)["options"][0]["value"] == 8
     listed = catalogue(40, 5120)
     assert [entry["name"] for entry in listed["mechanism"]] == NAMES

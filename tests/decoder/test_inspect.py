@@ -15,8 +15,7 @@ from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.folders import CLAIM_FOLDER
 from gaam_decoder.training import checkpoint
 
-DEAD = 2**22 + 1
-"""No process has this number."""
+DEAD = 2**22 + 1  # no process has this number
 
 
 def test_who_is_at_work_and_what_is_damaged_is_told(

@@ -13,7 +13,6 @@ import pytest
 
 import gaam_decoder
 from gaam_decoder import Runs, TrainConfig, load_runs
-from gaam_decoder.runs.loading import COLUMNS
 from gaam_decoder.runs.tuning import first_runs
 
 KINDS: list[dict[str, Any]] = [
@@ -35,9 +34,7 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
     shutil.copytree(run, run.with_name(f"copy-{run.name}"))
     runs = load_runs(base.runs)
     table = runs.to_frame()
-    for frame in (table, Runs().to_frame(), Runs([runs[0]]).to_frame()):
-        for name, kind in COLUMNS.items():
-            assert str(frame[name].dtype).startswith(kind.partition("[")[0]), (name, kind)
+    assert (Runs().to_frame().dtypes == table.dtypes).all()
     rows = iter(table.to_dict("records"))
     for run, seed in [(one, seed) for one in runs for seed in one.seeds]:
         row = next(rows)
@@ -46,7 +43,6 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
             assert row["failed"] == run.failed[seed]
             assert np.isnan([row["accuracy"], row["macro_f1"], row["selection_accuracy"]]).all()
             continue
-        assert pandas.isna(row["failed"])
         assert np.isnan(row["accuracy"]) == (not run.evaluated) == (not row["evaluated"])
         assert np.isnan(row["selection_accuracy"]) == (run.select == "last")
         assert pandas.isna(row["epoch"]) == np.isnan(row["lr"]) == bool(run.fit)
