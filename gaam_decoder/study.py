@@ -137,8 +137,9 @@ def read_study(
         steps = tuple(_steps(found, out, out / folder.name / "runs", here))
         for report in found.get("report", ()):
             _check("setting", _named(report["name"], report), REPORT)
-        if not (steps and found.get("title")):
-            raise ConfigError("a study has a title and a cache")
+        names = [report["name"] for report in found.get("report", ())]
+        if not (steps and found.get("title")) or len({*names}) < len(names):
+            raise ConfigError("a study has a title, a cache, and reports of different names")
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         where = str(folder / FILE)
         raise ConfigError("no recipe of a study", found=str(error), where=where) from error

@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(tmp_path: Pa
         ('from = "small"', 'from = "smal"', "smal"),
         ("lr =", 'device = "cpu"\nlr =', "study --set"),
         ('of = "laplace"', 'of = "laplce"', "laplce"),
-        ('name = "one"', 'name = "O N E"', "small letters"),
+        ('name = "one"', 'name = "both"', "different names"),
         ("[[train]]", "[[train", "study.toml"),
     ):
         assert old in RECIPE
