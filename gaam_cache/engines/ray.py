@@ -20,6 +20,7 @@ from gaam_cache.config import Placing
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve, warn_of_death
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install, shortened
+from gaam_cache.store.files import make_folder
 
 MOST_RESTARTS = 10  # of one worker: on a cluster nodes come and go
 LOOK_SECONDS = 0.5  # between two looks at what workers said
@@ -53,6 +54,7 @@ class Ray(Engine):
         """Start actors and wait until what is to do is done."""
         self.check(task.device, placing)
         ray = _library()
+        make_folder(task.folder)
         needed = [str(path.absolute()) for path in (Path.cwd(), task.folder, *task.needs)]
         with _cluster(ray, _address(placing)):
             here = ray.get_runtime_context().get_node_id()
