@@ -233,7 +233,10 @@ def report(
     if explain:
         tell(reports.columns.explain())
         return
-    name = reports.checked(format, as_json=as_json, section=section, out=out, figures=figures)
+    if as_json and format not in (None, "json"):
+        raise ConfigError("--json is --format json", expected="one format", found=format)
+    name = format or ("json" if as_json else "terminal")
+    reports.format_of(name, section)
     options: dict[str, Any] = {"baseline": baseline, "margin": margin, "score": score, "top": top}
     options |= {"temperature": temperature, "every_candidate": every_candidate, "pairs": pairs}
     found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)

@@ -35,15 +35,11 @@ from gaam_decoder.training.sweep import train
 class Group:
     """The same experiment on some of the layers. Accuracies are fractions."""
 
-    name: str
-    """all, high, low or random."""
-    layers: tuple[int, ...]
-    """Numbers in the encoder, from 1."""
-    accuracy: dict[int, float]
-    """Per seed that finished."""
+    name: str  # all, high, low or random
+    layers: tuple[int, ...]  # numbers in the encoder, from 1
+    accuracy: dict[int, float]  # per seed that finished
     failed: dict[int, str]
-    runs: tuple[str, ...]
-    """Folders of the runs that hold these seeds."""
+    runs: tuple[str, ...]  # folders of the runs that hold these seeds
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -62,10 +58,8 @@ class Ablation:
     """What became of a mechanism on few layers."""
 
     run: str
-    ranked_by: str
-    """Mechanism whose attention map ranked the layers."""
-    attention: str
-    """Mechanism that was trained on them."""
+    ranked_by: str  # mechanism whose attention map ranked the layers
+    attention: str  # mechanism that was trained on them
     seed: int
     importance: Importance
     groups: tuple[Group, ...]
@@ -94,11 +88,8 @@ class Ablation:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "run": self.run,
-            "ranked_by": self.ranked_by,
-            "attention": self.attention,
-            "seed": self.seed,
+        names = ("run", "ranked_by", "attention", "seed")
+        return {name: getattr(self, name) for name in names} | {
             "importance": self.importance.to_dict(),
             "groups": [group.to_dict() for group in self.groups],
             "differences": self.differences(),
@@ -112,9 +103,6 @@ class Ablation:
             line = f"  {group.name:<7} layers {spell_numbers(group.layers):<9}  "
             line += f"{_in_words(group.to_dict()['accuracy'], '%')}, {len(group.accuracy)} seeds"
             lines.append(line + f", {len(group.failed)} FAILED" * bool(group.failed))
-        by_name = {group.name: set(group.layers) for group in self.groups}
-        if by_name["random"] & (by_name["high"] | by_name["low"]):
-            lines.append("random shares layers with the others: there are too few for three groups")
         lines.append("differences, paired by seed, in points; intervals (95%) are over seeds alone")
         for pair in self.differences():
             name = f"{pair['first']} - {pair['second']}"
@@ -168,8 +156,8 @@ def ablate(
         num_layers: layers of each group.
         seed: decides the random layers.
         cache: folder of the cache, where ``cache_of`` does not find it.
-        attn: what to train instead of the run's own mechanism, where its options do not fit
-            that few layers (``gaam:heads=1`` for a run of ``gaam:heads=8``).
+        attn: what to train where the options of the run's own mechanism do not fit that few layers
+            (``gaam:heads=1`` for a run of ``gaam:heads=8``).
         device: auto, cpu, cuda, cuda:N or mps.
         progress: called with (seed-epochs done, seed-epochs in all, what is going on); the counts
             begin anew with each group.
@@ -221,14 +209,8 @@ def ablate(
                 error.details.setdefault("to do", "choose --num-layers, or what to train by --attn")
             raise
         groups.append(_group(name, layers, runs, run.seeds))
-    return Ablation(
-        run=str(run.path),
-        ranked_by=run.attention,
-        attention=trained,
-        seed=seed,
-        importance=importance,
-        groups=tuple(groups),
-    )
+    about = {"run": str(run.path), "ranked_by": run.attention, "attention": trained, "seed": seed}
+    return Ablation(importance=importance, groups=tuple(groups), **about)  # type: ignore[arg-type]
 
 
 def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tuple[int, ...]]:
@@ -241,18 +223,15 @@ def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tu
     """
     layers, factor = np.array(importance.layers), np.array(importance.factor)
     if not 1 <= count <= len(layers) // 2 or math.comb(len(layers), count) < 3:
+        most = f"1 to {len(layers) // 2}: the highest and the lowest must not overlap"
         raise ConfigError(
             "--num-layers is out of range",
-            expected=f"1 to {len(layers) // 2}: the highest and the lowest must not overlap"
-            if len(layers) > 2
-            else "a run on three or more layers",
+            expected=most if len(layers) > 2 else "a run on three or more layers",
             found=f"{count} of {len(layers)} layers",
         )
     if np.ptp(factor) <= FLAT:
-        raise ConfigError(
-            "no layer is more important than another",
-            found=f"a mean importance factor of {factor[0]:.3f} everywhere",
-        )
+        found = f"a mean importance factor of {factor[0]:.3f} everywhere"
+        raise ConfigError("no layer is more important than another", found=found)
 
     def numbers(of: np.ndarray) -> tuple[int, ...]:
         return tuple(sorted(of.tolist()))
@@ -271,14 +250,11 @@ def _group(
     name: str, layers: tuple[int, ...], runs: Sequence[RunResult], seeds: Sequence[int]
 ) -> Group:
     counts = {seed: run for seed, run in first_runs(runs).items() if seed in seeds}
+    finished = [(seed, run) for seed, run in counts.items() if seed not in run.failed]
     return Group(
         name=name,
         layers=layers,
-        accuracy={
-            seed: float(run.accuracy[run.finished.index(seed)])
-            for seed, run in counts.items()
-            if seed not in run.failed
-        },
+        accuracy={seed: float(run.accuracy[run.finished.index(seed)]) for seed, run in finished},
         failed={seed: run.failed[seed] for seed, run in counts.items() if seed in run.failed},
         runs=tuple(str(run.path) for run in runs),
     )

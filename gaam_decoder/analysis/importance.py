@@ -30,29 +30,20 @@ NO_MAP_OF_FINAL = "attention maps are means over test rows, and a final model ha
 class Importance:
     """Importance of every layer, averaged over finished seeds."""
 
-    layers: tuple[int, ...]
-    """Numbers of the layers in the encoder."""
+    layers: tuple[int, ...]  # numbers in the encoder
     seeds: tuple[int, ...]
-    contribution: tuple[float, ...]
-    """Share of the summed map, in percent."""
-    contribution_sd: tuple[float, ...] | None
-    """Over seeds; None for one seed."""
-    factor: tuple[float, ...]
-    """Importance factor, in [0, 1], averaged over the features of the layer."""
+    contribution: tuple[float, ...]  # share of the summed map, in percent
+    contribution_sd: tuple[float, ...] | None  # over seeds; None for one seed
+    factor: tuple[float, ...]  # importance factor, in [0, 1], averaged over the features
     factor_sd: tuple[float, ...] | None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: one object per layer."""
-        columns = {
-            "layer": self.layers,
-            "contribution": self.contribution,
-            "contribution_sd": self.contribution_sd,
-            "factor": self.factor,
-            "factor_sd": self.factor_sd,
-        }
+        names = ("contribution", "contribution_sd", "factor", "factor_sd")
         layers = [
-            {name: of[place] if of else None for name, of in columns.items()}
-            for place in range(len(self.layers))
+            {"layer": layer}
+            | {name: of and of[place] for name in names for of in [getattr(self, name)]}
+            for place, layer in enumerate(self.layers)
         ]
         return {"seeds": list(self.seeds), "layers": layers}
 
@@ -122,14 +113,9 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
 
 
 def factor_by_seed(runs: Sequence[RunResult], seeds: Sequence[int]) -> NDArray[np.float64] | None:
-    """Importance factor of every layer for each seed, averaged over features, (S, L).
+    """Importance factor of every layer for each of some finished seeds, (S, L).
 
-    Args:
-        runs: that differ in their seeds alone.
-        seeds: finished ones.
-
-    Returns:
-        None where the mechanism has no attention map.
+    Of runs that differ in their seeds alone; None where the mechanism has no attention map.
     """
     maps = by_seed(runs, lambda run: run.attention_map)
     if not maps or not set(seeds) <= maps.keys():

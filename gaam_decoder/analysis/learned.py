@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache import plugins
 from gaam_decoder import stats
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed
@@ -24,6 +25,7 @@ RESIDUALS: Floats = np.linspace(-4, 4, 161)
 """Where curves are read: over G layers no value is further than sqrt(G - 1) from their mean."""
 MOST_CELLS = 1024
 """Of one seed, evenly spaced over heads and features: a mean of more has the same curve."""
+MECHANISMS = "gaam_decoder.attention"
 OFFSET = "offset"
 """What every density learns beside its shape, (H, D): a recorded gate of features has it."""
 
@@ -32,13 +34,10 @@ OFFSET = "offset"
 class Gate:
     """One gate: the same for all features, with one head and no offset."""
 
-    mechanism: str
-    """The name of the mechanism that can express it exactly."""
-    parameters: Mapping[str, float]
-    """As the mechanism stores them, by name."""
+    mechanism: str  # the one that can express it exactly
+    parameters: Mapping[str, float]  # as the mechanism stores them, by name
     formula: str
-    attn: str
-    """What to train, as ``--attn`` takes it."""
+    attn: str  # what to train, as --attn takes it
 
 
 GATES: dict[str, Gate] = {
@@ -68,8 +67,7 @@ def parameter_range(
 ) -> dict[str, Any]:
     """Where one parameter ended up over its heads, features and all finished seeds, as JSON values.
 
-    ``start`` is the smallest and largest value of a decoder that has not been trained;
-    ``seed_medians_sd`` the standard deviation of each seed's median, None for one seed. Of
+    ``seed_medians_sd`` is the standard deviation of each seed's median, None for one seed. Of
     exponents of a generalised Gaussian, ``distribution`` has quantiles (percent -> value), shares
     of the values (fractions), and for every head the median over features and seeds.
 
@@ -119,60 +117,45 @@ def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
 
 
 def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
-    """Parameters of a density after training, name -> (S, K); None where no run holds any.
+    """Parameters of a density after training, name -> (S, K), of runs that differ in their seeds.
 
-    Args:
-        runs: runs that differ in their seeds alone.
+    None where no run holds any.
     """
-    names = runs[0].learned
-    if OFFSET not in names or len(names) < 2:
-        return None
     found: dict[str, Floats] = {}
-    for name in names:
+    for name in runs[0].learned if OFFSET in runs[0].learned else ():
         of_seeds = by_seed(runs, lambda run, name=name: run.learned.get(name))  # type: ignore[misc]
-        if not of_seeds:
-            return None
-        value_SHD = np.stack(list(of_seeds.values())).astype(np.float64)
-        if value_SHD.ndim != 3 or value_SHD.shape[2] != runs[0].cache["hidden_size"]:
-            return None  # of a head, and not of a gate of features
-        value_SK = value_SHD.reshape(len(value_SHD), -1)
+        shapes = {value.shape[1:] for value in of_seeds.values()}
+        if shapes != {(runs[0].cache["hidden_size"],)}:
+            return None  # of a head, and not of a gate of features; or no seed finished
+        value_SK = np.stack(list(of_seeds.values())).astype(np.float64).reshape(len(of_seeds), -1)
         count = value_SK.shape[1]
         found[name] = value_SK[:, np.linspace(0, count - 1, min(count, MOST_CELLS)).astype(int)]
-    return found
+    return found if len(found) > 1 else None
 
 
 def learned_curves(mechanism: str, cells: Mapping[str, Floats]) -> Floats | None:
     """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P).
 
     Peak 1 and centred at 0: where a gate lies (``offset``) is in units of the states, and whatever
-    all weights are multiplied by, the head undoes. None where the mechanism is no density.
-
-    Args:
-        mechanism: name, with or without options.
-        cells: of ``learned_cells``.
+    all weights are multiplied by, the head undoes. None where the mechanism, which may have
+    options, is no density. ``cells`` are those of ``learned_cells``.
     """
-    import torch
-
-    from gaam_cache import plugins
     from gaam_decoder.attention._density import DensityGate
 
     name = mechanism.partition(":")[0]
-    if name not in plugins.names("gaam_decoder.attention"):
+    if name not in plugins.names(MECHANISMS):
         return None
-    cls: Any = plugins.load("gaam_decoder.attention", name, kind="mechanism")
+    cls: Any = plugins.load(MECHANISMS, name, kind="mechanism")
     if not issubclass(cls, DensityGate):
         return None
-    r_P1 = torch.from_numpy(RESIDUALS)[:, None]
-    seeds = len(cells[OFFSET])
-    try:
-        with torch.inference_mode():
-            curves = [
-                cls.curve(r_P1, {name: torch.from_numpy(of[seed]) for name, of in cells.items()})
-                for seed in range(seeds)
-            ]
-    except KeyError:
-        return None  # of another version, which learned something else
-    return np.stack([curve_PK.mean(1).numpy() for curve_PK in curves])
+    import torch
+
+    r_P1, curves = torch.from_numpy(RESIDUALS)[:, None], []
+    with torch.inference_mode():
+        for seed in range(len(cells[OFFSET])):
+            values = {name: torch.from_numpy(of[seed]) for name, of in cells.items()}
+            curves.append(cls.curve(r_P1, values).mean(1).numpy())
+    return np.stack(curves)
 
 
 def planted_gate(cache: Mapping[str, Any]) -> str | None:
@@ -183,35 +166,13 @@ def planted_gate(cache: Mapping[str, Any]) -> str | None:
 
 
 def planted_curve(gate: str) -> Floats:
-    """The planted gate at ``RESIDUALS``, (P,).
-
-    Args:
-        gate: a key of ``GATES``.
-    """
+    """The planted gate, a key of ``GATES``, at ``RESIDUALS``, (P,)."""
     import torch
-
-    from gaam_cache import plugins
 
     about = GATES[gate]
     if not about.parameters:
         return np.ones_like(RESIDUALS)
-    cls: Any = plugins.load("gaam_decoder.attention", about.mechanism, kind="mechanism")
+    cls: Any = plugins.load(MECHANISMS, about.mechanism, kind="mechanism")
     values = {name: torch.tensor(value).double() for name, value in about.parameters.items()}
     curve_P: Floats = cls.density(torch.from_numpy(RESIDUALS), **values).numpy()
     return curve_P
-
-
-def distance(learned_P: Floats, planted_P: Floats) -> float:
-    """Root of the mean squared difference of two gates, for standard normal values.
-
-    Each is divided by its own root mean square first: a factor of all weights is the head's. 0 is
-    the planted gate itself.
-    """
-    weight_P = np.exp(-np.square(RESIDUALS) / 2)
-    weight_P /= weight_P.sum()
-
-    def scaled(curve_P: Floats) -> Floats:
-        size = float(np.sqrt(weight_P @ np.square(curve_P)))
-        return curve_P / size if size else curve_P
-
-    return float(np.sqrt(weight_P @ np.square(scaled(learned_P) - scaled(planted_P))))

@@ -40,21 +40,15 @@ from gaam_decoder.specs import Spec, build
 Floats = NDArray[np.float64]
 States = NDArray[Any]
 """(N, L, D), as the cache will store it."""
-BLOCK_ROWS = 512
-"""That are computed with at once; of Gaussian states each such block has a seed of its own."""
+BLOCK_ROWS = 512  # computed with at once; of Gaussian states each block has a seed of its own
 MEAN = 3.0
 """Distance of the mean of every feature of Gaussian states from 0, in standard deviations: a gate
 multiplies it, which no linear decoder can follow."""
-STATES, CHOICE, HEAD, LABELS = 1, 2, 3, 4
-"""Random streams of a seed."""
-ROUNDING = 1e-12
-"""Spread of a feature beside its mean that is none: float64 rounds at 1e-16."""
-MOST_FITTED = 2**27
-"""Numbers that are fitted at most: 1 GB."""
-ROWS_PER_FEATURE = 2
-"""With fewer rows a linear map of them says what they are, and nothing of others."""
-PENALTY = 1e-6
-"""Beside the mean loss: enough for one optimum, and too little to be seen in an accuracy."""
+STATES, CHOICE, HEAD, LABELS = 1, 2, 3, 4  # random streams of a seed
+ROUNDING = 1e-12  # spread of a feature beside its mean that is none: float64 rounds at 1e-16
+MOST_FITTED = 2**27  # numbers that are fitted at most: 1 GB
+ROWS_PER_FEATURE = 2  # with fewer a linear map of rows says what they are, and nothing of others
+PENALTY = 1e-6  # beside the mean loss: one optimum, and too little to be seen in an accuracy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,19 +58,15 @@ class PlantSummary:
     path: str
     fingerprint: str
     gate: str
-    mechanism: str
-    """The one that can express the gate exactly, with one head and a linear head."""
+    mechanism: str  # that can express the gate exactly, with one head and a linear head
     strength: float
     num_layers: int
     hidden_size: int
     storage_dtype: str
     rows: dict[str, int]
-    teacher_accuracy: float
-    """What is to be expected of the teacher, and the most that any decoder can expect."""
-    teacher_accuracy_drawn: float
-    """Of the teacher, on the labels that were drawn."""
-    linear_accuracy: float | None
-    """To be expected of the best linear decoder of the states; None where it is not known."""
+    teacher_accuracy: float  # expected of the teacher, and the most that any decoder can expect
+    teacher_accuracy_drawn: float  # of the teacher, on the labels that were drawn
+    linear_accuracy: float | None  # expected of the best linear decoder; None: not known
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -126,12 +116,11 @@ def plant(
     check_folder(config.out, option="--out")
     source = open_cache(config.from_cache) if config.from_cache is not None else None
     train, test = states = _states(config, source)
-    about, seed = GATES[config.gate], config.seed
+    of_gate, seed = GATES[config.gate], config.seed
     if train.shape[1] < LEAST_LAYERS and config.gate != "none":
         raise ConfigError(
             f"the gate '{config.gate}' standardises over layers, and of two every value is 1 or -1",
             expected=f"states of {LEAST_LAYERS} layers or more, or --gate none",
-            found=f"{train.shape[1]}",
         )
     teacher = make_teacher(
         config.gate, train, classes=config.classes, strength=config.strength, seed=seed
@@ -145,8 +134,8 @@ def plant(
     }
     recorded = {
         "gate": config.gate,
-        "mechanism": about.mechanism,
-        "parameters": {name: _shortest(value) for name, value in about.parameters.items()},
+        "mechanism": of_gate.mechanism,
+        "parameters": {name: _shortest(value) for name, value in of_gate.parameters.items()},
         "strength": _shortest(config.strength),
         "seed": seed,
         "states": source.fingerprint if source else GAUSSIAN,
@@ -165,14 +154,9 @@ def plant(
         progress=progress,
     )
     kept = ("path", "fingerprint", "num_layers", "hidden_size", "storage_dtype")
-    return PlantSummary(
-        gate=config.gate,
-        mechanism=about.mechanism,
-        strength=config.strength,
-        rows=dict(made.rows),
-        **{name: getattr(made, name) for name in kept},
-        **accuracy,  # type: ignore[arg-type]
-    )
+    about = {name: getattr(made, name) for name in kept} | accuracy
+    about |= {"gate": config.gate, "mechanism": of_gate.mechanism, "strength": config.strength}
+    return PlantSummary(rows=dict(made.rows), **about)
 
 
 def _shortest(value: float) -> str:
@@ -191,12 +175,8 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
         x_NLD = gaussian_states(shape, config.seed).astype(dtype or "float32")
         return x_NLD[:train], x_NLD[train:]
     if rows > there:
-        raise ConfigError(
-            "the cache has fewer rows than --rows",
-            expected=f"--rows of at most {there:,}",
-            found=f"--rows {rows:,}",
-            where=str(cache.root.absolute()),
-        )
+        message, expected = "the cache has fewer rows than --rows", f"--rows of at most {there:,}"
+        raise ConfigError(message, expected=expected, found=f"--rows {rows:,}")
     config.check_rows(rows)
     order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
     parts: tuple[list[States], list[States]] = [], []
@@ -204,8 +184,8 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
     for split in cache.values():  # rows are counted over all of them in order
         for part, row_N in zip(parts, (order_N[:train], order_N[train:rows]), strict=True):
             mine = np.sort(row_N[(row_N >= first) & (row_N < first + len(split))] - first)
+            taken = split.embeddings[mine]
             with np.errstate(over="ignore"):  # what overflows is refused where it is stored
-                taken = split.embeddings[mine]
                 part.append(taken.astype(config.storage_dtype or taken.dtype))
         first += len(split)
     return np.concatenate(parts[0]), np.concatenate(parts[1])
@@ -242,14 +222,14 @@ def planted_mechanism(gate: str, num_layers: int, hidden_size: int) -> Attention
     return module
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Teacher:
     """``p(c | x) = softmax(strength * (W vec(attention(x)) - mean) / spread)_c``.
 
     W is drawn once: normal numbers divided by the standard deviation of their feature over the
-    training rows, so that every feature counts alike. Means of classes and the spread of all logits
-    are those of the training rows too, so that ``strength`` means the same for all states. Where no
-    gate is planted all layers share one W: the mean over the layers decides.
+    training rows. Means of classes and the spread of all logits are those of the training rows too,
+    so that ``strength`` means the same for all states. Where no gate is planted all layers share
+    one W: the mean over the layers decides.
     """
 
     attention: Attention
@@ -284,22 +264,17 @@ def make_teacher(gate: str, train: States, *, classes: int, strength: float, see
     mean_F, spread_F = _moments(attention, train, shared)
     differs_F = spread_F > ROUNDING * np.abs(mean_F)
     if not differs_F.any():
-        raise ConfigError(
-            "no teacher can tell the rows apart, and labels would be drawn at chance",
-            expected="states that differ from row to row",
-            found=f"{len(train):,} rows that are all the same behind the gate '{gate}'",
-        )
+        found = f"{len(train):,} rows that are all the same behind the gate '{gate}'"
+        raise ConfigError("no teacher can tell the rows apart", found=found)
     generator = np.random.default_rng([seed, HEAD])
     weight_CF = generator.standard_normal((classes, len(mean_F)))
     weight_CF = np.divide(weight_CF, spread_F, out=np.zeros_like(weight_CF), where=differs_F)
     if shared:
         weight_CF, mean_F = np.tile(weight_CF / num_layers, num_layers), np.tile(mean_F, num_layers)
-    centred = Teacher(attention=attention, weight_CF=weight_CF, bias_C=-(weight_CF @ mean_F))
+    centred = Teacher(attention, weight_CF, -(weight_CF @ mean_F))
     square = sum(float(np.square(centred.logits(x)).sum()) for x in blocks(train))
     factor = strength / max((square / (len(train) * classes)) ** 0.5, 1e-300)
-    return Teacher(
-        attention=attention, weight_CF=factor * weight_CF, bias_C=factor * centred.bias_C
-    )
+    return Teacher(attention, factor * weight_CF, factor * centred.bias_C)
 
 
 def _moments(attention: Attention, train: States, shared: bool) -> tuple[Floats, Floats]:
@@ -351,8 +326,7 @@ def linear_accuracy(
         value = -(p_train_NC * log_p_NC).sum() / count + PENALTY / 2 * float(flat @ flat)
         return value, (slope_CF1 + PENALTY * weight_CF1).ravel()
 
-    start = np.zeros(classes * (features + 1))
-    options = {"maxiter": 500}
+    start, options = np.zeros(classes * (features + 1)), {"maxiter": 500}
     found = minimize(loss, start, method="L-BFGS-B", jac=True, options=options).x
     weight_CF1 = found.reshape(classes, features + 1)
     z_NF = np.concatenate([x.reshape(len(x), -1) for x in blocks(test)])

@@ -15,26 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gaam_cache.messages import brief, visible
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import DEFAULT, Interval, numbered
+from gaam_decoder.reports.unit import DEFAULT, Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 4.2
-"""Inches: a column of a paper, and legible when a phone scales it to its width."""
-LINE = 0.15
-"""Inches of a line of text."""
-MOST_LINES = 4
-"""Lines of a panel."""
-MOST_TICKS = 12
-"""Of an axis; and points of a line up to which each is marked."""
+WIDTH = 4.2  # inches: a column of a paper, and legible when a phone scales it to its width
+LINE = 0.15  # inches of a line of text
+MOST_LINES = 4  # of a panel
+MOST_TICKS = 12  # of an axis; and points of a line up to which each is marked
 TEMPLATES = Path(__file__).with_name("templates")
 COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
 LIGHT, DARK = COLOURS["light"], COLOURS["dark"]
@@ -49,10 +45,9 @@ Values = Sequence[float] | np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture: what is said above and below it, and how it is drawn."""
+    """One picture: a name for its file, what is said above and below, and how it is drawn."""
 
     name: str
-    """Fit for a file name."""
     title: str
     caption: str
     draw: Callable[[], Figure]
@@ -73,10 +68,7 @@ class Line(NamedTuple):
 
 
 def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
-    """Labels on lines of bounded length, no two alike; the middle of very long ones is marked.
-
-    A line ends behind a space, a colon or a comma, or in a word that is longer than a line.
-    """
+    """Labels on lines of bounded length, which end behind a space, a colon or a comma."""
     found = []
     for label in labels:
         lines = [""]
@@ -84,10 +76,8 @@ def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
             if lines[-1] and len((lines[-1] + part).rstrip()) > width:
                 lines.append("")
             lines[-1] += part
-        if len(lines) > 5:
-            lines[2:-2] = ["\N{HORIZONTAL ELLIPSIS}"]
-        found.append("\n".join(line.strip() for line in lines))
-    return numbered(found)
+        found.append("\n".join(line.strip() for line in lines).strip() or "-")
+    return found
 
 
 def line_panels(
@@ -96,13 +86,8 @@ def line_panels(
 ) -> Figure:  # fmt: skip
     """Panels one below the other; labels that the panel above has too are not written again.
 
-    Args:
-        panels: label of the y axis and lines of each; ``in_fours`` makes them of many lines.
-        x: label of the x axis.
-        ticks: of the x axis; default: few round ones.
-        log: whether equal ratios of x are equal steps.
-        beside: a dashed line in every panel.
-        bottom: where the y axis starts.
+    ``panels`` have the label of their y axis and lines, ``x`` is the label and ``ticks`` are of the
+    x axis; ``beside`` is a dashed line in every panel, and the y axes start at ``bottom``.
     """
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
     name_of = dict(zip(labels, names_of(labels, 52), strict=True))
@@ -120,8 +105,8 @@ def line_panels(
             mark = "o" if len(line.x) <= MOST_TICKS else None
             if line.band:
                 axes.fill_between(line.x, *line.band, color=color, alpha=0.15, lw=0)
-            axes.plot(line.x, line.y, color=color, ls=dash, lw=1.5, marker=mark, ms=3,
-                      label=name_of[line.label])  # fmt: skip
+            style: dict[str, Any] = {"color": color, "ls": dash, "lw": 1.5, "marker": mark, "ms": 3}
+            axes.plot(line.x, line.y, label=name_of[line.label], **style)
         if before != (before := [line.label for line in lines]):
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, handlelength=2.6)
         axes.set_ylabel(what)
@@ -150,45 +135,49 @@ def _new_figure(height: float) -> Figure:
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-def overviews(table: Table) -> Iterator[Picture]:
+def overviews(table: Table) -> list[Picture]:
     """One row beside the other, those that are shown; none without rows."""
-    if not table.rows:
-        return
     title = table.unit.score.title
-    yield Picture(
+    accuracy = Picture(
         "accuracy",
         f"{title[0].upper()}{title[1:]} of every seed",
         "One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over "
         "seeds and test rows (thin). The second is the one to compare with another test set.",
         lambda: _strip(table),
     )
-    if any(row.compared for row in table.shown):
-        side = "Right" if table.unit.score.larger_is_better else "Left"
-        yield Picture(
-            "differences",
-            f"Differences to {brief(str(table.baseline))} with intervals",
-            f"{side} of the line: better than the baseline. An interval over seeds and "
-            "rows that crosses the line leaves open which is better; the band is the margin within "
-            "which a difference does not matter.",
-            lambda: _forest(table),
-        )
+    side = "Right" if table.unit.score.larger_is_better else "Left"
+    differences = Picture(
+        "differences",
+        f"Differences to {brief(str(table.baseline))} with intervals",
+        f"{side} of the line: better than the baseline. An interval over seeds and "
+        "rows that crosses the line leaves open which is better; the band is the margin within "
+        "which a difference does not matter.",
+        lambda: _forest(table),
+    )
+    compared = any(row.compared for row in table.shown)
+    return [accuracy] * bool(table.rows) + [differences] * compared
 
 
 def _strip(table: Table) -> Figure:
     """A dot for each seed, the mean, and both intervals."""
-    unit = table.unit
+    unit, ink = table.unit, PALETTE["ink"]
+    dot: dict[str, Any] = {
+        "ms": 3.4,
+        "mew": 0,
+        "color": PALETTE["c0"],
+        "alpha": 0.6,
+        "label": "one seed",
+    }
     figure, axes = _name_rows([row.label for row in table.shown])
     axes.set_xlabel(f"test {unit.column}")
     steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
-    for height, chosen in enumerate(row.scores.chosen for row in table.shown):
+    for height, chosen in enumerate(row.chosen for row in table.shown):
         value_S = unit.factor * np.sort(chosen.scored.values)
         if len(value_S):
             # heights that keep dots apart are by rank, not by chance: a picture is repeatable
-            y_S = height - 0.16 + np.resize(steps, len(value_S))
-            axes.plot(value_S, y_S, "o", ms=3.4, mew=0, color=PALETTE["c0"], alpha=0.6,
-                      label="one seed")  # fmt: skip
-            axes.plot([value_S.mean()] * 2, [height - 0.36, height + 0.32], color=PALETTE["ink"],
-                      lw=1.4, label="mean")  # fmt: skip
+            axes.plot(value_S, height - 0.16 + np.resize(steps, len(value_S)), "o", **dot)
+            ends = [height - 0.36, height + 0.32]
+            axes.plot([value_S.mean()] * 2, ends, color=ink, lw=1.4, label="mean")
         _draw_intervals(axes, height + 0.18, unit.factor, chosen.interval, chosen.two_level)
     return _with_legend(figure)
 
@@ -201,15 +190,15 @@ def _forest(table: Table) -> Figure:
     points = "percentage points" if table.score == DEFAULT else unit.of_differences
     axes.set_xlabel(f"difference to {brief(str(table.baseline), 26)},\n{points}")
     margin = unit.factor * table.margin
-    axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0,
-                 label=f"within \u00b1{margin:g}")  # fmt: skip
+    band: dict[str, Any] = {"color": PALETTE["muted"], "alpha": 0.15, "lw": 0}
+    axes.axvspan(-margin, margin, label=f"within \u00b1{margin:g}", **band)
     axes.axvline(0, color=ink, lw=1)
     for height, claim in enumerate(compared.claim for _, compared in shown):
         seeds, both = claim.on_these_rows.interval, claim.interval_corrected
         _draw_intervals(axes, height, unit.factor, seeds, both)
         face, label = (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
-        axes.plot(unit.factor * claim.difference, height, "o", ms=6, mew=1.4, mec=ink, mfc=face,
-                  label=label)  # fmt: skip
+        style: dict[str, Any] = {"ms": 6, "mew": 1.4, "mec": ink, "mfc": face, "label": label}
+        axes.plot(unit.factor * claim.difference, height, "o", **style)
     return _with_legend(figure)
 
 
@@ -231,13 +220,12 @@ def _name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
 def _draw_intervals(
     axes: Axes, height: float, factor: int, seeds: Interval, both: Interval
 ) -> None:
-    thin, thick = {"color": PALETTE["muted"], "lw": 1.2}, {"color": PALETTE["accent"], "lw": 3.2}
-    for interval, label, style in (
-        (both, "95% over seeds and rows", thin),
-        (seeds, "95% over seeds", thick | {"alpha": 0.75}),
-    ):
-        if interval:
-            axes.plot(factor * np.array(interval), [height] * 2, label=label, **style)
+    thin: dict[str, Any] = {"color": PALETTE["muted"], "lw": 1.2}
+    thick: dict[str, Any] = {"color": PALETTE["accent"], "lw": 3.2, "alpha": 0.75}
+    if both:
+        axes.plot(factor * np.array(both), [height] * 2, label="95% over seeds and rows", **thin)
+    if seeds:
+        axes.plot(factor * np.array(seeds), [height] * 2, label="95% over seeds", **thick)
 
 
 def _with_legend(figure: Figure) -> Figure:
@@ -264,10 +252,7 @@ def styled() -> Iterator[None]:
 def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
     """An ``<svg>`` element to stand in a page: no fixed size, its colours CSS variables.
 
-    Args:
-        draw: makes the figure.
-        key: unique in the page; ids inside the picture begin with it.
-        alt: what somebody who does not see it is told.
+    Ids inside begin with ``key``, unique in the page; ``alt`` is said to who does not see it.
     """
     stream = io.StringIO()
     with styled():
@@ -286,10 +271,8 @@ def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
 
     head, rest = re.sub("<[^>]+>", of_page, text).split(">", 1)  # between tags are names
     box = re.findall(r'viewBox="[^"]+"', head)[0]
-    return (
-        f'<svg role="img" aria-label="{escape(visible(alt))}" {box} '
-        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">' + rest
-    )
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return f'<svg role="img" aria-label="{escape(visible(alt))}" {box} {names}>{rest}'
 
 
 def svg_files(name: str, picture: Picture) -> dict[str, bytes]:

@@ -12,19 +12,15 @@ from gaam_cache.messages import brief
 from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of
-from gaam_decoder.reports.rows import Comparison, Row
+from gaam_decoder.reports.compare import counterpart, is_of, ranked
+from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.unit import DEFAULT, percent
 from gaam_decoder.runs.tuning import Tuning
 
 CONTROLS = ("none", "scalar-mix")
-FEW_ROWS = 30
-"""Of test; below, one of them is more than three points. Or that choose."""
-NAMED = 3
-"""Decoders that the conclusion names; of more, it counts the rest."""
-LONGEST_REASON = 300
-"""Characters of the reason why a seed failed."""
+FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
+NAMED = 3  # decoders that the conclusion names; of more, it counts the rest
 SELECT_NOTES = {
     "val": "epoch chosen on a held-out part of train",
     "last": "last epoch, nothing chosen",
@@ -75,26 +71,21 @@ def selected(table: Table) -> str | None:
             of = f"this report, not for those of {table.uncounted:,} runs that were not named: "
             of += "chosen after a look at the results, p-values are too small"
         said += f"; Holm corrects for the {table.num_tests} comparisons of {of}"
-    if table.baseline is None and (by := selection.lost.get(DEFAULT_BASELINE)):
-        said += f"; the baseline '{DEFAULT_BASELINE}' is among what {by} left out"
     return said
 
 
 def _failures(table: Table) -> str | None:
     found = []
-    for row in table.rows:
-        if row.failed or not row.seeds:
-            which = f"seed {spell_numbers(sorted(row.failed))} failed"
-            if len(row.failed) == len(row.seeds):
-                which = f"all {len(row.seeds)} seeds failed"
-            reasons = sorted({brief(why, LONGEST_REASON) for why in row.failed.values()})[:3]
-            found.append(f"{row.label} {which}: {'; '.join(reasons) or 'no seed is in all folds'}")
+    for row in (row for row in table.rows if row.failed):
+        which = f"seed {spell_numbers(sorted(row.failed))}" if row.finished else "every seed"
+        reasons = sorted({brief(why, 300) for why in row.failed.values()})[:3]
+        found.append(f"{row.label} {which} failed: {'; '.join(reasons)}")
     return f"what failed counts in no mean and no pair: {'; '.join(found)}" if found else None
 
 
 def _no_control(table: Table) -> str | None:
     stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
-    if not stepped or any(row.attention in CONTROLS and row.scores.seeds for row in stepped):
+    if not stepped or any(row.attention in CONTROLS and row.finished for row in stepped):
         return None
     return (
         "no control among these rows: whether a mechanism helps cannot be told without 'gaam train "
@@ -105,44 +96,37 @@ def _no_control(table: Table) -> str | None:
 def _few_rows(table: Table) -> str | None:
     if (rows := table.num_test_rows) >= FEW_ROWS:
         return None
-    return (
-        f"only {rows} test rows: each is {100 / rows:.1f} points, and intervals over rows say "
-        "little"
-    )
+    points = f"{100 / rows:.1f} points"
+    return f"only {rows} test rows: each is {points}, and intervals over rows say little"
 
 
 def _few_seeds(table: Table) -> str | None:
-    fewest = min((len(c.seeds) for _, c in table.compared), default=stats.LEAST_SEEDS)
-    if fewest >= stats.LEAST_SEEDS:
+    least = stats.LEAST_SEEDS
+    if (fewest := min((len(c.seeds) for _, c in table.compared), default=least)) >= least:
         return None
-    return (
-        f"no claim with fewer than {stats.LEAST_SEEDS} seeds: of 2**{fewest} sign patterns even "
-        f"the most extreme has p = {2 / 2**fewest:.3g}"
-    )
+    chance = f"of 2**{fewest} sign patterns even the most extreme has p = {2 / 2**fewest:.3g}"
+    return f"no claim with fewer than {least} seeds: {chance}"
 
 
 def _one_class(row: Row) -> bool:
     """Whether a decoder has learned nothing but which class is frequent."""
-    predicted_C = row.scores.confusion.sum(0)
-    return bool(len(predicted_C) > 1 and row.scores.seeds and (predicted_C > 0).sum() == 1)
+    predicted_C = row.confusion.sum(0)
+    return bool(len(predicted_C) > 1 and row.finished and (predicted_C > 0).sum() == 1)
 
 
 def _leaks(table: Table) -> str | None:
-    """Texts of the tested rows that were learned from, or that the states were fitted on."""
-    shared, fitted, found = table.cache.get("shared_texts", {}), table.cache.get("fitted_on"), []
-    recipes = [row.runs[0].recipe for row in table.rows if not row.on_training_rows]  # of a fold
-    trains = [of.get("train_split", "train") for of in recipes]
-    tests = [
-        train if of.get("fold") else of.get("test_split", "test")
-        for train, of in zip(trains, recipes, strict=True)
-    ]
-    for train, test in sorted({*zip(trains, tests, strict=True)}):
-        if count := shared.get(test, {}).get(train, 0):
+    """Texts of the tested rows that were learned from."""
+    found, splits = [], set()
+    for recipe in (row.runs[0].recipe for row in table.rows if not row.on_training_rows):
+        train = recipe.get("train_split", "train")
+        splits.add((train, train if recipe.get("fold") else recipe.get("test_split", "test")))
+    for train, test in sorted(splits):
+        if count := table.cache.get("shared_texts", {}).get(test, {}).get(train, 0):
             also = "another of them" if train == test else f"'{brief(train)}'"
             rows = f"{count:,} of the {table.cache['rows'][test]:,} rows of '{brief(test)}'"
             found.append(f"{rows} have a text that {also} has too, which inflates accuracy")
-    if fitted and fitted in tests:
-        found.append(f"the states were fitted on the texts of '{brief(fitted)}' (not on labels)")
+    if table.cache.get("fitted_on") in {test for _, test in splits}:
+        found.append("the states were fitted on the texts that test (not on labels)")
     return "; ".join(found)
 
 
@@ -150,28 +134,25 @@ def _not_compared(table: Table) -> str | None:
     rows, baseline = table.rows, table.baseline
     if baseline is None:
         return "no differences are shown: --baseline names a row" if len(rows) > 1 else None
-    text = f"not compared, because no run of '{brief(baseline)}' has the same head and recipe"
 
     def alone(row: Row) -> bool:
         other = is_of(row, baseline) or counterpart(row, rows, baseline)
         return not (other or row.shuffled or row.fitted)
 
+    text = f"not compared, because no run of '{brief(baseline)}' has the same head and recipe"
     return _rows(text, alone)(table)
 
 
 def _against_probe(table: Table) -> str | None:
-    by_verdict: dict[str, list[str]] = {}
+    by_verdict: dict[str, list[str]] = {"better": []}
     for row in table.rows:
         if row.probed is not None:
-            by_verdict.setdefault(row.probed.verdict, []).append(row.label)
-    if not by_verdict:
-        return None
-    by_verdict = {"better": ["none of them"]} | by_verdict
-    parts = [f"{verdict}: {', '.join(of)}" for verdict, of in by_verdict.items()]
+            by_verdict.setdefault(row.probed.claim.verdict, []).append(row.label)
+    parts = [f"{verdict}: {', '.join(of) or 'none of them'}" for verdict, of in by_verdict.items()]
     return (
         "against logistic regression on the same states, none + lbfgs (Holm in a family of its "
         f"own): {'; '.join(parts)}"
-    )
+    ) * any(row.probed for row in table.rows)
 
 
 def _few_chose(row: Row) -> bool:
@@ -184,28 +165,26 @@ def _few_chose(row: Row) -> bool:
 
 
 def _shuffled(table: Table) -> str | None:
-    found = []
-    for row in table.rows:
-        if row.shuffled and row.mean is not None:
-            low, high = (percent(level) for level in chance(row))
-            found.append(f"{row.label} {percent(row.mean)}% for {low} to {high}%")
+    found = [
+        f"{row.label} {percent(row.mean)}% for {' to '.join(map(percent, chance(row)))}%"
+        for row in table.rows
+        if row.shuffled and row.mean is not None
+    ]
     return f"with shuffled labels, must be at chance: {'; '.join(found)}" if found else None
 
 
 def chance(row: Row) -> tuple[float, float]:
-    """Accuracies that a decoder without information reaches, as fractions.
+    """Accuracies without information, as fractions: of who guesses, and of the largest class.
 
-    From that of one who guesses with the shares p_c of the classes among the test rows, the sum of
-    p_c squared, to that of one who always says the most frequent class, the largest p_c.
+    Who guesses with the shares p_c of the classes among the test rows has the sum of p_c squared.
     """
-    count_C = row.scores.labels_per_class
-    share_C = count_C / count_C.sum()
+    share_C = row.labels_per_class / row.labels_per_class.sum()
     return float((share_C**2).sum()), float(share_C.max())
 
 
 def _above_chance(row: Row) -> bool:
     """Whether shuffled labels were learned; one seed is one permutation, which says nothing."""
-    found = row.scores.accuracy.two_level if row.shuffled and len(row.scores.seeds) > 1 else None
+    found = row.accuracy.two_level if row.shuffled and len(row.finished) > 1 else None
     return found is not None and found[0] > chance(row)[1]
 
 
@@ -250,8 +229,9 @@ def explained(table: Table) -> Iterator[str]:
         yield f"select {brief(select, 40)}: {SELECT_NOTES.get(select, 'not known here')}"
     if table.rows:
         yield f"majority class alone: {percent(chance(table.rows[0])[1])}% of the tested rows"
-    if names := ", ".join(row.label for row in table.rows if row.unchosen):
-        yield f"not chosen among, for no seed with a validation accuracy is in all: {names}"
+    text = "not chosen among, for no seed with a validation accuracy is in all"
+    if said := _rows(text, lambda row: row.unchosen)(table):
+        yield said
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
     unit = table.unit
@@ -273,15 +253,14 @@ def explained(table: Table) -> Iterator[str]:
     yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
     made_by = []
     for name in ("python", "torch", "numpy", "device"):
-        values = {str(run.environment.get(name, "unknown")) for run in table.all_runs()}
+        values = {str(run.environment.get(name, "unknown")) for run in table.runs}
         made_by.append(f"{name} {' and '.join(map(brief, sorted(values)))}")
     yield f"versions: {', '.join(made_by)}"
 
 
 def _grid(tuning: Tuning) -> str:
     """``seeds 0-1 chose lr 0.001 of 0.0001 (88.2%), 0.001 (89.1%) by validation``."""
-    names = tuning.names or tuple(tuning.chosen)[:1]
-    tried = []
+    names, tried = tuning.names or tuple(tuning.chosen)[:1], []
     for one in tuning.candidates:
         value = " and ".join(f"{one.values[name]:.6g}" for name in names)
         told = "a seed lacks" if one.accuracy is None else f"{percent(one.accuracy)}%"
@@ -295,30 +274,25 @@ def conclusion(table: Table) -> str:
     """What is shown and what to use, without its full stop."""
     if not table.rows:
         return "Nothing is said of accuracies, for nothing was evaluated"
-    made = [(row.label, compared) for row, compared in table.compared]
-    if not made:
+    if not table.compared:
         return _alone(table)
-    of = {
-        verdict: [label for label, c in made if c.claim.verdict == verdict]
-        for verdict in ("better", "worse", "equivalent", "undecided", "no claim")
-    }
-    most, baseline = max(len(c.seeds) for _, c in made), brief(str(table.baseline))
-    if most < stats.LEAST_SEEDS and not of["no claim"]:
-        return (
-            f"Nothing is said of differences yet: {most} seed{'s' * (most != 1)}, and a claim "
-            f"needs {stats.LEAST_SEEDS}"
-        )
-    parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if of[v]]
-    if not parts and (of["equivalent"] or of["undecided"]):
-        spread = _spread([c for _, c in made], table)
-        parts.append(f"no mechanism is shown to differ from '{baseline}': {spread}")
-    if of["equivalent"]:
+    of: dict[str, list[str]] = {}
+    for row, compared in table.compared:
+        of.setdefault(compared.claim.verdict, []).append(row.label)
+    most, baseline = max(len(c.seeds) for _, c in table.compared), brief(str(table.baseline))
+    if most < stats.LEAST_SEEDS and "no claim" not in of:
+        seeds = f"{most} seed{'s' * (most != 1)}, and a claim needs {stats.LEAST_SEEDS}"
+        return f"Nothing is said of differences yet: {seeds}"
+    parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if v in of]
+    if not parts and ("equivalent" in of or "undecided" in of):
+        parts.append(f"no mechanism is shown to differ from '{baseline}': {_spread(table)}")
+    if "equivalent" in of:
         margin = table.unit.size(table.margin)
         parts.append(f"{_named(of['equivalent'])} equivalent to '{baseline}' within {margin}")
-    if of["undecided"] and len(of["undecided"]) < len(made):
+    if 0 < len(of.get("undecided", ())) < len(table.compared):
         parts.append(f"{_named(of['undecided'])} undecided")
-    if of["no claim"]:
-        why = next(c.claim.no_claim for _, c in made if c.claim.verdict == "no claim")
+    if "no claim" in of:
+        why = next(c.claim.no_claim for _, c in table.compared if c.claim.verdict == "no claim")
         parts.append(f"of {', '.join(of['no claim'])} no claim is made: {why}")
     if use := recommended(table):
         parts.append(use[1])
@@ -328,15 +302,12 @@ def conclusion(table: Table) -> str:
     return text[0].upper() + text[1:] if text.startswith(("no mechanism", "by ", "of ")) else text
 
 
-def _spread(made: Sequence[Comparison], table: Table) -> str:
-    """How large the differences are, how wide the widest interval is, and what would tell."""
-    unit, claims = table.unit, [c.claim for c in made]
+def _spread(table: Table) -> str:
+    """How large the differences are, and what would tell."""
+    unit, claims = table.unit, [compared.claim for _, compared in table.compared]
     low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
     text = f"differences of {low} to {high}" if len(claims) > 1 else f"a difference of {low}"
     text += " points" * unit.score.percent
-    if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
-        several = "s up to" * (len(widths) > 1)
-        text += f", interval{several} {unit.size(max(widths), '.2f')} wide"
     largest = max(claims, key=lambda claim: abs(claim.difference))
     if rows := largest.rows_to_decide:
         text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
@@ -345,25 +316,19 @@ def _spread(made: Sequence[Comparison], table: Table) -> str:
 
 def recommended(table: Table) -> tuple[Row, str] | None:
     """The row to use and why, where that can be said: of the same states, nothing optimistic."""
-    better = [row.label for row, c in table.compared if c.claim.verdict == "better"]
-    rows = [row for row in table.rows if row.scores.chosen.mean is not None and not row.shuffled]
+    rows = [row for row in ranked(table.rows) if row.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
-    if (
-        not rows
-        or any(row.unchosen for row in rows)
-        or len(given) > 1
-        or any(row.optimistic for row in rows)
-    ):
+    if len(given) != 1 or any(row.unchosen or row.optimistic for row in rows):
         return None
-    sign = 1 if table.unit.score.larger_is_better else -1
-    best = max(rows, key=lambda row: sign * (row.scores.chosen.mean or 0.0))
-    if best.label in better:
+    best, better = rows[0], [r for r, c in table.compared if c.claim.verdict == "better"]
+    if best in better:
         why = f"best mean, shown to be better than '{table.baseline}'"
         return best, f"use {best.label}: {why}"
-    verdicts = {row.probed.verdict for row in table.rows if row.probed}
+    verdicts = {row.probed.claim.verdict for row in table.rows if row.probed}
     base = [row for row in rows if row.attention == table.baseline and not row.fitted]
-    base = [best] if best.fitted and verdicts and "better" not in verdicts else base
-    if len(base) != 1 or (best.fitted and base != [best]) or (better and not best.fitted):
+    if best.fitted:
+        base = [best] if verdicts and "better" not in verdicts else []
+    if len(base) != 1 or (better and not best.fitted):
         return None
     fewest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
     reasons = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
@@ -373,7 +338,7 @@ def recommended(table: Table) -> tuple[Row, str] | None:
 
 def _alone(table: Table) -> str:
     """Where nothing is compared."""
-    if len(table.rows) == 1 and (found := table.rows[0].scores.chosen.two_level):
+    if len(table.rows) == 1 and (found := table.rows[0].chosen.two_level):
         unit = table.unit
         of = f"{unit.score.title} " * (table.score != DEFAULT)
         return (
@@ -391,9 +356,8 @@ def _conditions(table: Table) -> str:
     if made and any(row.unchosen for row in table.rows):
         found.append("of several recipes, between which nothing chose")
     elif made and not any(row.tunings for row in table.rows):
-        stepped = [row for row in table.rows if not row.fitted | row.shuffled]
-        one = len({str(row.recipe) for row in stepped}) == 1
-        which = "this one recipe, which was" if one else "recipes that were"
+        recipes = {str(row.recipe) for row in table.rows if not (row.fitted or row.shuffled)}
+        which = "this one recipe, which was" if len(recipes) == 1 else "recipes that were"
         found.append(f"at {which} tuned for none of them")
     if any(c.other_grid for c in made):
         found.append("though not all had the same grid")

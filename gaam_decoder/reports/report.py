@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
+from gaam_cache.store.files import check_file, check_folder, write_file
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.sections._base import sections
@@ -28,19 +27,18 @@ MOST_SAVED = 6
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Report:
-    """Tables of accuracies over seeds and of differences to a baseline; ``report`` makes one.
+    """Tables of accuracies over seeds and differences to a baseline, one per cache and test rows.
 
     ``format`` is what ``gaam report --format`` takes; ``section``, of a terminal alone, what
     ``--section`` takes. A ConfigError says that there is none of that name.
     """
 
     tables: tuple[Table, ...]
-    """One per cache and test rows."""
 
     def text(self, format: str = "markdown", section: str | None = None) -> str:
         """The report as text."""
         stream = io.StringIO()
-        _format(format, section).write(self.tables, stream)
+        format_of(format, section).write(self.tables, stream)
         return stream.getvalue()
 
     def show(self, format: str = "terminal", section: str | None = None) -> None:
@@ -49,84 +47,40 @@ class Report:
         if format != "terminal" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         if format == "terminal" and sys.stdout.isatty():
-            _format(format, section).write(self.tables, sys.stdout)
+            format_of(format, section).write(self.tables, sys.stdout)
         else:  # at once: a notebook shows every write by itself
             sys.stdout.write(self.text(format, section))
 
     def save(self, file: str | Path, format: str, section: str | None = None) -> None:
-        """Write the report to a file, which appears whole, or to a pipe or device.
-
-        Raises:
-            ConfigError: no file can be there.
-            StorageError: the file system refused; a file that was there is as it was.
-        """
-        check_file(out := Path(file), option="--out", special=True)
-        content = self.text(format, section).encode()
-        if out.exists() and not out.is_file():
-            with storage_errors(out), out.open("ab") as stream:  # a pipe, a device, /dev/stdout
-                stream.write(content)
-        else:  # the file that a link means is replaced, and not the link
-            write_file(Path(os.path.realpath(out)), content)
+        """Write the report to a file, which appears whole; a StorageError where it cannot."""
+        check_file(Path(file), option="--out")
+        # the file that a link means is replaced, and not the link
+        write_file(Path(file).resolve(), self.text(format, section).encode(), option="--out")
 
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Write the first six pictures, of a section one, as PDF and PNG; returns their paths.
-
-        Raises:
-            ConfigError: no folder can be there.
-            StorageError: the file system refused.
-        """
+        """Write the first six pictures, of a section one, as PDF and PNG; returns their paths."""
         check_folder(Path(folder), option="--figures")
-        paths: dict[str, Path] = {}
+        paths: list[Path] = []
+        most = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
-            of_sections = [one for section in sections(table) for one in section.pictures[:1]]
-            most = max(1, MOST_SAVED // len(self.tables))
+            of_sections = [one for section in sections(table) for one in section.parts[1][:1]]
             for picture in [*overviews(table), *of_sections][:most]:
                 for suffix, content in image_files(picture).items():
-                    name = f"{prefix}{picture.name}.{suffix}"
-                    paths[name] = Path(folder) / name
-                    write_file(paths[name], content, option="--figures")
-        return list(paths.values())
+                    paths.append(Path(folder) / f"{prefix}{picture.name}.{suffix}")
+                    write_file(paths[-1], content, option="--figures")
+        return paths
 
     def __str__(self) -> str:
         """As the command prints it."""
         return self.text("terminal")
-
-    def __repr__(self) -> str:
-        """How much there is."""
-        rows = sum(len(table.rows) for table in self.tables)
-        return f"<Report: {len(self.tables)} tables, {rows} rows>"
 
     def _repr_markdown_(self) -> str:
         """What a notebook shows."""
         return self.text("markdown")
 
 
-def checked(
-    format: str | None,
-    *,
-    as_json: bool = False,
-    section: str | None = None,
-    out: Path | None = None,
-    figures: Path | None = None,
-) -> str:
-    """The name of the format that a command asks for; what cannot be written is refused.
-
-    Raises:
-        ConfigError: no such format, two of them, or a place where no report can go.
-    """
-    name = format or ("json" if as_json else "terminal")
-    if as_json and name != "json":
-        raise ConfigError("--json is --format json", expected="one format", found=name)
-    _format(name, section)
-    if figures is not None:
-        check_folder(figures, option="--figures")
-    if out is not None:
-        check_file(out, option="--out", special=True)
-    return name
-
-
-def _format(name: str, section: str | None = None) -> Format:
+def format_of(name: str, section: str | None = None) -> Format:
     """The format of that name, which writes one section alone where one is asked for."""
     cls: Any = plugins.load("gaam_decoder.reports.formats", name, kind="report format")
     if section is not None and name != "terminal":
@@ -165,17 +119,15 @@ def report(
         layers: sets of layers that are meant.
         lr: learning rates that are meant.
         cache: the cache that is meant.
-        baseline: mechanism that the others are compared with, seed by seed; default: ``none``
-            where it is among the runs.
-        margin: largest difference that does not matter, in points of the score, or in its unit
-            where it is not shown in percent; default: 0.5 points, of log loss 0.01, of the Brier
-            score 0.005.
+        baseline: mechanism that the others are compared with; default: ``none`` if it is there.
+        margin: largest difference that does not matter, in points of the score, or in its unit;
+            default: 0.5 points, of log loss 0.01, of the Brier score 0.005.
         score: what is compared: what ``gaam report --score`` takes.
         temperature: fit one for every seed and fold on the rows of train that chose its epoch, by
             their log loss, and divide logits by it in log loss, Brier score and ECE.
         every_candidate: show every learning rate and weight decay; default: what validation chose.
-        top: rows of each table that are shown, those of the best score, and the baseline of each;
-            what is said, and what Holm corrects for, is of all rows.
+        top: rows of each table that are shown, the best, and their baselines; what is said, and
+            what Holm corrects for, is of all rows.
         pairs: setting in which the rows of every pair differ, or several with commas: attn, head,
             layers, lr or any other of a recipe; default: attn.
 
@@ -187,18 +139,14 @@ def report(
     """
     meant = score_of(score)
     spec = str(parse_attention(baseline, option="--baseline")) if baseline else None
-    if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
+    if top is not None and not top >= 1:
         raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
     found = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
-    if spec is not None and found.selection and (by := found.selection.lost.get(spec)):
-        raise ConfigError(
-            f"the baseline '{spec}' is left out by {by}",
-            expected="a baseline that is among the runs of the report",
-            found=found.selection.in_words(),
-            hint=f"also give --attn {spec}" if by == "--attn" else f"leave out {by}",
-        )
+        if found.selection and (by := found.selection.lost.get(spec)):
+            hint = f"also give --attn {spec}" if by == "--attn" else f"leave out {by}"
+            raise ConfigError(f"the baseline '{spec}' is left out by {by}", hint=hint)
     tables = build_tables(
         found,
         spec,
@@ -210,7 +158,7 @@ def report(
         every_candidate=every_candidate,
         pairs=pairs,
     )
-    if temperature and not any(row.scores.temperature() for one in tables for row in one.rows):
+    if temperature and not any(row.temperature for table in tables for row in table.rows):
         raise ConfigError(
             "no run has what a temperature is fitted on",
             expected="runs of --select val, which keep the logits of the rows that chose",

@@ -1,23 +1,27 @@
-"""Rows of a table: a mechanism under one recipe over all its seeds, and what these predicted.
+"""Runs -> rows: a mechanism under one recipe over all its seeds, and what these predicted.
 
 S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
+from gaam_cache.messages import brief
+from gaam_cache.store.digest import digest_of
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.unit import DEFAULT, Interval, Unit, all_scores, score_of
-from gaam_decoder.runs.result import RunResult, Validation
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.scored import Scored, interval_by_score
@@ -34,85 +38,36 @@ SCALED = ", temperature fitted"
 """Behind the name of a score of probabilities that were scaled."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """A score of the finished seeds of a row."""
 
     score: Score
     scored: Scored
-    fitted: bool
-    """Whether the head was fitted at once: then there are no seeds to speak of."""
-
-    @property
-    def mean(self) -> float | None:
-        """None if no seed finished, or there is no such score."""
-        value_S = self.scored.values
-        return float(value_S.mean()) if len(value_S) and np.isfinite(value_S).all() else None
-
-    @property
-    def std(self) -> float | None:
-        """Standard deviation over seeds."""
-        return None if self.mean is None else stats.standard_deviation(self.scored.values)
-
-    @property
-    def interval(self) -> Interval:
-        """95% t interval over seeds, as far as the score can be."""
-        found = None if self.mean is None else stats.t_interval(self.scored.values)
-        return stats.within(found, 0, self.score.highest)
-
-    @property
-    def two_level(self) -> Interval:
-        """95% interval over seeds and test rows; of a fit, over test rows alone."""
-        return interval_by_score(self.score, self.scored, without_seeds=self.fitted)
+    mean: float | None  # None if no seed finished, or there is no such score
+    std: float | None  # over seeds
+    interval: Interval  # 95% t interval over seeds, as far as the score can be
+    two_level: Interval  # 95%, over seeds and test rows; of a fit, over test rows alone
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scores:
-    """What the finished seeds of a row predicted, in the order of ``seeds``."""
-
-    seeds: tuple[int, ...]
-    right: NDArray[np.bool_]
-    """Whether each seed is right on each test row, (S, N)."""
-    accuracy: Measured
-    chosen: Measured
-    """The score that is compared."""
-    part_value: Floats
-    """That score of every part, (S, P); NaN where a part has none."""
-    every: dict[str, Floats]
-    """Every score of every seed, by name; those that these rows and classes have."""
-    confusion: NDArray[np.int64]
-    """True class by predicted class, summed over seeds, (C, C)."""
-    vote_accuracy: float | None
-    """Of the class that most seeds predict."""
-    labels_per_class: NDArray[np.int64]
-    """Test rows of every class, (C,)."""
-    temperatures: Floats | None
-    """By which logits are divided in scores of probabilities, (S, P); None: by nothing."""
-    bins: Floats
-    """Rows, right ones and summed probabilities by bin of the calibration error, (3, bins)."""
-
-    def temperature(self) -> dict[str, Any] | None:
-        """Temperatures as JSON values, in the order of the seeds."""
-        found = self.temperatures
-        if found is None:
-            return None
-        about = {"mean": found.mean(), "lowest": found.min(), "highest": found.max()}
-        return {k: float(value) for k, value in about.items()} | {"per_seed": found.tolist()}
+def _measured(score: Score, scored: Scored, fitted: bool) -> Measured:
+    value_S, std, interval, mean = scored.values, None, None, None
+    if len(value_S) and np.isfinite(value_S).all():
+        mean, std = float(value_S.mean()), stats.standard_deviation(value_S)
+        interval = stats.within(stats.t_interval(value_S), 0, score.highest)
+    both = interval_by_score(score, scored, without_seeds=fitted)
+    return Measured(score, scored, mean, std, interval, both)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """A row minus its baseline over the seeds that both finished. Fractions, not percent."""
+    """A row minus another over the seeds that both finished. Fractions, not percent."""
 
-    baseline: str
+    baseline: str  # mechanism of the other
     seeds: tuple[int, ...]
-    dropped: tuple[int, ...]
-    """Seeds that one of the two lacks, or in which one failed."""
+    dropped: tuple[int, ...]  # that one of the two lacks, or in which one failed
     claim: stats.Claim
-    other_training: stats.CorrectedT | None
-    """Of a cross-validation: over its folds, what another training set would give."""
-    other_grid: bool
-    """Whether more or other values were tried for one than for the other."""
+    other_training: stats.CorrectedT | None  # of folds: what another training set would give
+    other_grid: bool  # whether more or other values were tried for one than for the other
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -150,66 +105,68 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Row:
     """One mechanism under one recipe over all its seeds. Accuracies are fractions."""
 
     attention: str
     head: str
     select: str
-    recipe: dict[str, Any]
-    """Of a cross-validation without the fold; what was chosen for each fold is ``BY_FOLD``."""
-    tunings: tuple[Tuning, ...]
-    """How the numbers of the recipe were chosen, of every fold; empty where nothing was."""
-    choices: tuple[ChoiceOf, ...]
-    """How sure each of these is, where the runs say."""
+    recipe: dict[str, Any]  # of folds without the fold; what each chose for itself is BY_FOLD
+    tunings: tuple[Tuning, ...]  # of every fold; empty where nothing was chosen
+    choices: tuple[ChoiceOf, ...]  # how sure each of these is, where the runs say
     parameters: dict[str, int]
-    folds: int
-    """1, or as many as a cross-validation has, whose test rows then stand one after the other."""
-    repeats: int
-    """Cross-validations with other folds each, which stand one after the other."""
-    seeds: tuple[int, ...]
-    """All that every fold has, failed ones included, sorted."""
+    folds: int  # whose test rows stand one after the other; or 1
+    repeats: int  # cross-validations with other folds each, one after the other
+    seeds: tuple[int, ...]  # all that every fold has, failed ones too, sorted
+    finished: tuple[int, ...]  # the S of all that follows: in every fold
     seconds: dict[int, float]
     failed: dict[int, str]
-    fitted: bool
-    """Whether its head was fitted at once, without steps and seeds."""
-    shuffled: bool
-    """Whether it learned from shuffled labels: a check, which is compared with nothing."""
-    on_training_rows: bool
-    """Whether it is tested on the rows that it learned from."""
-    drawn: int | None
-    """Training rows that it was given, the fewest of its folds; None is all."""
-    still_learning: tuple[int, ...]
-    """Finished seeds whose best epoch is the last of the recipe, in some fold at least."""
-    too_short: bool
-    """Whether these are more than a plateau gives."""
-    at_edge: frozenset[str]
-    """What was chosen at the smallest or largest value that was tried."""
-    runs: tuple[RunResult, ...] = field(repr=False)
-    scores: Scores = field(repr=False)
-    label: str = ""
-    """A name that no other row of its table has."""
-    settings: str = ""
-    """Those that not all rows of the table share, such as ``lr=0.001``."""
-    compared: Comparison | None = None
-    """With the baseline; None for the baseline, and where it has no counterpart."""
-    probed: stats.Claim | None = None
-    """Minus the linear probe on the same states; None where there is none."""
-    unchosen: bool = False
-    """Whether it is one of several candidates between which nothing could choose."""
-    shown: bool = True
-    """Whether it is among the best that were asked for; what is said is said of all rows."""
+    fitted: bool  # whether its head was fitted at once, without steps and seeds
+    shuffled: bool  # whether labels were: a check, which is compared with nothing
+    on_training_rows: bool  # whether it is tested on the rows that it learned from
+    drawn: int | None  # training rows that it was given, the fewest of its folds; None: all
+    still_learning: tuple[int, ...]  # finished seeds whose best epoch is the last, in any fold
+    too_short: bool  # whether these are more than a plateau gives
+    at_edge: frozenset[str]  # what was chosen at the smallest or largest value that was tried
+    runs: tuple[RunResult, ...]
+    accuracy: Measured
+    chosen: Measured  # the score that is compared
+    right: NDArray[np.bool_]  # whether each seed is right on each test row, (S, N)
+    by_part: Floats  # the score that is compared of every part, (S, P); NaN where there is none
+    every: dict[str, Floats]  # every score of every seed, of those that these rows have
+    confusion: NDArray[np.int64]  # true class by predicted class, summed over seeds, (C, C)
+    vote_accuracy: float | None  # of the class that most seeds predict
+    labels_per_class: NDArray[np.int64]  # test rows, (C,)
+    temperatures: Floats | None  # that divide logits in scores of probabilities, (S, P)
+    bins: Floats  # rows, right ones, summed probabilities by bin of the calibration error, (3, B)
+    name: str = ""  # mechanism, and head, selection or check where these tell it from others
+    settings: str = ""  # that not all rows of the table share, such as ``lr=0.001``
+    label: str = ""  # the name, with settings where another row has it too
+    compared: Comparison | None = None  # with its counterpart of the baseline
+    probed: Comparison | None = None  # with the linear probe on the same states
+    unchosen: bool = False  # whether it is a candidate among which nothing could choose
+    shown: bool = True  # whether it is among the best that were asked for
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What decides its numbers: rows of two selections of runs that share it are one."""
+        return self.runs, self.seeds, self.choices
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its cache."""
+        return str(self.runs[0].cache["fingerprint"])
 
     @property
     def unit(self) -> Unit:
         """How values of the score that is compared are written."""
-        return Unit(self.scores.chosen.score)
+        return Unit(self.chosen.score)
 
     @property
     def mean(self) -> float | None:
         """Mean accuracy; None if no seed finished."""
-        return self.scores.accuracy.mean
+        return self.accuracy.mean
 
     @property
     def optimistic(self) -> bool:
@@ -229,19 +186,26 @@ class Row:
     @property
     def learned(self) -> dict[str, dict[str, Any]]:
         """Where the learned parameters ended up, by name; of one fold alone."""
-        return learned_ranges(self.runs) if self.scores.part_value.shape[1] == 1 else {}
+        return learned_ranges(self.runs) if self.by_part.shape[1] == 1 else {}
 
     @property
     def importance(self) -> Importance | None:
         """Of every layer; None where the mechanism has no attention map, or over several folds."""
         return importance_of(self.runs) if self.folds == 1 else None
 
+    @property
+    def temperature(self) -> dict[str, Any] | None:
+        """Temperatures as JSON values, in the order of the seeds."""
+        if (found := self.temperatures) is None:
+            return None
+        about = {"mean": found.mean(), "lowest": found.min(), "highest": found.max()}
+        return {k: float(value) for k, value in about.items()} | {"per_seed": found.tolist()}
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values; statistics are over the seeds that finished."""
-        scores, importance, accuracy = self.scores, self.importance, self.scores.accuracy
 
         def of_seeds(value_S: Floats, **more: Any) -> dict[str, Any]:
-            by_seed = dict(zip(scores.seeds, value_S.tolist(), strict=True))
+            by_seed = dict(zip(self.finished, value_S.tolist(), strict=True))
             return {
                 "mean": float(value_S.mean()) if len(value_S) else None,
                 "std": stats.standard_deviation(value_S),
@@ -249,7 +213,7 @@ class Row:
                 "per_seed": [by_seed.get(seed) for seed in self.seeds],
             }
 
-        taken = [self.seconds[seed] for seed in scores.seeds]
+        taken, importance = [self.seconds[seed] for seed in self.finished], self.importance
         names = (
             *("attention", "head", "select", "optimistic", "parameters", "folds", "repeats"),
             *("undertrained", "learned", "recipe"),
@@ -257,21 +221,21 @@ class Row:
         return {name: getattr(self, name) for name in names} | {
             "seeds": list(self.seeds),
             "tested_on_training_rows": self.on_training_rows,
-            "accuracy": of_seeds(accuracy.scored.values, ci95=accuracy.interval),
-            "accuracy_ci95_seeds_and_rows": accuracy.two_level,
-            "macro_f1": of_seeds(scores.every["macro-f1"]),
-            "scores": {name: of_seeds(value_S) for name, value_S in scores.every.items()},
-            "majority_vote_accuracy": scores.vote_accuracy,
-            "confusion": scores.confusion.tolist(),
+            "accuracy": of_seeds(self.accuracy.scored.values, ci95=self.accuracy.interval),
+            "accuracy_ci95_seeds_and_rows": self.accuracy.two_level,
+            "macro_f1": of_seeds(self.every["macro-f1"]),
+            "scores": {name: of_seeds(value_S) for name, value_S in self.every.items()},
+            "majority_vote_accuracy": self.vote_accuracy,
+            "confusion": self.confusion.tolist(),
             "seconds_per_seed": float(np.mean(taken)) if taken else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "best_epoch_is_last": list(self.still_learning),
             "tuning": [tuning.to_dict() for tuning in self.tunings],
             "choice": [one._asdict() for one in self.choices],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
-            "importance": importance.to_dict() if importance else None,
-            "comparison": self.compared.to_dict() if self.compared else None,
-            "against_probe": claim_values(self.probed) if self.probed else None,
+            "importance": importance and importance.to_dict(),
+            "comparison": self.compared and self.compared.to_dict(),
+            "against_probe": self.probed and claim_values(self.probed.claim),
             "runs": [
                 {"path": run.path.name, "key": run.key, "environment": run.environment}
                 | {"engine": run.engine}
@@ -281,28 +245,130 @@ class Row:
         }
 
 
-def row_of(
-    parts: Sequence[Part],
-    tunings: Mapping[str, Tuning],
-    score: str,
-    temperature: bool,
-    made: dict[Any, Scores],
-) -> Row:
-    """The row of runs of one mechanism under one recipe, in one part or the folds of several.
+class Tested(NamedTuple):
+    """Rows that may stand in one table."""
 
-    Scores that were computed are in ``made``, so that nothing is computed twice.
+    where: str  # what tests them, in words
+    rows: list[Row]
+    incomplete: tuple[str, ...]  # what is not among them, because folds of it are missing
+    majority_accuracy: float
 
-    Raises:
-        CacheError: a run is damaged.
+
+def rows_by_test(
+    runs: Sequence[RunResult], tunings: Mapping[str, Tuning], score: str, temperature: bool
+) -> list[Tested]:
+    """Rows of runs, those of the same test rows together.
+
+    Rows of different folds are different test rows. Where all folds of a mechanism are there, its
+    test rows are put one after the other, so that every row of the split is tested once, by
+    decoders that did not learn from it; repeats of that are one table too. Else a fold is a table.
     """
+
+    def place(row: Row) -> tuple[Any, ...]:
+        on_some, size = row.recipe.get("layers") is not None, row.drawn or math.inf
+        return on_some, row.attention, row.head, row.select, size, str(row.recipe)
+
+    found = []
+    for where, groups, incomplete in _by_test_rows(runs, tunings):
+        rows = sorted((_row(parts, tunings, score, temperature) for parts in groups), key=place)
+        firsts = [part[0] for part in groups[0]]
+        right = sum((one.majority_accuracy or 0) * len(one.labels) for one in firsts)
+        majority = right / sum(len(one.labels) for one in firsts)
+        found.append(Tested(where, rows, incomplete, majority))
+    return found
+
+
+def _by_test_rows(
+    runs: Sequence[RunResult], tuned: Container[str]
+) -> Iterator[tuple[str, list[tuple[Part, ...]], tuple[str, ...]]]:
+    """What tests them, the parts of every row, and what lacks folds."""
+    # by what folds must share, by what a row is, by split seed and fold
+    folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
+    for run in runs:
+        if fold := run.recipe.get("fold"):
+            of = folds.setdefault(_partition(run), {}).setdefault(_row_name(run, tuned), {})
+            of.setdefault((_split_seed(run), int(fold.partition("/")[0])), []).append(run)
+    whole = set()
+    for partition, by_name in folds.items():
+        numbers = range(1, int(partition[1]) + 1)
+        # split seeds of which a row has all folds: those of the row that has most
+        every = [
+            sorted({s for s, _ in of if all((s, n) in of for n in numbers)})
+            for of in by_name.values()
+        ]
+        if not (seeds := max(every, key=len)):
+            continue
+        whole |= {(partition, seed) for seed in seeds}
+        needed = [(seed, n) for seed in seeds for n in numbers]
+        there = {name: sum(one in of for one in needed) for name, of in by_name.items()}
+        full = [of for name, of in by_name.items() if there[name] == len(needed)]
+        one = next(iter(full[0].values()))[0]
+        where = f"all {len(numbers)} folds{_split(one, len(seeds) == 1)}"
+        if len(seeds) > 1:
+            where = where.replace("all", f"{len(seeds)} times", 1)
+            where += f", split seeds {spell_numbers(seeds)}"
+        lacking = [
+            f"{brief(run.attention)} + {brief(run.head)} ({there[name]} of {len(needed)})"
+            for name, of in by_name.items()
+            for run in next(iter(of.values()))[:1]
+            if 0 < there[name] < len(needed)
+        ]
+        yield where, [tuple(of[one] for one in needed) for of in full], tuple(sorted(lacking))
+    alone: dict[Any, dict[str, list[RunResult]]] = {}
+    for run in runs:
+        fold, seed = run.recipe.get("fold"), _split_seed(run)
+        if fold is None or (_partition(run), seed) not in whole:  # else a part of what is there
+            shared = run.recipe.get("test_split"), fold, _partition(run), seed * bool(fold)
+            # labels alone may agree by accident
+            key = (*shared, run.majority_accuracy, digest_of(run.labels.tobytes()))
+            alone.setdefault(key, {}).setdefault(run.key, []).append(run)
+    for by_key in alone.values():
+        first = next(iter(by_key.values()))[0]
+        fold = first.recipe.get("fold")
+        where = f"test split '{first.recipe.get('test_split', 'test')}'"
+        where = f"fold {fold.replace('/', ' of ')}{_split(first)}" if fold else where
+        yield where, [(part,) for part in by_key.values()], ()
+
+
+def _split_seed(run: RunResult) -> int:
+    return int(run.recipe.get("split_seed") or 0)
+
+
+def _partition(run: RunResult) -> tuple[str, ...]:
+    """What runs must share to be folds of one cross-validation, or of its repeats."""
+    count = str(run.recipe.get("fold") or "").partition("/")[2]
+    splitting = [str(run.recipe.get(name)) if count else "" for name in ("train_split", "groups")]
+    return run.cache["fingerprint"], count, *splitting
+
+
+def _row_name(run: RunResult, tuned: Container[str]) -> str:
+    """What the folds of one row have in common; tuned ones may have other numbers in each."""
+    left_out = ("fold", "split_seed", *(TUNED if run.key in tuned else ()))
+    rest = sorted((k, str(v)) for k, v in run.recipe.items() if k not in left_out)
+    return repr((run.attention, run.head, rest))
+
+
+def _split(run: RunResult, split_seed: bool = True) -> str:
+    """Of what the folds are, and what else decides which rows they hold."""
+    text = f" of the '{run.recipe.get('train_split', 'train')}' split"
+    if split_seed and (seed := run.recipe.get("split_seed")):
+        text += f", split seed {seed}"
+    if groups := run.recipe.get("groups"):
+        text += f", groups {str(groups)[:8]} kept together"
+    return text
+
+
+def _row(
+    parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str, temperature: bool
+) -> Row:
+    """The row of runs of one mechanism under one recipe, in one part or the folds of several."""
     first, meant = parts[0][0], score_of(score)
-    chosen = [tunings.get(part[0].key) for part in parts]
     by_part: list[dict[int, RunResult]] = []
-    for part, tuning in zip(parts, chosen, strict=True):
+    for part in parts:
         runs = first_runs(part)
-        by_part.append({seed: runs[seed] for seed in reported(tuple(runs), tuning)})
+        there = reported(tuple(runs), tunings.get(part[0].key))
+        by_part.append({seed: runs[seed] for seed in there})
     seeds = set.intersection(*map(set, by_part))
-    repeats = len({part[0].recipe.get("split_seed") for part in parts})
     failed: dict[int, str] = {}
     for runs in by_part:
         for seed in seeds & {seed for seed, run in runs.items() if seed in run.failed}:
@@ -310,23 +376,21 @@ def row_of(
             where = f"fold {of.get('fold')}"
             where += f" of split seed {of['split_seed']}" if of.get("split_seed") else ""
             failed.setdefault(seed, f"{where}: {why}" if len(parts) > 1 else why)
-    recipe = first.recipe
+    recipe, recipes = first.recipe, [part[0].recipe for part in parts]
+    repeats = len({one.get("split_seed") for one in recipes})
     if len(parts) > 1:
-        recipes = [part[0].recipe for part in parts]
         apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
         recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
-        if repeats > 1:
-            split_seeds = sorted({int(one["split_seed"]) for one in recipes})
-            recipe["split_seed"] = ", ".join(map(str, split_seeds))
-    key = tuple((tuple(map(id, p)), tuple(of)) for p, of in zip(parts, by_part, strict=True))
-    if key not in made:
-        made[key] = _scores(parts, sorted(seeds), repeats, meant, temperature)
+    if repeats > 1:
+        split_seeds = sorted({int(one["split_seed"]) for one in recipes})
+        recipe["split_seed"] = ", ".join(map(str, split_seeds))
     counted = tuple(
         run for part in parts for run in ([o for o in part if set(o.seeds) & seeds] or part)
     )
-    tuned = [(part, tuning) for part, tuning in zip(parts, chosen, strict=True) if tuning]
-    late = {seed for run in counted for seed in run.still_learning}.intersection(made[key].seeds)
-    finished = len(made[key].seeds)
+    tuned = [(part, tunings[part[0].key]) for part in parts if part[0].key in tunings]
+    answered = _answers(parts, sorted(seeds), repeats, meant, temperature)
+    finished = answered["finished"]
+    late = {seed for run in counted for seed in run.still_learning}.intersection(finished)
     return Row(
         attention=first.attention,
         head=first.head,
@@ -346,10 +410,10 @@ def row_of(
         drawn=min((sum(run.drawn.values()) for run in counted if run.drawn), default=None),
         still_learning=tuple(sorted(late)),
         too_short=bool(late)
-        and stats.later_than_chance(len(late), finished, recipe["epochs"], len(parts)),
+        and stats.later_than_chance(len(late), len(finished), recipe["epochs"], len(parts)),
         at_edge=frozenset(name for _, tuning in tuned for name in tuning.at_edge),
         runs=counted,
-        scores=made[key],
+        **answered,
     )
 
 
@@ -364,10 +428,10 @@ def _choice(part: Part, tuning: Tuning, score: Score) -> ChoiceOf | None:
     return choice_of(np.stack(right), np.array(values, np.float64))
 
 
-def _scores(
+def _answers(
     parts: Sequence[Part], seeds: Sequence[int], repeats: int, score: Score, fit: bool
-) -> Scores:
-    """Of the seeds that finished in all parts, whose test rows are put one after the other."""
+) -> dict[str, Any]:
+    """What a row has of the seeds that finished in all parts, by the names of its fields."""
     by_part = [_logits(part) for part in parts]
     finished = [seed for seed in seeds if all(seed in by_seed for by_seed in by_part)]
     labels = np.concatenate([part[0].labels for part in parts])
@@ -406,19 +470,19 @@ def _scores(
         rows = [one.by_row for one in there if one.by_row is not None]
         scored = Scored.of(there, _by_row(np.stack(rows), parts, repeats) if rows else None, why)
     at_once = bool(parts[0][0].fit)
-    return Scores(
-        seeds=tuple(finished),
-        right=right_SN,
-        accuracy=Measured(score=known[DEFAULT], scored=right, fitted=at_once),
-        chosen=Measured(score=score, scored=scored, fitted=at_once),
-        part_value=np.array(part_values, np.float64).reshape(len(finished), len(parts)),
-        every=every,
-        confusion=stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
-        vote_accuracy=None if votes_N is None else float(votes_N.mean()),
-        labels_per_class=np.bincount(labels, minlength=classes),
-        temperatures=fitted,
-        bins=bins,
-    )
+    return {
+        "finished": tuple(finished),
+        "right": right_SN,
+        "accuracy": _measured(known[DEFAULT], right, at_once),
+        "chosen": _measured(score, scored, at_once),
+        "by_part": np.array(part_values, np.float64).reshape(len(finished), len(parts)),
+        "every": every,
+        "confusion": stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
+        "vote_accuracy": None if votes_N is None else float(votes_N.mean()),
+        "labels_per_class": np.bincount(labels, minlength=classes),
+        "temperatures": fitted,
+        "bins": bins,
+    }
 
 
 def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
@@ -428,12 +492,8 @@ def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
     row_N = np.concatenate([part[0].test_rows for part in parts])
     tested = np.unique(row_N, return_counts=True)[1]
     if (tested != repeats).any():
-        raise CacheError(
-            "the folds of a repeated cross-validation do not test every row equally often",
-            expected=f"each row {repeats} times",
-            found=f"{tested.min()} to {tested.max()} times",
-            where=", ".join(str(part[0].path) for part in parts[:3]),
-        )
+        where = str(parts[0][0].path.parent)
+        raise CacheError("folds of repeats do not test every row equally often", where=where)
     shape = len(value_SN), len(row_N) // repeats, repeats
     return value_SN[:, np.argsort(row_N, kind="stable")].reshape(shape).mean(2, dtype=np.float64)
 
@@ -445,12 +505,8 @@ def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
     for run in part:
         logits = run.finished_logits()
         if not np.isfinite(logits).all():  # which class is largest would be anything
-            raise CacheError(
-                f"the run '{run.path.name}' has test logits that are no numbers",
-                expected="finite logits of every seed that did not fail",
-                where=str(run.path),
-                hint="remove that folder; 'gaam train' makes the run again",
-            )
+            message = f"the run '{run.path.name}' has test logits that are no numbers"
+            raise CacheError(message, where=str(run.path), hint="remove that folder, train again")
         mine = zip(run.finished, logits, strict=True)
         found |= {seed: one for seed, one in mine if decides[seed] is run}
     return found
@@ -460,14 +516,13 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
     """Of the seeds of a row, (S, P); None where one of them has nothing to fit one on."""
     value_SP = np.ones((len(seeds), len(parts)))
     for place, part in enumerate(parts):
-        decides, held = first_runs(part), dict[int, Validation | None]()
-        for index, seed in enumerate(seeds):
-            run = decides[seed]
-            if id(run) not in held:
-                held = {id(run): run.validation}  # of one run at a time
-            rows = held[id(run)]
-            found = None if rows is None else rows.temperature(run.seeds.index(seed))
-            if found is None:
-                return None
-            value_SP[index, place] = found[0]
+        decides = first_runs(part)
+        for run in dict.fromkeys(decides[seed] for seed in seeds):
+            held = run.validation  # of one run at a time
+            for index, seed in enumerate(seeds):
+                if decides[seed] is run:
+                    found = held.temperature(run.seeds.index(seed)) if held else None
+                    if found is None:
+                        return None
+                    value_SP[index, place] = found[0]
     return value_SP if seeds else None

@@ -14,11 +14,7 @@ Interval = tuple[float, float] | None
 
 
 def score_of(name: str) -> Score:
-    """The score of that name.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The score of that name; a ConfigError where there is none."""
     found: Score = plugins.load(PACKAGE, name, kind="score")()
     return found
 
@@ -75,8 +71,7 @@ class Unit:
 
     def difference(self, value: float) -> str:
         """A difference, with its sign."""
-        digits = 2 if self.score.percent else 4
-        return f"{round(self.factor * value, digits) + 0.0:+.{digits}f}"  # + 0.0: never '-0.00'
+        return f"{self.factor * value:+z.{2 if self.score.percent else 4}f}"
 
     def size(self, value: float, digits: str = ".4g") -> str:
         """How large a difference is, in words."""
@@ -90,28 +85,20 @@ class Unit:
         if self.score.percent:
             half = 50 * (interval[1] - interval[0])
             digits = 0 if half >= 10 else 1 if half >= 1 or not signed else 2
-        sign = "+" if signed else ""
-        rounded = (round(self.factor * bound, digits) + 0.0 for bound in interval)
-        return " to ".join(f"{bound:{sign}.{digits}f}" for bound in rounded)
+        form = f"{'+' if signed else ''}z.{digits}f"
+        return " to ".join(f"{self.factor * bound:{form}}" for bound in interval)
 
 
 def margin_of(margin: float | None, score: Score) -> float:
-    """A margin as claims have it: a fraction, or in the unit of the score.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """A margin as claims have it: a fraction, or in the unit of the score; or a ConfigError."""
     if margin is None:
         return score.margin
-    factor, most = Unit(score).factor, score.highest
-    if isinstance(margin, (int, float)) and 0 < margin / factor < most:
+    unit, factor = Unit(score), Unit(score).factor
+    if isinstance(margin, (int, float)) and 0 < margin / factor < score.highest:
         return margin / factor
-    raise ConfigError(
-        "--margin is out of range",
-        expected=f"{Unit(score).of_differences} above 0"
-        + (f" and below {factor * most:g}" if most < 1e9 else ""),
-        found=str(margin),
-    )
+    most = f" and below {factor * score.highest:g}" if score.highest < 1e9 else ""
+    expected = f"{unit.of_differences} above 0{most}"
+    raise ConfigError("--margin is out of range", expected=expected, found=str(margin))
 
 
 def numbered(names: list[str]) -> list[str]:

@@ -24,15 +24,10 @@ def rendered(
     words: Mapping[str, Any] | None = None,
     **filters: Callable[..., str],
 ) -> str:
-    """What a template makes of tables.
+    """What the template of that name makes of tables.
 
-    Args:
-        name: of the template.
-        tables: what it is given as ``tables``, each as values by name.
-        harmless: what becomes of every text that the template writes, but for what a filter made.
-        more: what the template is given of a table beyond what all are.
-        words: what it is given beside tables.
-        filters: of the template, whose result is written as it is.
+    Every text that it writes is made ``harmless``, but for what one of the ``filters`` made; it is
+    given ``more`` of every table, and ``words`` beside them.
     """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

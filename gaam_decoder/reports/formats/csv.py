@@ -11,20 +11,16 @@ from gaam_decoder.reports.table import Format, Table
 
 UNNAMED = ("cache", "scores", "comparison")
 """Parts of the JSON of a row whose values are columns by their own names."""
+# at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
+# the full-width forms that some take as well
+_FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 class Csv(Format):
-    """Accuracies are fractions; a value that does not exist is empty.
-
-    Every line says how many runs were left out of the report, and by what.
-    """
+    """Accuracies are fractions; a value that does not exist is empty."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write a header and a line per row of every table: what JSON has of it, by its keys.
-
-        What single seeds did is in ``load_runs(...).to_frame()``. A final model is a line without
-        accuracies.
-        """
+        """Write a line per row of every table: what JSON has of it, by its keys."""
         import pandas
 
         lines = [
@@ -65,12 +61,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         elif value is not None:
             found[name] = value
     return found
-
-
-# at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
-# the full-width forms that some take as well
-_FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
-                      "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}])")  # fmt: skip
 
 
 def _cell(value: Any) -> Any:

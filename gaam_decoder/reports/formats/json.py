@@ -20,11 +20,23 @@ class Json(Format):
 
         In ASCII: whatever a name is made of, every program reads it, and no terminal obeys it.
         """
-        first, *others = (table.to_dict() | _words(table) for table in tables)
-        if others:
-            first["other_caches"] = others
+        first, *others = map(_values, tables)
+        first |= {"other_caches": others} if others else {}
         json.dump(_finite(first), stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")
+
+
+def _values(table: Table) -> dict[str, Any]:
+    return table.to_dict() | {
+        "conclusion": conclusion(table),
+        "notes": notes(table),
+        "signature": signature(table),
+        "sections": {
+            one.name: {"lead": one.lead, "lines": one.lines, "values": one.values}
+            for one in sections(table)
+            if one.lead
+        },
+    }
 
 
 def _finite(value: Any) -> Any:
@@ -34,14 +46,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _words(table: Table) -> dict[str, Any]:
-    said = {"conclusion": conclusion(table), "notes": notes(table), "signature": signature(table)}
-    return said | {
-        "sections": {
-            one.name: {"lead": one.lead, "lines": one.lines, "values": one.values}
-            for one in sections(table)
-            if one.lead
-        }
-    }

@@ -10,11 +10,9 @@ from gaam_cache.messages import visible
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.table import Format, Table
 
-_LETTERS = "[\N{LATIN CAPITAL LETTER A WITH GRAVE}-\N{LATIN SMALL LETTER Z WITH CARON}]"
-_NO_GLYPH = "\u00d7\u00f7\u0126\u0127\u0138\u013f\u0140\u0149\u0166\u0167"
-_PRINTED = re.compile(f"[ -~]|(?![{_NO_GLYPH}]){_LETTERS}")
+ALIASES = ("tex",)
+_PRINTED = re.compile("[ -~\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ff]")
 """What pdflatex prints in the T1 encoding without any package."""
-_LIGATURE = re.compile(r"([-,])(?=\1)")
 _SIGNED = re.compile(r"[+-][0-9]+(\.[0-9]+)?\**")
 ESCAPES = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -23,7 +21,6 @@ ESCAPES = {
     '"': "''", "[": "{[}", "*": "{*}",  # the last two: not the option of a command
     "\N{DAGGER}": r"\textdagger{}",
 }  # fmt: skip
-ALIASES = ("tex",)
 
 
 class Latex(Format):
@@ -40,12 +37,9 @@ def escape(text: str) -> str:
         ESCAPES.get(c, c if _PRINTED.fullmatch(c) else f"{{[}}U+{ord(c):04X}]")
         for c in " ".join(visible(text).split())
     )
-    return _LIGATURE.sub(r"\1{}", escaped)
+    return re.sub(r"([-,])(?=\1)", r"\1{}", escaped)  # no ligature
 
 
 def _cell(text: str) -> str:
     """A cell whose minus signs are minus signs."""
-    parts = [part for part in text.split(" ") if part]
-    if any(map(_SIGNED.fullmatch, parts)):
-        return " ".join(f"${p}$" if _SIGNED.fullmatch(p) else escape(p) for p in parts)
-    return escape(text)
+    return " ".join(f"${p}$" if _SIGNED.fullmatch(p) else escape(p) for p in text.split())

@@ -12,48 +12,31 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import brief, did_you_mean, visible
-from gaam_decoder.reports.columns import (
-    DISPENSABLE,
-    SCREEN,
-    Sheet,
-    of_score,
-    shown,
-)
+from gaam_cache import plugins
+from gaam_cache.messages import brief, visible
+from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, Sheet, marks, of_score, shown
 from gaam_decoder.reports.drawing import names_of
 from gaam_decoder.reports.notes import caused, conclusion
-from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.rows import SCALED
 from gaam_decoder.reports.sections._base import Section, sections, signature
-from gaam_decoder.reports.table import AT_EDGE, ON_TRAINING_ROWS, SEPARATE, Format, Table
+from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 
-PLAIN_WIDTH = 120
-"""Width where the output is no terminal and COLUMNS does not say."""
-LEAST_WIDTH = 80
-"""On a narrower screen lines wrap: in a narrower table numbers would be cut."""
+PLAIN_WIDTH = 120  # where the output is no terminal and COLUMNS does not say
+LEAST_WIDTH = 80  # on a narrower screen lines wrap: in a narrower table numbers would be cut
 MOST_NOTES = 6
-LONGEST_NAME = 20
-"""Characters of each line in the column of decoders, which it may fold."""
+LONGEST_NAME = 20  # characters of each line in the column of decoders, which it may fold
 ALIASES = ("text", "txt", "table", "console")
 HOW = "95% intervals are over seeds and test rows; those of differences are corrected (Holm)"
 
 
 class Terminal(Format):
-    """The answer, one table drawn by rich, and at most six notes that these runs caused.
-
-    Args:
-        section: the name of one section, which stands alone then.
-    """
+    """The answer, one table drawn by rich, and at most six notes; or the ``section`` of a name."""
 
     def __init__(self, section: str | None = None) -> None:
         self._section = section
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write the tables; width and colour follow the stream.
-
-        Raises:
-            ConfigError: no table has that section.
-        """
+        """Write the tables; width and colour follow the stream."""
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
         # in a notebook rich would show what it draws, leave the text empty, and colour it
         console = Console(
@@ -67,27 +50,16 @@ class Terminal(Format):
         every = [sections(table) for table in tables]
         names = list(dict.fromkeys(section.name for of in every for section in of))
         if self._section and self._section not in names:
-            raise ConfigError(
-                f"these runs have no section '{self._section}'",
-                expected=f"one of: {', '.join(names)}",
-                hint=did_you_mean(self._section, names),
-            )
+            raise plugins.unknown("section of these runs", self._section, names)
         for number, (table, of_table) in enumerate(zip(tables, every, strict=True)):
             if number:
                 console.print()
             _say(console, table.title(), style="bold")
             if not self._section:
                 _write(table, of_table, console)
-            for section in of_table:
-                if section.name != self._section:
-                    continue
-                _say(console, section.heading + (f": {section.lead}" if section.lead else ""))
-                for sheet in section.sheets:
-                    _draw_sheet(sheet, console)
-                for line in section.lines:
-                    _say(console, f"- {line}")
-                if count := len(section.pictures):
-                    _say(console, f"pictures in --format html and --figures: {count}")
+            for one in of_table:
+                if one.name == self._section:
+                    _write_section(one, console)
         if len(tables) > 1:
             _say(console, f"{len(tables)} separate tables: {SEPARATE}")
 
@@ -105,11 +77,8 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     for line in (*table.beside(), *(f"- {note}" for note in notes[:MOST_NOTES])):
         _say(console, line)
     for one in further:
-        asked = one.name == "pairs" and table.pairs and table.pairs.axis != "attn"
-        if asked or one.said:
-            _say(console, f"{one.heading}: {one.lead}")
-        for sheet in one.sheets if asked else ():
-            _draw_sheet(sheet, console)
+        if one.name == "pairs" and table.pairs and table.pairs.axis != "attn":
+            _write_section(one, console)
     if len(notes) > MOST_NOTES:
         _say(console, f"{len(notes) - MOST_NOTES} more notes in --format html, markdown and json")
     if further:
@@ -117,18 +86,24 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     _say(console, f"signature: {signature(table)}")
 
 
-def _draw_sheet(sheet: Sheet, console: Console) -> None:
-    """A table in as many parts as its columns need, each with the first."""
+def _write_section(one: Section, console: Console) -> None:
+    sheets, pictures = one.parts
+    _say(console, one.heading + (f": {one.lead}" if one.lead else ""))
+    for sheet in sheets:
+        _write_sheet(sheet, console)
+    for line in one.lines:
+        _say(console, f"- {line}")
+    if pictures:
+        _say(console, f"pictures in --format html and --figures: {len(pictures)}")
+
+
+def _write_sheet(sheet: Sheet, console: Console) -> None:
+    """A table as wide as it is: what does not fit, the screen wraps."""
     _say(console, sheet.caption, style="bold")
-    width = [max(map(_width, texts)) + 2 for texts in zip(sheet.header, *sheet.lines, strict=True)]
-    rest = list(range(1, len(width)))
-    while rest:
-        room, some = console.width - width[0], [0]
-        while rest and (len(some) == 1 or width[rest[0]] <= room):
-            some.append(rest.pop(0))
-            room -= width[some[-1]]
-        header = [(name, name in sheet.words) for name in (sheet.header[place] for place in some)]
-        console.print(_drawn(header, [[line[place] for place in some] for line in sheet.lines]), "")
+    columns = zip(sheet.header, *sheet.lines, strict=True)
+    wide = sum(max(map(_width, texts)) + 2 for texts in columns)
+    header = [(name, name in sheet.words) for name in sheet.header]
+    console.print(_drawn(header, sheet.lines), "", width=max(wide, console.width), soft_wrap=True)
 
 
 def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> RichTable:
@@ -144,33 +119,22 @@ def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 
 def _main(table: Table, console: Console) -> RichTable:
     """The table with as many columns as fit."""
-    names = names_of([_label(table, row) for row in table.shown], LONGEST_NAME)
-    names = [name.replace("\n", "\n  ") for name in names]
-    columns, lines = shown(table, SCREEN, narrow=True)
-    score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
-    header = {one: one.short.format(score=score) for one in columns}
-    width = {
-        one: max(map(_width, [header[one], *(line[one] for line in lines)])) + 2 for one in columns
-    }
-    for column in DISPENSABLE:
-        if max(map(_width, names)) + 2 + sum(width.values()) <= console.width:
-            break
-        width.pop(column, None)
-    rows = [[name, *(of[one] for one in width)] for name, of in zip(names, lines, strict=True)]
-    return _drawn([("decoder", True), *((header[one], one.words) for one in width)], rows)
-
-
-def _label(table: Table, row: Row) -> str:
-    """Name of a decoder, and whatever tells it from the others of the table."""
-    varied = row.select == "test" or len({r.select for r in table.rows}) > 1
-    parts = [
-        row.attention,
-        f"+ {row.head}" * table.shows_head(row),
-        row.settings.replace(AT_EDGE, AT_EDGE.strip()).replace(", ", " "),
-        f"({ON_TRAINING_ROWS})" * row.on_training_rows,
-        f"select={row.select}" * varied + " (optimistic)" * (row.select == "test"),
+    labels = [
+        f"{row.name} {row.settings.replace(AT_EDGE, '(edge)')}{marks(row)}" for row in table.shown
     ]
-    return " ".join(brief(part, 100) for part in parts if part)
+    names = [name.replace("\n", "\n  ") for name in names_of(labels, LONGEST_NAME)]
+    score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
+    drawn = {
+        one: [one.short.format(score=score), *map(one.text, table.shown)]
+        for one in shown(table, SCREEN)
+    }
+    width = {one: max(map(_width, texts)) + 2 for one, texts in drawn.items()}
+    for column in DISPENSABLE:
+        if max(map(_width, names)) + 2 + sum(width.values()) > console.width:
+            width.pop(column, None)
+    header, *lines = zip(*(drawn[one] for one in width), strict=True)
+    titles = [("decoder", True), *zip(header, (one.words for one in width), strict=True)]
+    return _drawn(titles, [[name, *line] for name, line in zip(names, lines, strict=True)])
 
 
 def _width(text: str) -> int:

@@ -28,33 +28,17 @@ Parts = tuple[Sequence[Sheet], Sequence[Picture]]
 class Section:
     """What one section has to say of a table."""
 
-    name: str
-    """What ``gaam report --section`` takes; a key of the JSON."""
+    name: str  # what gaam report --section takes; a key of the JSON
     heading: str
-    lead: str = ""
-    """One sentence, without its full stop. What has none is in no JSON, which has it elsewhere."""
-    said: bool = False
-    """Whether a terminal says the lead: what a sweep was for."""
-    lines: Sequence[str] = ()
-    """What has to be read with it."""
-    values: Any = None
-    """The same for programs, as JSON values; fractions, not percent."""
-    parts: Callable[[], Parts]
-    """Its tables and pictures, made where they are shown: they read what runs hold of each seed."""
+    lead: str = ""  # one sentence without its full stop; what has none is in no JSON
+    lines: Sequence[str] = ()  # what has to be read with it
+    values: Any = None  # the same for programs, as JSON values; fractions, not percent
+    make: Callable[[], Parts]  # when they are shown: they read what runs hold of each seed
 
     @cached_property
-    def _made(self) -> Parts:
-        return self.parts()
-
-    @property
-    def sheets(self) -> Sequence[Sheet]:
-        """Its tables."""
-        return self._made[0]
-
-    @property
-    def pictures(self) -> Sequence[Picture]:
-        """Its pictures."""
-        return self._made[1]
+    def parts(self) -> Parts:
+        """Its tables and its pictures."""
+        return self.make()
 
 
 class Writer(ABC):
@@ -70,13 +54,9 @@ class Writer(ABC):
 
 def sections(table: Table) -> list[Section]:
     """All sections of a table, in their order; none without rows."""
-    if not table.rows:
-        return []
-    writers: list[Writer] = [
-        plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)
-    ]
-    writers.sort(key=lambda writer: writer.place)
-    return [section for writer in writers for section in writer.of(table)]
+    every = [plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)]
+    every.sort(key=lambda writer: writer.place)
+    return [section for writer in every if table.rows for section in writer.of(table)]
 
 
 def signature(table: Table) -> str:
@@ -84,7 +64,7 @@ def signature(table: Table) -> str:
 
     Who trains the same runs, by the config.toml of each, gets the same line.
     """
-    seeds = sorted({(run.key, seed) for run in table.all_runs() for seed in run.seeds})
+    seeds = sorted({(run.key, seed) for run in table.runs for seed in run.seeds})
     digest = short_digest(digest_of(json.dumps(seeds).encode()))
     recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache
     return f"gaam {gaam_cache.__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"

@@ -1,14 +1,9 @@
-"""What was learned by epoch: training loss and accuracy, and last that of what was held out.
-
-S seeds, E epochs.
-"""
+"""What was learned by epoch: training loss and accuracy, and last that of what was held out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
@@ -16,6 +11,9 @@ from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.sections._base import Parts, Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import first_runs
+
+if TYPE_CHECKING:
+    import pandas
 
 HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
 
@@ -29,25 +27,21 @@ class Curves(Writer):
         """Nothing over several folds, or of fits alone."""
         stepped = [row for row in table.rows if not row.fitted and row.folds == 1]
         if any(run.log for row in stepped for run in row.runs):
-            heading = "Learning curves"
-            yield Section(name="curves", heading=heading, parts=lambda: _curves(table))
+            yield Section(name="curves", heading="Learning curves", make=lambda: _curves(table))
 
 
 def _curves(table: Table) -> Parts:
-    panels = dict[str, list[Line]]()
     held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
-    for key, factor, what in (
-        ("loss", 1, "training loss"),
-        ("train_accuracy", 100, "training accuracy, %"),
-        ("accuracy", 100, held_out),
-    ):
-        for row in table.rows:
-            if (value_SE := logged(row, key)) is not None:
-                seen_E = np.flatnonzero(np.isfinite(value_SE).any(0))
-                mean_E, sd_E = (
-                    factor * of(value_SE[:, seen_E], 0) for of in (np.nanmean, np.nanstd)
-                )
-                line = Line(row.label, seen_E + 1, mean_E, (mean_E - sd_E, mean_E + sd_E))
+    names = {"loss": "training loss", "train_accuracy": "training accuracy, %"}
+    panels = dict[str, list[Line]]()
+    for row in table.rows:
+        log = logged(row)
+        for key, what in (names | {"accuracy": held_out}).items() if len(log) else ():
+            by_epoch = log.astype({key: float}).groupby("epoch")[key] if key in log else None
+            if by_epoch is not None and len(mean_E := by_epoch.mean().dropna()):
+                mean_E *= (factor := 1 if key == "loss" else 100)
+                sd_E = factor * by_epoch.std(ddof=0)[mean_E.index]
+                line = Line(row.label, [*mean_E.index], [*mean_E], (mean_E - sd_E, mean_E + sd_E))
                 panels.setdefault(what, []).append(line)
     ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for lines in panels.values()]
     cells = [[row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows]
@@ -63,19 +57,10 @@ def _curves(table: Table) -> Parts:
     return (sheet,), (picture,) if drawn else ()
 
 
-def logged(row: Row, key: str) -> NDArray[np.float64] | None:
-    """A quantity of the log, (S, E), NaN where a seed has none; None where no entry has it."""
-    decides = first_runs(row.runs)
-    found = {
-        (entry["seed"], entry["epoch"]): entry[key]
-        for run in row.runs
-        for entry in run.log
-        if entry.get(key) is not None and decides.get(entry["seed"]) is run
-    }
-    if row.fitted or not found:
-        return None
-    seeds = sorted({seed for seed, _ in found})
-    value_SE = np.full((len(seeds), max(epoch for _, epoch in found)), np.nan)
-    for (seed, epoch), value in found.items():
-        value_SE[seeds.index(seed), epoch - 1] = value
-    return value_SE
+def logged(row: Row) -> pandas.DataFrame:
+    """The logs of its seeds, each from the run that counts; nothing of a fit."""
+    import pandas
+
+    counts = {} if row.fitted else first_runs(row.runs)
+    log = [one for run in row.runs for one in run.log if counts.get(one["seed"]) is run]
+    return pandas.DataFrame(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,25 +32,25 @@ class Grid(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no rows differ in a number alone."""
         axis, cells = _cells(table)
+        values = [
+            {"decoder": name, "value": value, "accuracy": mean}
+            for name, of in cells.items()
+            for value, mean in of.items()
+        ]
         if cells:
             yield Section(
                 name="grid",
                 heading="Accuracy by setting",
                 lead=f"rows differ in {axis}; what is best here is best on the test rows, which "
                 "must not choose",
-                said=True,
-                parts=lambda: _parts(axis, cells),
-                values={"axis": axis, "cells": [
-                    {"decoder": name, "value": value, "accuracy": mean}
-                    for name, of in cells.items()
-                    for value, mean in of.items()
-                ]},
-            )  # fmt: skip
+                make=lambda: _parts(axis, cells),
+                values={"axis": axis, "cells": values},
+            )
 
 
 def _cells(table: Table) -> tuple[str, Cells]:
     """The setting with most values, and by all else that differs the accuracy of each."""
-    rows, of_rows = [row for row in table.rows if row.scores.seeds and not row.shuffled], []
+    rows, of_rows = [row for row in table.rows if row.finished and not row.shuffled], []
     for row in rows:
         left_out = NO_AXES | {name for tuning in row.tunings for name in tuning.names}
         mine = {k: v for k, v in row.recipe.items() if k not in left_out and v is not None}
@@ -74,22 +75,21 @@ def _number(value: Any) -> float:
     """Where a value stands on an axis; several layers, and all, behind every single one."""
     if not isinstance(value, str):
         return float(value)
-    layers = None if value == ALL else parse_layers(value)
-    return float(layers[0]) if layers and len(layers) == 1 else float("inf")
+    layers = () if value == ALL else parse_layers(value)
+    return float(layers[0]) if len(layers) == 1 else math.inf
 
 
 def _parts(axis: str, cells: Cells) -> Parts:
-    values = sorted(
-        {v for line in cells.values() for v in line}, key=lambda v: (_number(v), str(v))
-    )
+    every = {value for line in cells.values() for value in line}
+    values = sorted(every, key=lambda value: (_number(value), str(value)))
     sheet = Sheet(
         caption=f"accuracy % by {axis}",
         header=[axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)],
         lines=[[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()],
         words=(axis,),
     )
-    place = {value: _number(value) for value in values if _number(value) < float("inf")}
-    at, lines = sorted(place.values()), []
+    place = {value: _number(value) for value in values if _number(value) < math.inf}
+    at, lines = list(place.values()), []
     log = len(at) > 1 and axis != "layers" and at[0] > 0 and at[-1] / at[0] > 9.999
     for name, of in cells.items():
         there = [value for value in place if value in of]

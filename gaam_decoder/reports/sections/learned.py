@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from gaam_cache.messages import brief
 from gaam_decoder.analysis.learned import (
     RESIDUALS,
-    distance,
     learned_cells,
     learned_curves,
     planted_curve,
@@ -20,10 +19,13 @@ from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
 from gaam_decoder.reports.sections._base import Parts, Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import percent
 
 MOST = 8
 """Gates that are drawn."""
+GATE = (
+    "gate: the weight of a feature by how many standard deviations it lies from the gate's centre, "
+    "mean over heads and features; peak 1, since the head undoes any factor"
+)
 
 
 class Learned(Writer):
@@ -44,9 +46,8 @@ class Learned(Writer):
         if lines:
             title = "learned parameters after training, over heads, features and seeds"
             sheet = Sheet(title, header, lines, ("decoder", "parameter"))
-            heading = "Learned parameters"
-            yield Section(name="learned", heading=heading, parts=lambda: ((sheet,), ()))
-        rows = [row for row in table.rows if row.folds == 1 and row.scores.seeds]
+            yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
+        rows = [row for row in table.rows if row.folds == 1 and row.finished]
         if count := sum(learned_cells(row.runs) is not None for row in rows):
             gate, about = planted_gate(table.cache), table.cache.get("planted")
             yield Section(
@@ -54,30 +55,22 @@ class Learned(Writer):
                 heading="Learned gates",
                 lead=f"the gates of {count} rows"
                 + f", beside the planted one ({gate})" * bool(gate),
-                lines=(
-                    "gate: the weight of a feature by how many standard deviations it lies from "
-                    "the gate's centre, mean over heads and features; peak 1, since the head "
-                    "undoes any factor",
-                ),
-                parts=lambda: _gates(table),
+                lines=(GATE,),
+                make=lambda: _gates(table, gate),
                 values={"planted": about if gate else None},
             )
 
 
-def _gates(table: Table) -> Parts:
+def _gates(table: Table, gate: str | None) -> Parts:
     """The curve of every density after training; see ``analysis.learned``."""
-    lines, far = [], []
-    gate, about = planted_gate(table.cache), table.cache.get("planted") or {}
-    planted_P = planted_curve(gate) if gate else None
+    lines = []
     for row in most_accurate(table):
-        cells = learned_cells(row.runs) if row.folds == 1 and row.scores.seeds else None
+        cells = learned_cells(row.runs) if row.folds == 1 and row.finished else None
         curve_SP = None if cells is None else learned_curves(row.attention, cells)
         if curve_SP is not None:
-            mean_P = curve_SP.mean(0)
-            lines.append(Line(row.label, RESIDUALS, mean_P, (curve_SP.min(0), curve_SP.max(0))))
-            if planted_P is not None:
-                far.append([row.label, percent(row.mean), f"{distance(mean_P, planted_P):.3f}"])
-    beside = None if planted_P is None else Line("planted", RESIDUALS, planted_P)
+            band = curve_SP.min(0), curve_SP.max(0)
+            lines.append(Line(row.label, RESIDUALS, curve_SP.mean(0), band))
+    beside = Line("planted", RESIDUALS, planted_curve(gate)) if gate else None
     picture = Picture(
         "gates",
         "Learned gates",
@@ -91,8 +84,4 @@ def _gates(table: Table) -> Parts:
             bottom=0,
         ),
     )
-    teacher, linear = (about.get(f"{name}_accuracy", "unknown") for name in ("teacher", "linear"))
-    caption = f"planted gate {gate}: accuracy (to expect: teacher {brief(str(teacher), 12)}, best "
-    caption += f"linear {brief(str(linear), 12)}), and distance of the learned gate (0: the same)"
-    sheet = Sheet(caption, ["decoder", "accuracy %", "distance"], far, ("decoder",))
-    return (sheet,) * bool(far), (picture,)
+    return (), (picture,)

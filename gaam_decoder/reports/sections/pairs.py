@@ -24,22 +24,20 @@ class EveryPair(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without pairs, or where the only one is the comparison with the baseline."""
         found, unit = table.pairs, table.unit
-        made = [pair for group in found.groups for pair in group.pairs] if found else []
-        alone = len(made) == 1 and table.baseline is not None
-        if found is None or not made or (alone and found.axis == "attn"):
+        claims = [one.claim for g in found.groups for one in g.pairs.values()] if found else []
+        if not found or not claims or (found.axis == "attn" and table.baseline and len(claims) < 2):
             return
-        axis, rows = found.axis.replace("_", "-"), [r for g in found.groups for r in g.rows]
-        of_what = "mechanisms"
+        axis, of_what = found.axis.replace("_", "-"), "mechanisms"
         if axis != "attn":
             of_what = f"rows that differ in {axis.replace(',', ' or ')} alone"
-        count = Counter(pair.claim.verdict for pair in made)
-        why = next((f" ({p.claim.no_claim})" for p in made if p.claim.no_claim), "")
+        count = Counter(claim.verdict for claim in claims)
+        why = next((f" ({claim.no_claim})" for claim in claims if claim.no_claim), "")
         no_claim = f", of {count['no claim']} no claim is made{why}" * bool(count["no claim"])
-        optimistic = any(row.optimistic for row in rows)
+        optimistic = any(row.optimistic for group in found.groups for row in group.rows)
         yield Section(
             name="pairs",
             heading="Every pair",
-            lead=f"of {len(made)} pairs of {of_what}, {count['better'] + count['worse']} differ, "
+            lead=f"of {len(claims)} pairs of {of_what}, {count['better'] + count['worse']} differ, "
             f"{count['equivalent']} are equivalent within {unit.size(table.margin)}, "
             f"{count['undecided']} are undecided{no_claim}"
             + "; some numbers are optimistic"
@@ -52,7 +50,7 @@ class EveryPair(Writer):
                 f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared; Holm "
                 "corrects for the pairs of all, so that this choice makes no p smaller",
             ),
-            parts=lambda: ([_sheet(group, axis, unit) for group in found.groups], ()),
+            make=lambda: ([_sheet(group, axis, unit) for group in found.groups], ()),
             values={
                 "axis": axis,
                 "corrected_for": found.num_tests,
@@ -62,12 +60,12 @@ class EveryPair(Writer):
                         "labels": list(group.labels),
                         "pairs": [
                             {
-                                "first": group.labels[pair.first],
-                                "second": group.labels[pair.second],
-                                "paired_seeds": list(pair.seeds),
-                                **claim_values(pair.claim),
+                                "first": group.labels[first],
+                                "second": group.labels[second],
+                                "paired_seeds": list(one.seeds),
+                                **claim_values(one.claim),
                             }
-                            for pair in group.pairs
+                            for (first, second), one in group.pairs.items()
                         ],
                     }
                     for group in found.groups
@@ -79,10 +77,10 @@ class EveryPair(Writer):
 def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:
     count = len(group.labels)
     cells = [["-"] * count for _ in range(count)]
-    for pair in group.pairs:
-        for one, other, sign in ((pair.first, pair.second, 1), (pair.second, pair.first, -1)):
-            difference = unit.difference(sign * pair.claim.difference)
-            cells[one][other] = difference + MARKS.get(pair.claim.verdict, "")
+    for (first, second), one in group.pairs.items():
+        mark = MARKS.get(one.claim.verdict, "")
+        cells[first][second] = unit.difference(one.claim.difference) + mark
+        cells[second][first] = unit.difference(-one.claim.difference) + mark
     lines = zip(group.labels, cells, strict=True)
     return Sheet(
         caption=f"every pair along {axis}{f' ({group.name})' if group.name else ''}, "

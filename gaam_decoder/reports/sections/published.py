@@ -7,6 +7,7 @@ compares them: encoder, rows, head and protocol differ, and the section says in 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,12 @@ class Published(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where nothing was published, or rows are of some layers or training rows only."""
         content = json.loads(FILE.read_text("utf-8"))
-        dataset = dataset_of(table.cache, content)
-        known: dict[str, Any] = dataset["mechanisms"] if dataset else {}
-        whole = [row for row in table.rows if not (row.recipe.get("layers") or row.drawn)]
-        names = [a if a in known else a.partition(":")[0] for a in (r.attention for r in whole)]
+        dataset = dataset_of(table.cache, content) or {}
+        known: dict[str, Any] = dataset.get("mechanisms", {})
+        whole = [r.attention for r in table.rows if not (r.recipe.get("layers") or r.drawn)]
+        names = [one if one in known else one.partition(":")[0] for one in whole]
         found = {name: known[name] for name in names if name in known}
-        if not dataset or not found:
+        if not found:
             return
         about = [f"{dataset[s]:,} {s} rows" for s in ("train", "test") if dataset[s]]
         there = f"{dataset['encoder']}, {', '.join(about) or 'rows that it does not count'}"
@@ -44,31 +45,32 @@ class Published(Writer):
         ]
         ranges = (f"{k} {low} to {high}" for k, (low, high) in dataset["learned_ranges"].items())
         lines += [f"gaam learned {' and '.join(ranges)} there"] * ("gaam" in found)
-        header = ["mechanism", "published %", dataset["unit"]]
         cells = [
             [n, f"{o['mean']:.1f}", ", ".join(map(str, o["values"]))] for n, o in found.items()
         ]
+        header = ["mechanism", "published %", dataset["unit"]]
         sheet = Sheet("published accuracies, which no test compares", header, cells, ("mechanism",))
         yield Section(
             name="published",
             heading="Published by others",
             lead=f"{content['source']}; {content['selection']} (optimistic)",
-            lines=tuple(lines),
+            lines=lines,
             values={"encoder": dataset["encoder"], "percent": found},
-            parts=lambda: ((sheet,), ()),
+            make=lambda: ((sheet,), ()),
         )
 
 
 def dataset_of(cache: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any] | None:
     """The published data set that a cache was made from, by its name and its classes."""
-    classes = {_plain(name) for name in cache["class_names"]}
+
+    def plain(text: str) -> str:
+        return re.sub(r"[\W_]", "", text.lower())
+
+    classes = cache["class_names"]
     for dataset in content["datasets"].values():
-        alike = dataset["classes"] is None or {_plain(n) for n in dataset["classes"]} == classes
-        alike &= len(cache["class_names"]) == dataset.get("num_classes", len(cache["class_names"]))
-        if alike and _plain(Path(cache["dataset"]).stem) in dataset["names"]:
+        named = map(plain, dataset["classes"] or classes)
+        alike = {*named} == {*map(plain, classes)}
+        alike &= len(classes) == dataset.get("num_classes", len(classes))
+        if alike and plain(Path(cache["dataset"]).stem) in dataset["names"]:
             return dict(dataset)
     return None
-
-
-def _plain(text: str) -> str:
-    return "".join(character for character in text.lower() if character.isalnum())

@@ -1,8 +1,9 @@
-"""Every score of every row, recall and confusion of classes, calibration."""
+"""Every score of every row, recall of classes, calibration; confusions are in the JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,8 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit, all_scores, percent, score_of
 from gaam_decoder.stats.scores.ece import BINS
 
-MOST_CLASSES = 30
-"""That are listed; of more, the most frequent."""
-MOST_ERRORS = 10
-MOST_DECODERS = 8
-"""Of which recall is listed; of more, the most accurate. All confusions are in the JSON."""
+MOST_CLASSES, MOST_DECODERS = 30, 8
+"""That are listed: of more the most frequent, and the most accurate. The JSON has all."""
 FEWEST = 5
 """Rows of a bin that is drawn: the share of fewer is anything."""
 
@@ -33,12 +31,12 @@ class Scores(Writer):
 
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no seed finished."""
-        if not any(row.scores.seeds for row in table.rows):
+        if not any(row.finished for row in table.rows):
             return
         units = {
             name: Unit(score)
             for name, score in all_scores().items()
-            if any(len(row.scores.every.get(name, ())) for row in table.rows)
+            if any(len(row.every.get(name, ())) for row in table.rows)
         }
         smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
         yield Section(
@@ -52,7 +50,7 @@ class Scores(Writer):
                 "which score is compared has to be chosen before it is seen: of many, one differs "
                 "by chance",
             ),
-            parts=lambda: ((_every(table, units), *_classes(table)), ()),
+            make=lambda: ((_every(table, units), _recall(table)), ()),
         )
         yield _calibration(table)
 
@@ -62,7 +60,7 @@ def _every(table: Table, units: dict[str, Unit]) -> Sheet:
     for row in table.rows:
         cells = [row.label]
         for name, unit in units.items():
-            value_S = row.scores.every.get(name, np.empty(0))
+            value_S = row.every.get(name, np.empty(0))
             std = stats.standard_deviation(value_S)
             mean = unit.value(float(value_S.mean())) if len(value_S) else "-"
             cells.append(mean + ("" if std is None else f" ({unit.std(std)})"))
@@ -71,55 +69,40 @@ def _every(table: Table, units: dict[str, Unit]) -> Sheet:
     return Sheet("test scores", header, lines, ("decoder",))
 
 
-def _classes(table: Table) -> tuple[Sheet, Sheet]:
-    """Share of the rows of every class that are right; what the best decoder takes for what."""
-    names = [brief(str(name), 40) for name in table.cache["class_names"]]
-    lines, best = [], most_accurate(table, MOST_DECODERS)
-    count_C = table.rows[0].scores.labels_per_class
+def _recall(table: Table) -> Sheet:
+    """Share of the rows of every class that are right."""
+    lines, count_C = [], table.rows[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
-    for row in best:
-        scores = row.scores
-        for one in np.sort(frequent[count_C[frequent] > 0]) if scores.seeds else ():
-            share = scores.confusion[one, one] / (len(scores.seeds) * count_C[one])
-            lines.append([row.label, names[one], f"{count_C[one]:,}", percent(float(share))])
+    for row in most_accurate(table, MOST_DECODERS):
+        for one in np.sort(frequent[count_C[frequent] > 0]) if row.finished else ():
+            share = float(row.confusion[one, one] / (len(row.finished) * count_C[one]))
+            name = brief(str(table.cache["class_names"][one]), 40)
+            lines.append([row.label, name, f"{count_C[one]:,}", percent(share)])
     caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
     caption += f"of the {MOST_DECODERS} most accurate decoders"
-    header = ["decoder", "class", "rows", "recall %"]
-    recall = Sheet(caption, header, lines, ("decoder", "class"))
-    count_CC, wrong = best[0].scores.confusion, []
-    wrong_CC = count_CC - np.diag(np.diag(count_CC))
-    for flat in np.argsort(-wrong_CC, axis=None, kind="stable")[:MOST_ERRORS]:
-        true, said = np.unravel_index(int(flat), wrong_CC.shape)
-        if wrong_CC[true, said]:
-            share = wrong_CC[true, said] / count_CC[true].sum()
-            wrong.append([names[true], names[said], percent(float(share))])
-    caption = f"most frequent errors of {best[0].label}, all seeds together"
-    header = ["true class", "predicted", "% of the true class"]
-    return recall, Sheet(caption, header, wrong, ("true class", "predicted"))
+    return Sheet(caption, ["decoder", "class", "rows", "recall %"], lines, ("decoder", "class"))
 
 
 def _calibration(table: Table) -> Section:
     unit, scaled = Unit(score_of("ece")), SCALED * table.temperature
-    lines, values, means = [], [], []
+    lines, values = [], list[dict[str, Any]]()
     for row in table.rows:
-        if row.scores.seeds:
-            value_S, by = row.scores.every["ece"], row.scores.temperature()
-            count, right, sure = row.scores.bins.sum(1)
-            mean, std = float(value_S.mean()), stats.standard_deviation(value_S)
-            means.append(mean)
-            cells = [row.label, unit.value(mean), unit.std(std)]
+        if row.finished:
+            value_S, by = row.every["ece"], row.temperature
+            count, right, sure = row.bins.sum(1)
+            cells = [row.label, unit.value(value_S.mean())]
+            cells.append(unit.std(stats.standard_deviation(value_S)))
             cells += [unit.value(sure / count), unit.value(right / count)]
             lines.append([*cells, *[f"{by['mean']:.3g}" if by else "-"] * table.temperature])
-            bins = dict(zip(("rows", "right", "sum"), row.scores.bins.tolist(), strict=True))
+            bins = dict(zip(("rows", "right", "sum"), row.bins.tolist(), strict=True))
             more = {"temperature": by} if table.temperature else {}
-            values.append({"decoder": row.label, "ece": mean} | bins | more)
+            values.append({"decoder": row.label, "ece": float(value_S.mean())} | bins | more)
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     header += ["temperature"] * table.temperature
     sheet = Sheet(f"calibration{scaled}", header, lines, ("decoder",))
     curves = []
     for row in most_accurate(table, MOST_LINES):
-        bins_3B = row.scores.bins
-        count_B, right_B, sure_B = bins_3B[:, bins_3B[0] >= FEWEST]
+        count_B, right_B, sure_B = row.bins[:, row.bins[0] >= FEWEST]
         curves.append(Line(row.label, 100 * sure_B / count_B, 100 * right_B / count_B))
     beside, axis = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
     picture = Picture(
@@ -131,11 +114,11 @@ def _calibration(table: Table) -> Section:
         * table.temperature,
         lambda: line_panels([("accuracy, %", curves)], axis, beside=beside),
     )
+    low, high = (unit.value(of(one["ece"] for one in values)) for of in (min, max))
     return Section(
         name="calibration",
         heading="Calibration",
-        lead=f"expected calibration error {unit.value(min(means))} to {unit.value(max(means))}% "
-        f"(top label, {BINS} bins{scaled})",
+        lead=f"expected calibration error {low} to {high}% (top label, {BINS} bins{scaled})",
         lines=(
             f"ECE: distance between accuracy and mean probability of what is predicted, in "
             f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each seed; "
@@ -143,6 +126,6 @@ def _calibration(table: Table) -> Section:
             "claimed of differences",
             *[TEMPERATURE] * table.temperature,
         ),
-        parts=lambda: ((sheet,), (picture,)),
+        make=lambda: ((sheet,), (picture,)),
         values=values,
     )

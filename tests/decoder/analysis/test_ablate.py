@@ -13,11 +13,9 @@ from scipy import stats as scipy_stats
 
 import gaam_decoder
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.analysis.ablate import choose_layers
 from gaam_decoder.analysis.importance import Importance
-from gaam_decoder.runs.result import RUN_FILE
 from tests.conftest import Outcome
 
 
@@ -87,25 +85,6 @@ def test_groups_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run
             assert pair["ci95"] == pytest.approx(np.clip(interval, -1, 1).tolist())
 
 
-def test_what_is_there_is_not_trained_again_and_an_interruption_goes_on(
-    config: TrainConfig,
-) -> None:
-    run = one(config)
-
-    def interrupt(done: int, total: int, text: str) -> None:
-        if text.startswith("low") and done > 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        gaam_decoder.ablate(run.path, progress=interrupt)
-    seen: list[str] = []
-    result = gaam_decoder.ablate(run.path, progress=lambda done, total, text: seen.append(text))
-    assert not any(text.startswith("high") for text in seen)
-    before = {f: f.stat().st_mtime_ns for f in config.runs.rglob("*.json")}
-    assert gaam_decoder.ablate(run.path).to_dict() == result.to_dict()
-    assert {f: f.stat().st_mtime_ns for f in config.runs.rglob("*.json")} == before
-
-
 def test_options_that_do_not_fit_are_told_and_replaced_by_attn(config: TrainConfig) -> None:
     run = one(replace(config, attn=("gaam:heads=3",)))
     with pytest.raises(ConfigError, match=r"heads=3 does not fit(.|\n)*--attn"):
@@ -121,19 +100,6 @@ def test_what_cannot_be_ablated_is_refused(config: TrainConfig) -> None:
         gaam_decoder.ablate(one(replace(config, attn=("none",))).path)
     with pytest.raises(NotFoundError, match="no finished run"):
         gaam_decoder.ablate(config.runs)
-
-
-def test_layers_on_which_every_seed_fails_are_a_failure(
-    config: TrainConfig, gaam: Callable[..., Outcome]
-) -> None:
-    run = one(config)
-    content = unsealed(json.loads((run.path / RUN_FILE).read_text()))
-    content["recipe"] |= {"lr": 1e30}
-    (run.path / RUN_FILE).write_text(sealed_text(content))
-    outcome = gaam("ablate", run.path, "--num-layers", 2)
-    assert outcome.code == 1, outcome
-    assert "every seed failed on the layers" in outcome.err
-    assert "no seed finished" in outcome.out
 
 
 def test_the_command_prints_words_and_json(

@@ -65,13 +65,6 @@ def test_importance_of_a_run_equals_brute_force(
     assert found.layers == (1, 2, 3, 4, 5, 6)
 
 
-def test_what_reads_layers_is_averaged_over_heads_and_queries() -> None:
-    # one head reads layer 2 alone, the other splits between 1 and 3
-    weights = np.array([[[[0, 1, 0]], [[0.5, 0, 0.5]]]], np.float32)
-    np.testing.assert_allclose(layer_contribution(weights), [[25, 50, 25]])
-    np.testing.assert_allclose(importance_factor(weights)[0, :, 0], [0, 1, 0])
-
-
 def test_a_constant_map_has_no_importance_and_equal_shares() -> None:
     for value in (0.0, 0.25, 1.0):
         weights = np.full((2, 4, 3), value, np.float32)

@@ -67,19 +67,6 @@ def test_the_same_options_give_the_same_bytes_and_others_other_ones(tmp_path: Pa
         plant(PlantConfig(out=tmp_path / "a0", **SMALL, seed=2))
 
 
-def test_labels_are_of_the_states_as_they_are_stored(tmp_path: Path) -> None:
-    for dtype in ("float32", "float16"):
-        made = plant(PlantConfig(out=tmp_path / dtype, **SMALL, storage_dtype=dtype))
-        cache = gaam_cache.open_cache(tmp_path / dtype)
-        stored = cache["test"].embeddings
-        assert stored.dtype == cache.plan.storage_dtype == dtype == made.storage_dtype
-        train = gaussian_states((60, 4, 3), 0)[:40].astype(dtype)
-        assert (train[:] == cache["train"].embeddings[:]).all()
-        teacher = make_teacher("laplace", train, classes=2, strength=4.0, seed=0)
-        chosen = teacher.logits(stored[:].astype(np.float64)).argmax(1)
-        assert made.teacher_accuracy_drawn == (chosen == cache["test"].labels).mean()
-
-
 def test_states_of_a_cache_are_taken_as_they_are_and_none_twice(
     tiny_cache: Path, tmp_path: Path
 ) -> None:
@@ -197,9 +184,3 @@ def test_the_best_linear_decoder_is_the_teacher_only_where_no_gate_is_planted() 
         else:
             assert 1 / C - 0.1 < found < best - 0.2, gate
     assert linear_accuracy(states(2 * L * D - 1), p, test, of_test) is None
-
-
-def test_the_first_rows_are_the_same_however_many_there_are() -> None:
-    whole = gaussian_states((1500, L, D), 7)
-    assert (whole[:1030] == gaussian_states((1030, L, D), 7)).all()
-    assert np.unique(whole[:, 0, 0]).size > 700  # no block is another

@@ -44,8 +44,8 @@ def test_failed_seeds_drop_out_of_pairs() -> None:
 def claims_of(report: Report) -> Iterator[stats.Claim]:
     for table in report.tables:
         yield from (found.claim for _, found in table.compared)
-        yield from filter(None, [row.probed for row in table.rows])
-        yield from (p.claim for group in table.pairs.groups for p in group.pairs)  # type: ignore[union-attr]
+        yield from (row.probed.claim for row in table.rows if row.probed)
+        yield from (p.claim for group in table.pairs.groups for p in group.pairs.values())  # type: ignore[union-attr]
 
 
 def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
@@ -84,10 +84,7 @@ def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -
         build_run("mha", answers(6, 0.8, 5), lr=0.01),
     ]
     [table] = build_tables(runs, "mha", every_candidate=True)
-    by_label = dict(
-        zip([row.label for row in table.rows], [row.compared for row in table.rows], strict=True)
-    )
-    found = {label: one.claim.difference for label, one in by_label.items() if one}
+    found = {row.label: row.compared.claim.difference for row in table.rows if row.compared}
     assert found.keys() == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
     expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
     assert found["gaam + linear lr=0.01"] == pytest.approx(expected)
@@ -125,10 +122,7 @@ def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> No
         other = next(r for r in alike if r.attention == "none")
         if row is not other:
             assert found is not None
-            expected = (
-                row.scores.accuracy.scored.values.mean()
-                - other.scores.accuracy.scored.values.mean()
-            )
+            expected = row.accuracy.scored.values.mean() - other.accuracy.scored.values.mean()
             assert found.claim.difference == pytest.approx(expected)
     for mine, others in product(SIZES, SIZES):
         [table] = build_tables([of_size("gaam", mine), of_size("none", others)])
@@ -151,19 +145,13 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
     def by_runs(report: Report) -> dict[tuple[str, ...], Any]:
         found: dict[tuple[str, ...], Any] = {}
         for table in report.tables:
-            columns = (
-                table.rows,
-                [row.compared for row in table.rows],
-                [row.probed for row in table.rows],
-            )
-            for row, made, probed in zip(*columns, strict=True):
+            for row in table.rows:
                 names = [str(run.path) for run in row.runs]
-                found |= {("baseline", *names): made.claim} if made else {}
-                found |= {("probe", *names): probed} if probed else {}
+                found |= {("baseline", *names): row.compared.claim} if row.compared else {}
+                found |= {("probe", *names): row.probed.claim} if row.probed else {}
             for group in table.pairs.groups:  # type: ignore[union-attr]
-                for pair in group.pairs:
-                    rows = (group.rows[pair.first], group.rows[pair.second])
-                    key = sorted(str(row.runs[0].path) for row in rows)
+                for places, pair in group.pairs.items():
+                    key = sorted(str(group.rows[place].runs[0].path) for place in places)
                     found["pair", *key] = pair.claim
         return found
 
@@ -191,16 +179,14 @@ def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:
         (table,) = build_tables(some(count), score=score)
         assert table.pairs is not None
         (group,) = table.pairs.groups
-        sign = 1 if group.rows[0].scores.chosen.score.larger_is_better else -1
-        means = [sign * (row.scores.chosen.mean or 0) for row in group.rows]
+        sign = 1 if group.rows[0].chosen.score.larger_is_better else -1
+        means = [sign * (row.chosen.mean or 0) for row in group.rows]
         assert means == sorted(means, reverse=True), "the best stands first"
         assert len(group.pairs) == count * (count - 1) // 2
-        p = np.array([pair.claim.p for pair in group.pairs])
-        assert [pair.claim.p_holm for pair in group.pairs] == stats.holm(p).tolist()
-        for pair in group.pairs if score == "accuracy" else ():
-            one, other = (
-                group.rows[at].scores.accuracy.scored.by_row for at in (pair.first, pair.second)
-            )
+        p = np.array([pair.claim.p for pair in group.pairs.values()])
+        assert [pair.claim.p_holm for pair in group.pairs.values()] == stats.holm(p).tolist()
+        for places, pair in group.pairs.items() if score == "accuracy" else ():
+            one, other = (group.rows[at].accuracy.scored.by_row for at in places)
             assert pair.claim.p == stats.claim(one, other).p
 
 
@@ -227,4 +213,4 @@ def test_of_many_the_most_accurate_are_compared_and_corrected_for_all() -> None:
     assert table.pairs is not None
     (group,) = table.pairs.groups
     assert len(group.rows) == MOST_VALUES
-    assert {pair.claim.num_tests for pair in group.pairs} == {count * (count - 1) // 2}
+    assert {pair.claim.num_tests for pair in group.pairs.values()} == {count * (count - 1) // 2}

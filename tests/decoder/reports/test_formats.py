@@ -62,27 +62,7 @@ def test_tables_fit_the_terminal_and_its_letters(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "200")
     wide = written("terminal", wide_tables()).split()
     assert {w for w in text.split() if w[:1].isdigit()} <= set(wide)
-    assert "11/12" in wide
-
-
-def test_csv_and_json_hold_the_same_numbers() -> None:
-    tables = wide_tables()
-    lines = list(csv.DictReader(io.StringIO(written("csv", tables))))
-    rows = json.loads(written("json", tables))["rows"]
-    assert sum(row["comparison"] is not None for row in rows) == 2
-    for line, row in zip(lines, rows, strict=True):
-        low, high = row["accuracy_ci95_seeds_and_rows"]
-        found = row["comparison"] or {}
-        same = {
-            "accuracy_mean": row["accuracy"]["mean"],
-            "accuracy_ci95_seeds_and_rows_low": low,
-            "accuracy_ci95_seeds_and_rows_high": high,
-            "log_loss_mean": row["scores"]["log-loss"]["mean"],
-            "these_rows_verdict": (found.get("on_these_test_rows") or {}).get("verdict"),
-        }
-        same |= {name: found.get(name) for name in ("difference", "p_holm", "verdict", "margin")}
-        for name, value in same.items():
-            assert line[name] == ("" if value is None else str(value)), name
+    assert "12 (1 failed)" in " ".join(wide)
 
 
 def test_json_has_null_where_an_attention_map_is_no_number() -> None:

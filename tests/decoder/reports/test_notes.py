@@ -167,7 +167,7 @@ def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_numbe
                 if format not in ("csv", "json"):
                     assert float(low) <= float(high), (what, format, low, high)
         for table in tables:
-            of_sections = [one for found in sections(table) for one in found.pictures]
+            of_sections = [one for found in sections(table) for one in found.parts[1]]
             for picture in [*overviews(table), *of_sections]:
                 svg = inline_svg(picture.draw, key="k", alt=picture.alt)
                 assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg)

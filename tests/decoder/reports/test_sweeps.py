@@ -34,7 +34,7 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_rows() -> None:
         (table,) = build_tables(runs, every_candidate=True)
         assert len({row.label for row in table.rows}) == len(table.rows)
         (section,) = [one for one in sections(table) if one.name == "grid"]
-        (sheet,), (picture,) = section.sheets, section.pictures
+        (sheet,), (picture,) = section.parts[0], section.parts[1]
         header = [name, *("all" if value is None else str(value) for value in values)]
         assert sheet.header == header
         means = {
@@ -66,12 +66,7 @@ def test_rows_that_differ_in_more_are_in_no_grid_and_all_have_labels_of_their_ow
     (table,) = gaam_decoder.report(some, every_candidate=True).tables
     assert "grid" not in [section.name for section in sections(table)]
     assert {row.label for row in table.rows} == {
-        *(
-            "gaam + conv",
-            "gaam + linear",
-            "mha + linear select=val",
-            "mha + linear labels shuffled",
-        ),
+        *("gaam + conv", "gaam + linear", "mha + linear", "mha + linear labels shuffled"),
         *("mha + linear select=test", "none + linear epochs=3, lr=0.1"),
         "none + linear epochs=4, lr=0.2",
     }
@@ -106,31 +101,34 @@ def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
     vars(some[2])["logits"][5] = np.nan
     (one,) = found_in(*some, whole())
     kept = [0, 1, 2, 3, 4, 6, 7]
-    assert (one.layers, list(one.seeds)) == ((1, 2, 3, 4, 5, 6), kept)
+    layers = {of["layer"]: of["importance"] for of in one["layers"]}
+    assert (list(layers), one["seeds_alone"]) == ([1, 2, 3, 4, 5, 6], kept)
     low, high = (f(gate(), (1, 2))[:, None, None] for f in (np.min, np.max))
-    np.testing.assert_allclose(one.importance, ((gate() - low) / (high - low)).mean(2), rtol=1e-5)
+    factor_SL = ((gate() - low) / (high - low)).mean(2)
+    np.testing.assert_allclose([*layers.values()], factor_SL.mean(0), rtol=1e-5)
     accuracy = [(run.logits.argmax(2) == run.labels)[kept].mean() for run in some]
-    expected = scipy.stats.spearmanr(one.importance.mean(0), accuracy).statistic
-    assert one.found.rho == pytest.approx(expected)
-    assert one.found.interval is not None
+    expected = scipy.stats.spearmanr([*layers.values()], accuracy).statistic
+    assert one["rho"] == pytest.approx(expected)
+    assert one["ci95_seeds_and_rows"] is not None
     (table,) = build_tables([*some, whole(select="val")])
     (section,) = [found for found in sections(table) if found.name == "importance"]
     assert f"rank correlation {expected:+.2f}" in section.lead
-    (axes,) = section.pictures[0].draw().axes
+    (axes,) = section.parts[1][0].draw().axes
     (line,) = [drawn for drawn in axes.lines if drawn.get_label() == "gaam"]
     share_SL = gate().sum(2) / gate().sum((1, 2))[:, None]
     np.testing.assert_allclose(line.get_ydata(), 100 * share_SL.mean(0), rtol=1e-5)
-    assert section.sheets[1].lines[0][1].startswith("6 (")
+    assert section.parts[0][1].lines[0][1].startswith("6 (")
 
 
 def test_only_rows_of_the_same_recipe_over_all_of_the_layers_belong_together() -> None:
     part = whole("laplace", attention_map=gate()[:, 1:5], layers="2-5")
-    assert [one.layers for one in found_in(*singles(), part)] == [(2, 3, 4, 5)]
+    (one,) = found_in(*singles(), part)
+    assert [of["layer"] for of in one["layers"]] == [2, 3, 4, 5]
     assert found_in(*singles((1, 2, 3)), whole()) == []  # three layers say nothing
     own = found_in(*singles(mechanism="gaam"), *singles(), whole())
-    assert [{row.attention for row in one.singles} for one in own] == [{"gaam"}]
+    assert [one["alone"] for one in own] == ["gaam"]
     for other in ({"head": "conv"}, {"epochs": 9}, {"train_rows": 7}, {"shuffle_labels": True},
                   {"attention_map": None}):  # fmt: skip
         assert found_in(*singles(), whole(**other)) == [], other
     flat = found_in(*singles(), whole(attention_map=np.ones((8, 6, 4), np.float32)))
-    assert [one.found.rho for one in flat] == [None]
+    assert [one["rho"] for one in flat] == [None]
