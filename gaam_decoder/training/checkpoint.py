@@ -27,12 +27,10 @@ from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of
 from gaam_cache.store.files import storage_errors, write_file
 from gaam_decoder.runs.folders import unfinished_folders, unfinished_name, work_of
+from gaam_decoder.runs.result import SeedResult
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
-
-    from gaam_decoder.runs.result import SeedResult
 
 VERSION = 2
 """Of the files."""
@@ -41,6 +39,8 @@ SHARE_OF_TIME = 0.05
 """Of the training that writing checkpoints may take."""
 OF_A_SEED = ("seed", "failed", "epoch", "seconds", "log")
 TENSORS = ("test_logits", "attention_map", "validation_logits")
+DAMAGED = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
+"""What reading something else than such a file raises."""
 
 
 class Checkpoint:
@@ -63,7 +63,10 @@ class Checkpoint:
     def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Replace what was there by the state after an epoch."""
         start = time.monotonic()
-        self._publish(tensors, {**about, "done": False})
+        arrays = {k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()}
+        about = {**self.begun, "done": False, **about}
+        sealed = {"sha256": _digest(self.path.name, arrays, about), **about}
+        write_file(self.path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
         end = time.monotonic()
         self._next = end + max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
 
@@ -76,20 +79,13 @@ class Checkpoint:
             own |= {f"learned.{name}": value for name, value in result.learned.items()}
             tensors |= {f"{result.seed}.{k}": v for k, v in own.items() if v is not None}
         ends = [{name: getattr(result, name) for name in OF_A_SEED} for result in results]
-        seeds = [result.seed for result in results]
-        self._publish(tensors, {"seeds": seeds, "done": True, "results": ends})
+        self.save(tensors, {"seeds": [r.seed for r in results], "done": True, "results": ends})
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Tensors and the rest; None where there is none."""
-        with suppress(OSError, ValueError):
+        with suppress(OSError, *DAMAGED):
             return _read(self.path)
         return None
-
-    def _publish(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        arrays = {k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()}
-        about = {**self.begun, **about}
-        sealed = {"sha256": _digest(self.path.name, arrays, about), **about}
-        write_file(self.path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
 
 
 class Unfinished:
@@ -105,32 +101,22 @@ class Unfinished:
         path = self.folder / f"group-{digest}.safetensors"
         return Checkpoint(path, {**self._begun, "engine": engine})
 
-    def begin(self, groups: Sequence[Sequence[int]], engine: dict[str, Any]) -> None:
-        """Say which seeds are trained together, for other trainers too."""
-        for seeds in groups:
-            if not (file := self.group(seeds, engine)).path.exists():
-                file.save({}, {"seeds": list(seeds), "epochs_done": 0, "seconds": 0.0})
-
     def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
-        """Seeds that are finished, and what every file says of itself, those at work first.
-
-        What is damaged is removed, with one warning.
-        """
-        from gaam_decoder.runs.result import SeedResult
-
+        """Seeds that are finished, and what every file says of itself, those at work first."""
         results: dict[int, SeedResult] = {}
         files: list[dict[str, Any]] = []
-        damaged: list[str] = []
         with storage_errors(self.folder, option="--runs"):
             for path in _files(self.folder):
                 try:
                     tensors, about = _read(path)
                     if any(about.get(name) != self._begun[name] for name in ("version", "key")):
-                        raise ValueError(f"'{path.name}' belongs to other runs")
-                except ValueError as error:
-                    if path.exists():  # else another trainer has removed it meanwhile
-                        damaged.append(str(error))
-                        path.unlink(missing_ok=True)
+                        raise ValueError("it belongs to other runs")
+                except FileNotFoundError:  # another trainer has removed it meanwhile
+                    continue
+                except DAMAGED as error:
+                    path.unlink(missing_ok=True)
+                    text = f"unfinished work '{path.absolute()}' is damaged and is trained again"
+                    warnings.warn(visible(f"{text} ({error})"), GaamWarning, stacklevel=2)
                     continue
                 files.append(about)
                 for end in about.get("results", ()):
@@ -138,9 +124,6 @@ class Unfinished:
                     found: dict[str, Any] = {name: own.get(name) for name in TENSORS} | end
                     found |= {name: _below(f"{name}.", own) for name in ("weights", "learned")}
                     results[end["seed"]] = SeedResult(**found)
-        if damaged:
-            text = f"unfinished work in '{self.folder.absolute()}' is damaged and is trained again"
-            warnings.warn(visible(f"{text} ({'; '.join(damaged)})"), GaamWarning, stacklevel=2)
         return results, sorted(files, key=lambda about: not about.get("epochs_done"))
 
     def remove(self, published: Set[int], *, others: bool) -> None:
@@ -164,21 +147,18 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and the rest; ValueError where it is something else, OSError of the system."""
+    """Tensors and the rest, of which every byte was hashed."""
     import torch
 
-    try:
-        with safe_open(path, "np") as file:
-            about = json.loads(file.metadata()["about"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if about.pop("sha256") != _digest(path.name, arrays, about):
-            raise ValueError(f"'{path.name}' is not what was written under that name")
-    except (KeyError, TypeError, AttributeError, FileNotFoundError, SafetensorError) as error:
-        raise ValueError(f"'{path.name}' is no file of unfinished work: {error}") from error
+    with safe_open(path, "np") as file:
+        about = json.loads(file.metadata()["about"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if about.pop("sha256") != _digest(path.name, arrays, about):
+        raise ValueError("it is not what was written under that name")
     return {name: torch.from_numpy(value) for name, value in arrays.items()}, about
 
 
-def _digest(name: str, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> str:
+def _digest(name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     parts: list[bytes | memoryview] = [json.dumps([name, about]).encode()]
     for key, value in sorted(arrays.items()):
         parts += [f"{key} {value.dtype} {value.shape}".encode(), value.reshape(-1).view("u1").data]
@@ -187,11 +167,9 @@ def _digest(name: str, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, A
 
 def _about(path: Path) -> dict[str, Any] | None:
     """What a file says of itself, unchecked; None where it cannot be read at the moment."""
-    with suppress(OSError, ValueError, KeyError, TypeError, SafetensorError):
-        with safe_open(path, "np") as file:
-            about: dict[str, Any] = json.loads(file.metadata()["about"])
-        about["seeds"]
-        return about
+    with suppress(OSError, *DAMAGED), safe_open(path, "np") as file:
+        about: dict[str, Any] = json.loads(file.metadata()["about"])
+        return about if "seeds" in about else None
     return None
 
 
@@ -211,24 +189,28 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
     ``groups`` are not finished; ``seconds_left`` is of one worker, None where nothing was timed.
     """
     for folder in unfinished_folders(runs):
-        name = work_of(folder.name)
-        files = [about for path in _files(folder) if (about := _about(path))]
-        if not files:
+        if not (files := [about for path in _files(folder) if (about := _about(path))]):
             continue
-        epochs = max(about.get("epochs", 0) for about in files)
+        name, epochs = work_of(folder.name), files[0]["epochs"]
         done = [entry for about in files for entry in about.get("results", ())]
-        left = [about for about in files if not about.get("done")]
+        left = [about for about in files if not about["done"]]
         # per seed and epoch, of what is finished and of what is at work
         seconds = sum(one["seconds"] for one in [*done, *left])
         timed = len(done) * epochs + sum(len(a["seeds"]) * a["epochs_done"] for a in left)
         to_do = sum(len(a["seeds"]) * (epochs - a["epochs_done"]) for a in left)
-        groups = [(a["seeds"], a["epochs_done"], claim_of(name, a["seeds"])) for a in left]
         yield {
             "folder": folder.name,
-            "title": files[0].get("title", name),
+            "title": files[0]["title"],
             "epochs": epochs,
             "planned": sorted({seed for about in files for seed in about["seeds"]}),
             "done": sorted({entry["seed"] for entry in done}),
-            "groups": [dict(zip(("seeds", "epoch", "claim"), one, strict=True)) for one in groups],
+            "groups": [
+                {
+                    "seeds": a["seeds"],
+                    "epoch": a["epochs_done"],
+                    "claim": claim_of(name, a["seeds"]),
+                }
+                for a in left
+            ],
             "seconds_left": to_do * seconds / timed if timed else None,
         }

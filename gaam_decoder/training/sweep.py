@@ -17,15 +17,7 @@ from typing import Any
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_cache.config import placed
-from gaam_cache.engines._base import (
-    Place,
-    Task,
-    Tell,
-    device_of,
-    find_rank,
-    load_engine,
-    warning_once,
-)
+from gaam_cache.engines import _base
 from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning, NumericsError
 from gaam_cache.store.files import check_folder, make_folder, storage_errors
@@ -52,8 +44,7 @@ Report = Callable[[int, int, str, int], None]
 """The same, with how many of this process are new since the last call."""
 TELL_SECONDS = 0.2
 """Between two words of a worker: epochs may be shorter."""
-SHORTEST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 1.0
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Between two looks at what others train."""
 Swept = tuple[list[RunResult], str | None]
 """Runs, and who trains what is left; None where nothing is."""
@@ -71,9 +62,8 @@ def train(
     Seeds that runs of the same mechanism, recipe and cache have are not trained again. With
     ``tune_seeds`` these train every rate and weight decay, and ``seeds`` the best of each row.
 
-    Where ``config`` asks for several devices or another engine, workers train; where somebody else
-    started several processes (see ``find_rank``), this is one of the workers, and returns when
-    others are at work on all that is left.
+    Where somebody else started several processes (see ``find_rank``), this is one of the workers,
+    and returns when others are at work on all that is left.
 
     >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3)
     >>> runs = gaam_decoder.train(config)
@@ -87,13 +77,12 @@ def train(
         on_others: called with what others still train, where this is one of several workers.
 
     Returns:
-        The runs that together hold the seeds asked for, in the order of the mechanisms; before
+        The runs that together hold the seeds asked for, in the order of the mechanisms; behind
         them those that were trained to choose.
 
     Raises:
         ConfigError: an argument does not fit the cache, or no folder of runs can be there.
         NumericsError: a seed failed of every candidate, so that nothing can be chosen.
-        NotFoundError: no cache.
         CacheError: an incomplete or damaged cache, or a damaged run.
         StorageError: the file system refused; finished seeds are kept.
     """
@@ -104,13 +93,13 @@ def train(
 
     check_tracker(config.track)
     check_folder(config.runs, option="--runs")
-    rank = find_rank(config.rank)
+    rank = _base.find_rank(config.rank)
     if not config.alone:
         runs, left = _by_engine(config, rank.total if rank else 0, report, say)
     else:
         if rank is not None:
             devices.share_machine(rank.here)
-            config = replace(config, device=device_of(rank, config.device))
+            config = replace(config, device=_base.device_of(rank, config.device))
         sweep = _Sweep(config, lambda *said: report(*said[:3]), say, rank.total if rank else 1)
         runs, left = sweep.run(waits=rank is None)
     if left is not None:
@@ -136,14 +125,14 @@ def _by_engine(
             on_run(Path(value))
 
     plan = (config.cache / PLAN_FILE,)
-    task = Task(_work, (placed(config), ranks), config.runs, config.device, plan)
-    results = load_engine(config).run(task, config, warning_once(hear))
+    task = _base.Task(_work, (placed(config), ranks), config.runs, config.device, plan)
+    results = _base.load_engine(config).run(task, config, _base.warning_once(hear))
     paths, left = min(results, key=lambda result: result[1] is not None)
     return [read_run(Path(path)) for path in paths], left
 
 
 def _work(
-    argument: tuple[TrainConfig, int], place: Place, tell: Tell
+    argument: tuple[TrainConfig, int], place: _base.Place, tell: _base.Tell
 ) -> tuple[list[str], str | None]:
     """Be one worker, maybe of several ranks, and say now and then what it alone has done since."""
     config, ranks = argument
@@ -175,9 +164,8 @@ class _Sweep:
         self._cache = open_cache(config.cache)
         self._claims = Claims(config.runs / CLAIM_FOLDER)
         self._loaded, self._steps = Loaded(config.memory_share), Steps()
-        self._total = self._later = 0  # seed-epochs: all so far, of these not planned yet
-        self._left: dict[str, int] = {}  # of every item that is planned
-        self._warned = False
+        self._total = 0  # seed-epochs
+        self._left: dict[str, int] = {}  # of these, by the key of an item; "" of those to come
 
     def run(self, *, waits: bool) -> Swept:
         """Train what nobody else trains; without ``waits`` wait only for what chooses rates."""
@@ -188,18 +176,17 @@ class _Sweep:
                 return self._trained(items, config.seeds, waits=waits)
             winners = sum(len(grid) > 1 for grid in grids_of(items))
             tried = candidates_of(items, config, self._cache)
-            later = winners * len(config.seeds) * config.epochs
-            tuned, _ = self._trained([*tried.values()], choose_by, waits=True, later=later)
+            self._total = self._left[""] = winners * len(config.seeds) * config.epochs
+            tuned, _ = self._trained([*tried.values()], choose_by, waits=True)
             chosen = choose(tuned, choose_by)
             check_failures([run for run in tuned if run.key in chosen.unchosen], choose_by)
             known = {run.path for run in tuned}
             reporting = reporting_items(items, config, tried, tuned, chosen)
+            self._total -= self._left.pop("")
             reported, left = self._trained(reporting, config.seeds, waits=waits)
             return [run for run in reported if run.path not in known] + tuned, left
 
-    def _trained(
-        self, items: Sequence[Item], seeds: Sequence[int], *, waits: bool, later: int = 0
-    ) -> Swept:
+    def _trained(self, items: Sequence[Item], seeds: Sequence[int], *, waits: bool) -> Swept:
         """Runs that together hold these seeds of the items, those that lacked trained."""
         found = {item.key: self._runs_of(item) for item in items}
         for item in items:
@@ -209,41 +196,40 @@ class _Sweep:
                 if what := ", ".join(name for name in code if code[name] != before.get(name)):
                     text = f"{item}: {run.path} was trained by other code of {what}, and is kept: "
                     warnings.warn(f"{text}remove it to train again", GaamWarning, stacklevel=2)
-        self._left = {i.key: len(i.lacking(seeds, found[i.key])) * i.epochs for i in items}
-        self._total += sum(self._left.values()) + later - self._later
-        self._later = later
+        left = {i.key: len(i.lacking(seeds, found[i.key])) * i.epochs for i in items}
+        self._total += sum(left.values())
+        self._left |= left
         # of what is there, a kill after it was published may have left something to tidy up
-        asked = [i for i in items if self._left[i.key] or self._unfinished(i).folder.exists()]
+        asked = waiting = [i for i in items if left[i.key] or self._unfinished(i).folder.exists()]
         if asked:
             with storage_errors(self._runs / CLAIM_FOLDER, option="--runs"):
                 make_folder(self._runs)
-        pause, left, waiting = SHORTEST_PAUSE_SECONDS, None, asked
+        pause, by_others = SHORTEST_PAUSE_SECONDS, None
         while waiting:
-            held = [(item, self._train(item, seeds, len(items))) for item in waiting]
-            others = [(item, holder) for item, holder in held if holder is not None]
-            if len(others) < len(waiting):
-                pause = SHORTEST_PAUSE_SECONDS
-            if not (waiting := [item for item, _ in others]):
+            held = {item: self._train(item, seeds, len(items)) for item in waiting}
+            others = {item: holder for item, holder in held.items() if holder is not None}
+            if not others:
                 break
             alive = set() if waits else self._claims.alive()  # names of items, or of their groups
-            if all(any(name.startswith(_name(item)) for name in alive) for item in waiting):
+            if all(any(name.startswith(_name(item)) for name in alive) for item in others):
                 # not before all of ours is done: of several that leave, the last sees all
-                lack = [one for one in others if one[0].lacking(seeds, self._runs_of(one[0]))]
-                left = "; ".join(f"{item} ({holder.in_words()})" for item, holder in lack) or None
+                lack = {i: who for i, who in others.items() if i.lacking(seeds, self._runs_of(i))}
+                by_others = "; ".join(f"{i} ({who.in_words()})" for i, who in lack.items()) or None
                 break
-            self._tell(waiting[0], f": waiting for {others[0][1].in_words()}")
-            time.sleep(pause)
+            first, holder = next(iter(others.items()))
+            self._tell(first, f": waiting for {holder.in_words()}")
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = SHORTEST_PAUSE_SECONDS if len(others) < len(waiting) else pause
+            time.sleep(pause)
+            waiting = list(others)
         self._claims.clear_dead()
         found |= {item.key: self._runs_of(item) for item in asked}
         wanted = {item.key: set(item.seeds(seeds)) for item in items}
-        return [r for i in items for r in found[i.key] if wanted[i.key] & set(r.seeds)], left
+        runs = [r for i in items for r in found[i.key] if wanted[i.key] & set(r.seeds)]
+        return runs, by_others
 
     def _runs_of(self, item: Item) -> list[RunResult]:
         return runs_of_key(self._runs, item.key)
-
-    def _published(self, item: Item) -> set[int]:
-        return {seed for run in self._runs_of(item) for seed in run.seeds}
 
     def _unfinished(self, item: Item) -> Unfinished:
         """Where finished seeds of an item wait for the others."""
@@ -253,8 +239,7 @@ class _Sweep:
     def _tell(self, item: Item, text: str, new: int = 0) -> None:
         """Say what is going on with an item, and how many of its seed-epochs are done since."""
         self._left[item.key] = max(0, self._left[item.key] - new)
-        done = self._total - self._later - sum(self._left.values())
-        self._report(done, self._total, f"{item}{text}", new)
+        self._report(self._total - sum(self._left.values()), self._total, f"{item}{text}", new)
 
     def _train(self, item: Item, seeds: Sequence[int], num_items: int) -> Holder | None:
         """Train what nobody else trains of an item, which workers share with so many others.
@@ -262,14 +247,13 @@ class _Sweep:
         Returns:
             Who is at work on what is left; None where runs hold all seeds.
         """
-        data = None
+        data, unfinished = None, self._unfinished(item)
         while item.lacking(seeds, self._runs_of(item)):
             if data is None:
                 self._tell(item, ": reading and checking the cache")
                 data = self._data(item, seeds[0])
                 of_steps = item.recipe.window is None and not item.recipe.fitted
-                if of_steps and data.train.features.place == "disk" and not self._warned:
-                    self._warned = True
+                if of_steps and data.train.features.place == "disk":
                     text = "training rows stay on disk, where every seed reads them one by one; "
                     text += f"--set shuffle=window:{max(1, len(data.train) // 8)} reads them once"
                     warnings.warn(text, GaamWarning, stacklevel=2)
@@ -294,13 +278,13 @@ class _Sweep:
             holders = [self._train_group(item, group, data, engine) for group in groups]
             if holders and all(holders):
                 return holders[0]
-        unfinished = self._unfinished(item)
         if unfinished.folder.exists():
             claim = self._claims.take(_name(item))
             if isinstance(claim, Holder):
                 return claim
             others = self._claims.others_at_work(f"{_name(item)}-")
-            unfinished.remove(self._published(item), others=others)
+            published = {seed for run in self._runs_of(item) for seed in run.seeds}
+            unfinished.remove(published, others=others)
             claim.done()
         self._left[item.key] = 0
         return None
@@ -317,15 +301,12 @@ class _Sweep:
         that were planned together and of which nothing is there.
         """
         asked, unfinished = self._config.seed_batch, self._unfinished(item)
-        sizes = len(lacking), len(data.train), asked, self._config.compile
-        engine = choose_engine(item.spec, item.recipe, self._device, *sizes)
-        if item.recipe.val_folds is not None:  # each has rows of its own
-            engine = replace(engine, seed_batch=1, why=f"{engine.why}; each holds out other rows")
         # fewer seeds together, where workers would have nothing to do
-        most = -(-len(lacking) // -(-self._workers // num_items))
-        if asked is None and self._workers > 1 and most < engine.seed_batch:
-            why = f"{engine.why}; seeds shared out to {self._workers} workers"
-            engine = replace(engine, seed_batch=most, why=why)
+        most = -(-len(lacking) // -(-self._workers // num_items)) if asked is None else asked
+        engine = choose_engine(
+            item.spec, item.recipe, self._device, len(lacking), len(data.train), asked,
+            self._config.compile, most=1 if item.recipe.val_folds is not None else most,
+        )  # fmt: skip
         size = engine.seed_batch
         results, files = unfinished.load()
         # how it was begun, where it can go on so: that gives the same bits
@@ -336,18 +317,22 @@ class _Sweep:
         left = set(lacking) - results.keys()
         self._left[item.key] = min(self._left[item.key], len(left) * item.epochs)
         if not left:
-            finished = [results[seed] for seed in sorted(results.keys() - self._published(item))]
+            published = {seed for run in self._runs_of(item) for seed in run.seeds}
+            finished = [results[seed] for seed in sorted(results.keys() - published)]
             self._on_run(publish(item, finished, data, engine, self._config, self._cache))
             return engine, []
         groups: list[list[int]] = []
         for file in files:
-            group = set(file["seeds"])
-            wanted = left & group if file.get("epochs_done") else left >= group
+            group: list[int] = file["seeds"]
+            wanted = left & {*group} if file.get("epochs_done") else left >= {*group}
             if wanted and len(group) <= (asked or len(group)):
-                groups.append(file["seeds"])
-                left -= group
+                groups.append(group)
+                left -= {*group}
         groups += groups_of(sorted(left), min(size, engine.seed_batch))
-        unfinished.begin(groups, engine.to_dict())
+        for group in groups:  # for other trainers, too
+            planned = unfinished.group(group, engine.to_dict())
+            if not planned.path.exists():
+                planned.save({}, {"seeds": group, "epochs_done": 0, "seconds": 0.0})
         return engine, groups
 
     def _train_group(
@@ -361,23 +346,17 @@ class _Sweep:
         if isinstance(claim, Holder):
             return claim
         if not file.done:  # finished a moment before
-            before = 0
+            before, which = 0, f"seed{'s' * (len(group) > 1)} {spell_numbers(group)}"
 
             def on_epoch(epoch: int, loss: float) -> None:
                 nonlocal before
                 new, before = (epoch - before) * len(group), epoch
-                which = f"seed{'s' * (len(group) > 1)} {spell_numbers(group)}"
                 self._tell(item, f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}", new)
 
+            own = data if item.recipe.val_folds is None else self._data(item, group[0])
+            about: dict[str, Any] = {"engine": engine, "checkpoint": file, "steps": self._steps}
             trained, compiled = train_group(
-                item.spec,
-                data if item.recipe.val_folds is None else self._data(item, group[0]),
-                item.recipe,
-                group,
-                engine=engine,
-                checkpoint=file,
-                on_epoch=on_epoch,
-                steps=self._steps,
+                item.spec, own, item.recipe, group, on_epoch=on_epoch, **about
             )
             if engine.compiled and not compiled:
                 failed = replace(engine, compiled=False, why="the compiler failed")
@@ -409,24 +388,23 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
         GaamWarning: for every recipe of which some seeds failed.
     """
     hopeless: list[tuple[RunResult, str]] = []
-    by_key: dict[str, list[RunResult]] = {}
-    for run in runs:
-        by_key.setdefault(run.key, []).append(run)
-    for run, *others in by_key.values():
-        of_seed = first_runs([run, *others])
+    for key in dict.fromkeys(run.key for run in runs):
+        of_seed = first_runs(run for run in runs if run.key == key)
         # what is fitted at once has a seed of its own
-        asked = [seed for seed in of_seed if run.fit or seed in seeds]
-        failed = {s: of_seed[s].failed[s] for s in asked if s in of_seed[s].failed}
-        first, why = min(failed.items(), default=(0, ""))
-        if failed and len(failed) == len(asked):
-            hopeless.append((run, why))
-        elif failed:
-            some = f"{len(failed)} of {len(asked)} seeds failed (seed {first}: {why})"
+        asked = {seed: run for seed, run in of_seed.items() if run.fit or seed in seeds}
+        failed = {seed: run for seed, run in asked.items() if seed in run.failed}
+        for seed, run in [*failed.items()][:1]:
+            if len(failed) == len(asked):
+                hopeless.append((run, f"{run.title}: {run.failed[seed]}"))
+                continue
+            some = f"{len(failed)} of {len(asked)} seeds failed (seed {seed}: {run.failed[seed]})"
             warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
     if hopeless:
-        hint, (run, _) = "gaam verify CACHE", hopeless[0]
-        if not run.fit:  # of a rate far too large, a tenth would lead nowhere soon
-            hint = f"try --lr {min(run.recipe['lr'] / 10, 1e-3):g} or --set clip-grad-norm=1"
-        told = "; ".join(f"{run.title}: {why}" for run, why in hopeless)
-        where = ", ".join(str(run.path) for run, _ in hopeless)
-        raise NumericsError(f"every seed failed of {told}", where=where, hint=hint)
+        run, _ = hopeless[0]
+        # of a rate far too large, a tenth would lead nowhere soon
+        hint = f"try --lr {min(run.recipe.get('lr', 1) / 10, 1e-3):g} or --set clip-grad-norm=1"
+        raise NumericsError(
+            f"every seed failed of {'; '.join(why for _, why in hopeless)}",
+            where=", ".join(str(run.path) for run, _ in hopeless),
+            hint="gaam verify CACHE" if run.fit else hint,
+        )

@@ -81,11 +81,18 @@ def choose_engine(
     num_rows: int,
     seed_batch: int | None = None,
     compile: Literal["auto", "on", "off"] = "auto",  # noqa: A002 the option's name
+    *,
+    most: int | None = None,
 ) -> Engine:
-    """How to run ``num_seeds`` seeds over ``num_rows`` rows, by free memory and compiler."""
+    """How to run ``num_seeds`` seeds over ``num_rows`` rows, by free memory and compiler.
+
+    ``most``: seeds together, of which others have rows or workers of their own.
+    """
     with torch.device("meta"):
         decoder = build_decoder(spec, seed=0)
     together, why_together = _seeds_together(decoder, spec, recipe, device, seed_batch)
+    if most is not None and most < together:
+        together, why_together = most, "others have rows or workers of their own"
     numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
     compiled, why_compiled = _compiled(compile, device, numbers)
     how: dict[str, Any] = {"device": str(device), "dtype": recipe.dtype, "compiled": compiled}
