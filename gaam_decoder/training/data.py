@@ -1,15 +1,11 @@
 """What every seed learns from, is chosen by and is tested on: where it lies, and in which order.
 
-States of rows are on the device where they fit, else in memory, else on disk.
-
 ``full``: every seed has a permutation of all rows. ``window:ROWS``: an epoch is a row of blocks,
 the same for all seeds, and every seed permutes within each. A block is one shard or several whole
-ones; as many as hold at most ROWS training rows together. The shards come in an order that the
-epoch decides, and nothing else.
+ones; as many as hold at most ROWS training rows together. The epoch alone decides their order.
 
-The rows of a seed are those of its blocks, one behind the other, cut into batches without regard to
-where a block ends: what a block leaves over begins the batch that the next one completes. So only
-the last batch of an epoch is short, and one block that holds all rows is ``full``, bit for bit.
+Batches are cut without regard to where a block ends: what a block leaves over begins the batch that
+the next one completes. One block that holds all rows is ``full``, bit for bit.
 
 S seeds, B batch, N rows, M rows of a block, L layers, D hidden size.
 """
@@ -22,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,7 +26,6 @@ from torch import Tensor
 
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache, ShardedArray, Split
-from gaam_cache.errors import ConfigError
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.memory import free_on
@@ -41,17 +36,14 @@ PREFETCH = 3
 SLICE_BYTES = 2**26
 """Of the piece of memory through which rows go to a GPU."""
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-"""States are kept as they are stored; a step makes float32 of a batch, which holds them all."""
+"""States are kept as they are stored; a step makes float32 of a batch."""
 MEMORY_SHARE = 0.5
 """Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
 BLOCKS = 2
 """Of a window at once: one that is computed with and one that is read."""
-
-Place = Literal["cuda", "memory", "disk"]
 EVERY_SEED = 0
 """In the place of a seed, where all are to draw the same."""
-BLOCKS_SHARE = 0.5
-"""Of the free memory that the blocks of a window may take, however little is for rows that stay."""
+Place = Literal["cuda", "memory", "disk"]
 
 
 class Features:
@@ -93,10 +85,9 @@ class Features:
         starts = range(0, rows.shape[-1], size)
         if self.resident is not None and self.on_device:
             place = torch.from_numpy(rows).to(self.device)
-            for start in starts:
-                yield taken(self.resident, place[..., start : start + size])
+            yield from (taken(self.resident, place[..., at : at + size]) for at in starts)
             return
-        parts = (partial(self._gather, rows[..., start : start + size]) for start in starts)
+        parts = (partial(self._gather, rows[..., at : at + size]) for at in starts)
         for batch in _ahead(parts, PREFETCH):
             yield batch.to(self.device, non_blocking=True)
 
@@ -130,24 +121,22 @@ class Features:
 
     def _read(self, row_N: Rows, out: Tensor) -> Tensor:
         """Fill ``out`` with rows and return it; on a GPU through one small piece of memory."""
-        if out.device.type == "cpu":
-            self._read_here(row_N, out)
-            return out
-        size = max(1, SLICE_BYTES // self.row_bytes)
-        shape = min(size, len(row_N)), *self.shape[1:]
-        piece = torch.empty(shape, dtype=self.dtype, pin_memory=out.is_cuda)
+        here, size = out.device.type == "cpu", max(1, SLICE_BYTES // self.row_bytes)
+        size = max(1, len(row_N)) if here else min(size, len(row_N))
+        piece = out
+        if not here:
+            piece = torch.empty((size, *self.shape[1:]), dtype=self.dtype, pin_memory=out.is_cuda)
         for start in range(0, len(row_N), size):
             part_N = row_N[start : start + size]
-            self._read_here(part_N, piece[: len(part_N)])
-            # waits until it is there: the piece is written over next
-            out[start : start + size].copy_(piece[: len(part_N)])
+            part = piece[: len(part_N)]
+            if self.resident is not None:
+                torch.index_select(self.resident, 0, torch.from_numpy(part_N), out=part)
+            else:
+                raw = part.view(torch.uint8).numpy().reshape(-1, self.row_bytes)
+                self._array.read_into(part_N, raw)
+            if not here:  # waits until it is there: the piece is written over next
+                out[start : start + size].copy_(part)
         return out
-
-    def _read_here(self, row_N: Rows, out: Tensor) -> None:
-        if self.resident is not None:
-            torch.index_select(self.resident, 0, torch.from_numpy(row_N), out=out)
-        else:
-            self._array.read_into(row_N, out.view(torch.uint8).numpy().reshape(-1, self.row_bytes))
 
 
 def taken(source: Tensor, place: Tensor) -> Tensor:
@@ -242,11 +231,10 @@ class TrainData:
     test: Subset | None
     """None of a final model, which learns from all rows."""
 
-
-def choosing(data: TrainData, recipe: Recipe) -> Subset | None:
-    """The rows of train that select the epoch, of which a run keeps the logits; of true labels."""
-    held = recipe.select == "val" and not recipe.shuffle_labels
-    return data.selection if held else None
+    def choosing(self, recipe: Recipe) -> Subset | None:
+        """Rows of train that select the epoch by true labels: a run keeps their logits."""
+        held = recipe.select == "val" and not recipe.shuffle_labels
+        return self.selection if held else None
 
 
 def prepare_data(
@@ -256,11 +244,7 @@ def prepare_data(
     loaded: Loaded | None = None,
     seed: int = 0,
 ) -> TrainData:
-    """Load the splits that a recipe names and say which rows learn, select and test.
-
-    Raises:
-        ConfigError: too few rows or groups, or blocks that are too large for the memory.
-    """
+    """Load the splits that a recipe names and say which rows learn, select and test."""
     train_split = cache[recipe.train_split]
     rows = parts_of(train_split.labels, recipe, seed)
     drawn_N = np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
@@ -274,25 +258,10 @@ def prepare_data(
         wanted["test"] = test_split, None, np.arange(len(test_split))
     asked = [(split, held_N) for split, held_N, _ in wanted.values()]
     found = (loaded or Loaded()).get(asked, recipe, device)
-    if recipe.window is not None and not (train := found[0]).on_device:
-        largest = max(recipe.window, *map(len, _by_shard(rows.learn_N, recipe)))
-        largest = min(len(rows.learn_N), largest)
-        most = int(BLOCKS_SHARE * free_on(device) / (BLOCKS * train.row_bytes))
-        if largest > most:
-            raise ConfigError(
-                f"the blocks of --set shuffle={recipe.shuffle} are too large for the memory",
-                expected=f"{BLOCKS} blocks of {most:,} rows or fewer, half of what is free",
-                found=f"{BLOCKS} of {largest:,} rows",
-                hint="a smaller window; a block is at least a shard: smaller shard-rows",
-            )
-    parts = {
-        name: Subset(
-            features=features,
-            rows=row_N,
-            label_N=torch.from_numpy(split.labels[row_N]).to(device),
-        )
-        for (name, (split, _, row_N)), features in zip(wanted.items(), found, strict=True)
-    }
+    parts = {}
+    for (name, (split, _, row_N)), features in zip(wanted.items(), found, strict=True):
+        label_N = torch.from_numpy(split.labels[row_N]).to(device)
+        parts[name] = Subset(features=features, rows=row_N, label_N=label_N)
     test = parts.get("test")
     selection = test if recipe.select == "test" else parts.get("held")
     return TrainData(train=parts["train"], selection=selection, test=test)
@@ -303,8 +272,7 @@ def told_labels(
 ) -> tuple[Tensor, Tensor | None]:
     """Classes of the rows that learn and of those that choose, as each seed is told them.
 
-    Shuffled, they are permuted among all of these rows, by every seed in a way of its own: one that
-    happens to say something is the luck of one seed, which the interval over seeds covers. What is
+    Shuffled, they are permuted among all of these rows, by every seed in a way of its own. What is
     tested is not touched, also where it chooses (``--select test``).
 
     Shape:
@@ -352,17 +320,10 @@ def _by_shard(row_N: Rows, recipe: Recipe) -> list[Rows]:
     return np.split(np.arange(len(row_N)), np.flatnonzero(np.diff(shard_N)) + 1)
 
 
-class Drawn(NamedTuple):
-    """Some rows of every seed."""
-
-    x_SBLD: Tensor  # noqa: N815 a shape suffix
-    label_SB: Tensor  # noqa: N815
-
-
 def epoch_batches(
     train: Subset, told_SN: Tensor, recipe: Recipe, seeds: Sequence[int], epoch: int
-) -> Iterator[Drawn]:
-    """All batches of an epoch; only the last may be short.
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """All batches of an epoch, (S, B, L, D) and labels (S, B); only the last may be short.
 
     Which rows are in which depends on nothing but rows, recipe, seed and epoch.
     """
@@ -377,22 +338,22 @@ def epoch_batches(
     if recipe.window is None or features.on_device:
         found = [block_M[order_SM] for block_M, order_SM in zip(blocks, orders, strict=True)]
         place_SN = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-        x_parts = features.batches(train.rows[place_SN], size)
-        yield from map(Drawn, x_parts, told(place_SN).split(size, dim=1))
+        x_SBLD = features.batches(train.rows[place_SN], size)
+        yield from zip(x_SBLD, told(place_SN).split(size, dim=1), strict=True)
         return
-    begun: list[Drawn] = []
+    begun: list[tuple[Tensor, Tensor]] = []
     """Of a batch that the next block completes."""
     read = features.blocks([train.rows[block_M] for block_M in blocks])
     for number, (block_MLD, order_SM) in enumerate(zip(read, orders, strict=True), 1):
         block_M = blocks[number - 1]
         place_SM = torch.from_numpy(order_SM).to(features.device)
         label_SM = told(block_M[order_SM])
-        start, stop = 0, size - sum(part.label_SB.shape[1] for part in begun)
+        start, stop = 0, size - sum(label_SB.shape[1] for _, label_SB in begun)
         while start < len(block_M):
-            x_SBLD = taken(block_MLD, place_SM[:, start:stop])
-            begun.append(Drawn(x_SBLD, label_SM[:, start:stop]))
+            begun.append((taken(block_MLD, place_SM[:, start:stop]), label_SM[:, start:stop]))
             if stop <= len(block_M) or number == len(blocks):
-                parts = zip(*begun, strict=True)
-                yield begun[0] if len(begun) == 1 else Drawn(*(torch.cat(p, dim=1) for p in parts))
-                begun = []
+                if len(begun) > 1:
+                    x_parts, labels = zip(*begun, strict=True)
+                    begun = [(torch.cat(x_parts, dim=1), torch.cat(labels, dim=1))]
+                yield begun.pop()
             start, stop = stop, stop + size

@@ -26,10 +26,7 @@ COMPILED_SPEED = 4.0
 
 
 class EstimatedRun(NamedTuple):
-    """One run to be; where one of so many candidates will be chosen, with one of them.
-
-    ``seeds`` are still to be trained, ``done`` are there; a head that is fitted has no epochs.
-    """
+    """One run to be, of one of so many candidates; ``seeds`` are lacking, ``done`` are there."""
 
     title: str
     recipe: dict[str, Any]
@@ -75,16 +72,11 @@ class TrainEstimate(NamedTuple):
 
 
 def estimate(config: TrainConfig) -> TrainEstimate:
-    """List what ``train`` would do and time a few steps of every decoder.
+    """List what ``train`` would do and time a few steps of every decoder; raises as ``train``.
 
     >>> config = gaam_decoder.TrainConfig(attn=("laplace",), cache="cache", lr=1e-3)
     >>> print(gaam_decoder.estimate(config).in_words())  # doctest: +ELLIPSIS
     roughly...
-
-    Raises:
-        ConfigError: an argument does not fit the cache, or no folder of runs can be there.
-        NotFoundError: no cache.
-        CacheError: an incomplete or damaged cache, or a damaged run.
     """
     check_folder(config.runs, option="--runs")
     device = devices.resolve_device(config.device)
@@ -107,14 +99,13 @@ def estimate(config: TrainConfig) -> TrainEstimate:
             seconds, _ = fit_cost(spec, num_rows(recipe, cache), device)
         elif left:
             data = prepare_data(cache, recipe, device, loaded)
-            rows = len(data.train)
+            train, rows = data.train, len(data.train)
             sizes = len(left), rows, config.seed_batch, config.compile
             engine = choose_engine(spec, recipe, device, *sizes)
             [group, *others] = groups_of(left, engine.seed_batch)
             few = min(rows, recipe.batch_size * TIMED_STEPS)
             kind = spec, len(group), few
             if kind not in per_row:  # each decoder is timed once
-                train = data.train
                 part = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
                 data = replace(data, train=part, selection=None)
                 loss_of, eager = build(recipe.loss, "loss"), replace(engine, compiled=False)

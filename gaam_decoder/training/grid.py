@@ -23,7 +23,7 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
 from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
-from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
+from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits
 from gaam_decoder.training.protocol import check_rows, read_groups
 
 
@@ -67,14 +67,13 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         expected = "default type torch.float32, no torch.autocast or torch.device around it"
         raise ConfigError("this session would change the numbers", expected=expected)
     config = _fitted(config, cache)
-    dtype = resolve_dtype(config.dtype, device)
-    groups = None
+    dtype, groups = resolve_dtype(config.dtype, device), None
     if config.groups is not None:
         groups = read_groups(str(config.groups), cache, config.train_split)
     check_rows(asked := recipes(config, dtype, groups), cache)
     items = list({item.key: item for item in (_item(one, cache) for one in asked)}.values())
-    impossible: set[DecoderSpec] = set()
-    for spec, item in reversed({i.spec: i for i in reversed(items)}.items()):
+    specs, impossible = {item.spec: item for item in reversed(items)}, set[DecoderSpec]()
+    for spec, item in reversed(specs.items()):
         try:
             with on_paper():
                 decoder = build_decoder(spec, seed=0)
@@ -82,15 +81,18 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         except ConfigError as error:
             error.details.setdefault("where", str(item))
             impossible.add(spec)
-            if not config.skip_impossible and len({i.spec for i in items}) > 1:
+            if not config.skip_impossible and len(specs) > 1:
                 error.details["to do"] = "--set skip-impossible=true trains the others"
-            if not config.skip_impossible or len(impossible) == len({i.spec for i in items}):
+            if not config.skip_impossible or len(impossible) == len(specs):
                 raise
             text = f"left out: {error.details['where']}: {error.message}"
             warnings.warn(text, GaamWarning, stacklevel=2)
     items = [item for item in items if item.spec not in impossible]
     probes: list[Item] = []
-    if probe_wanted(config):
+    asked_for = any(spec.name == HEAD.name for spec in config.head)
+    # beside what is not evaluated it says nothing
+    evaluated = config.select != "last" and config.test_split != NO_TEST
+    if config.probe and evaluated and not asked_for:
         only = replace(config, attn=(ATTENTION,), head=(HEAD,), class_weights="none")
         probes = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
         first = {item.spec: item.recipe for item in reversed(probes)}
@@ -107,18 +109,14 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
-    size = len(recipe.layers or range(cache.num_layers)), cache.hidden_size
+    layers, size = len(recipe.layers or range(cache.num_layers)), cache.hidden_size
     same = recipe
     with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
-        same = replace(recipe, attention=shortest(recipe.attention, *size))
-        recipe = replace(recipe, attention=spelled_out(recipe.attention, *size))
-    spec = DecoderSpec(
-        attention=recipe.attention,
-        head=recipe.head,
-        num_layers=size[0],
-        hidden_size=size[1],
-        num_classes=len(cache.class_names),
-    )
+        same = replace(recipe, attention=shortest(recipe.attention, layers, size))
+        recipe = replace(recipe, attention=spelled_out(recipe.attention, layers, size))
+    shape: dict[str, Any] = {"num_layers": layers, "hidden_size": size}
+    shape["num_classes"] = len(cache.class_names)
+    spec = DecoderSpec(attention=recipe.attention, head=recipe.head, **shape)
     return Item(spec=spec, recipe=recipe, key=same.key(cache.fingerprint))
 
 
@@ -130,7 +128,7 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
     names = {one.name for one in fields(Recipe)} & {one.name for one in fields(config)}
-    same = {name: getattr(config, name) for name in names} | {
+    usual = {name: getattr(config, name) for name in names} | {
         "loss": parse_loss(config.loss),
         "dtype": dtype,
         "groups": groups,
@@ -151,7 +149,7 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     }
     found: dict[Recipe, None] = {}
     for values in product(*axes.values()):
-        one = same | dict(zip(axes, values, strict=True))
+        one = usual | dict(zip(axes, values, strict=True))
         if isinstance(size := one["train_rows"], str):
             one |= {"train_rows": None, "shots": int(size.removesuffix(PER_CLASS))}
         found[Recipe(**one).settled()] = None
@@ -200,7 +198,6 @@ def reporting_items(
     ``tried`` has, by the key of every candidate, what was trained to choose. Of final models that
     differ in what is tuned alone, the one of the highest mean validation accuracy over the seeds
     that choose and over folds; of equals that of the lower validation loss, of these the smallest.
-    One of which no value was finished by all seeds in all folds is left out, with a warning.
     """
     seeds = config.choosing_seeds or ()
     evaluated = [item for item in items if not _added(item, config)]
@@ -237,8 +234,6 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     where, pools = str(cache.root.absolute()), cache.plan.pooling
     train, test = config.train_split, config.test_split
     tests_a_split = config.folds is None and test != NO_TEST
-    if NO_TEST in cache and (test == NO_TEST or config.final):
-        raise ConfigError(f"the split '{NO_TEST}' of the cache needs another name", where=where)
     labelled = tuple(name for name in cache if name not in cache.unlabelled)
     asked = [("split with labels", "train-split", train, labelled)]
     asked += [("split with labels", "test-split", test, labelled)] * tests_a_split
@@ -260,9 +255,8 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
     if beyond := {layer for one in config.layers for layer in one or ()} - set(layers):
         expected = f"--layers from {layers[0]} to {layers[-1]}"
-        zero = "gaam extract --set layer-zero=true keeps layer 0" if beyond == {0} else None
         found = spell_numbers(sorted(beyond))
-        raise ConfigError("the cache has no such layer", expected=expected, found=found, hint=zero)
+        raise ConfigError("the cache has no such layer", expected=expected, found=found)
     # folds have fewer rows than all
     rows = len(cache[train]) if config.folds is None else None
     return replace(

@@ -34,13 +34,11 @@ from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
-from gaam_decoder.training.data import Subset, TrainData, choosing, epoch_batches, told_labels
+from gaam_decoder.training.data import Subset, TrainData, epoch_batches, told_labels
 from gaam_decoder.training.memory import EVAL_BATCH_SIZE, enough_memory, rows_at_once
 
-FACTOR = 0.1
-PATIENCE = 10
-THRESHOLD = 1e-4
-SMALLEST_CHANGE = 1e-8
+FACTOR, PATIENCE, THRESHOLD, SMALLEST_CHANGE = 0.1, 10, 1e-4, 1e-8
+"""Of torch's ReduceLROnPlateau."""
 SMALLEST_SCALE = 1.0
 """Of a loss: below it gradients overflow as they are."""
 Score = tuple[float, float]
@@ -51,8 +49,7 @@ Score = tuple[float, float]
 class Plateau:
     """Divides the rate by 10 when what is watched has not risen for more than 10 epochs.
 
-    As ``torch.optim.lr_scheduler.ReduceLROnPlateau(mode='max', factor=0.1, patience=10)``, without
-    an optimiser: the seeds of a group share one and have a rate each.
+    As torch's ReduceLROnPlateau(mode='max'), without an optimiser, which seeds of a group share.
     """
 
     rate: float
@@ -66,10 +63,8 @@ class Plateau:
         else:
             self.waited += 1
         if self.waited > PATIENCE:
-            self.waited = 0
-            lower = self.rate * FACTOR
-            if self.rate - lower > SMALLEST_CHANGE:
-                self.rate = lower
+            self.waited, lower = 0, self.rate * FACTOR
+            self.rate = lower if self.rate - lower > SMALLEST_CHANGE else self.rate
 
 
 @dataclass(kw_only=True, slots=True)
@@ -94,9 +89,8 @@ class Member:
     ) -> bool:
         """Take notice of an epoch: whether the weights as they are now are to be kept.
 
-        ``loss`` and ``accuracy`` are means over training rows as they were seen; ``score`` is that
-        of the rows that select the epoch; ``scaled`` holds the scale, steps of the epoch that were
-        not taken, and all that were taken.
+        ``loss`` and ``accuracy`` are means over training rows as they were seen; ``scaled`` holds
+        the scale, steps of the epoch that were not taken, and all that were taken.
         """
         entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
         entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
@@ -142,13 +136,9 @@ class Group:
         dtype: torch.dtype = torch.float32,
         steps: Steps | None = None,
     ) -> None:
-        self.spec = spec
-        self.data = data
-        self.recipe = recipe
-        self.seeds = list(seeds)
+        self.spec, self.data, self.recipe, self.seeds = spec, data, recipe, list(seeds)
         self.loss_of = loss_of
-        self.epochs_done = 0
-        self.seconds = 0.0
+        self.epochs_done, self.seconds = 0, 0.0
         self.members = [
             Member(seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs)
             for seed in seeds
@@ -184,18 +174,18 @@ class Group:
             scaled = list(zip(*(column.tolist() for column in columns), strict=True))
         finite = [loss for loss in losses if np.isfinite(loss)]
         scores: list[Score | None] = [None] * len(losses)
-        if self.data.selection is not None and finite:
-            told_SN = self._held_SN
-            assert told_SN is not None
+        if self.data.selection is not None and self._held_SN is not None and finite:
             logits_SNC = self.logits(self.data.selection, self.state.weights)
-            hit_S = float64(logits_SNC.argmax(-1) == told_SN).mean(1)
-            held = [float(self.loss_of(*each)) for each in zip(logits_SNC, told_SN, strict=True)]
-            scores = list(zip(hit_S.tolist(), held, strict=True))
+            hit_S = float64(logits_SNC.argmax(-1) == self._held_SN).mean(1)
+            pairs = zip(logits_SNC, self._held_SN, strict=True)
+            scores = list(
+                zip(hit_S.tolist(), [float(self.loss_of(*p)) for p in pairs], strict=True)
+            )
         self.seconds += time.perf_counter() - start
-        for place, member in enumerate(self.members):
+        seen = zip(self.members, losses, accuracies, scores, scaled, strict=True)
+        for place, (member, *about) in enumerate(seen):
             if member.failed is not None:
                 continue
-            about = (losses[place], accuracies[place], scores[place], scaled[place])
             if member.note(self.recipe, epoch, *about):
                 self.kept.keep(place, self.state.weights)
             if member.failed is None:
@@ -207,9 +197,8 @@ class Group:
         """Every seed sees all its rows once, in an order of its own."""
         train, state = self.data.train, self.state
         device, like = train.label_N.device, state.loss_S
-        noise = [
-            torch.Generator().manual_seed(stream_seed(seed, "noise", epoch)) for seed in self.seeds
-        ]
+        streams = (stream_seed(seed, "noise", epoch) for seed in self.seeds)
+        noise = [torch.Generator().manual_seed(stream) for stream in streams]
         rates = [member.schedule.rate for member in self.members]
         lr_S = torch.tensor(rates, dtype=like.dtype, device=device)
         steps = -(-len(train) // self.recipe.batch_size)
@@ -249,8 +238,8 @@ class Group:
 
     def finished(self) -> bool:
         """Whether all epochs are done, or no seed is left that has not failed."""
-        all_failed = all(member.failed is not None for member in self.members)
-        return all_failed or self.epochs_done >= self.recipe.epochs
+        failed = (member.failed is not None for member in self.members)
+        return self.epochs_done >= self.recipe.epochs or all(failed)
 
     def _tensors(self) -> Stacked:
         """All that a checkpoint holds, by name."""
@@ -282,7 +271,7 @@ class Group:
 
     def results(self) -> list[SeedResult]:
         """What every seed leaves, of the epoch that the protocol keeps."""
-        start, test, held = time.perf_counter(), self.data.test, choosing(self.data, self.recipe)
+        start, test, held = time.perf_counter(), self.data.test, self.data.choosing(self.recipe)
         logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
         if test is not None:
             logits_SNC = self.logits(test, self.kept).float().cpu()
@@ -296,10 +285,9 @@ class Group:
             self.decoder.load_state_dict(weights)
             held_VC = None if held_SVC is None else held_SVC[place]
             about = member.seed, member.best_epoch, member.log, member.failed
-            result = result_of(self.decoder, weights, logits_SNC[place], held_VC, *about)
-            results.append(result)
-            if result.failed is None:
-                finished.append((result, copy.deepcopy(self.decoder.attention)))
+            results.append(result_of(self.decoder, weights, logits_SNC[place], held_VC, *about))
+            if results[-1].failed is None:
+                finished.append((results[-1], copy.deepcopy(self.decoder.attention)))
         if test is not None:
             add_attention_maps(finished, test, self.eval_batch_size(test))
         for result in results:
@@ -317,14 +305,12 @@ def result_of(
     log: list[dict[str, Any]],
     failed: str | None = None,
 ) -> SeedResult:
-    """Of one seed, but for map and time; ``decoder`` has its weights.
-
-    Logits of test rows that are not finite make a seed fail, or weights where none are tested.
-    """
+    """Of one seed, but for map and time; ``decoder`` has its weights."""
     if not bool(logits_NC.isfinite().all()):
         failed = failed or "the logits of the test rows are not finite"
     elif not len(logits_NC) and not all(bool(one.isfinite().all()) for one in weights.values()):
         failed = failed or "the weights are not finite"
+    learned = decoder.attention.learned().items()
     if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
         held_VC = torch.full_like(held_VC, torch.nan)
     return SeedResult(
@@ -335,10 +321,7 @@ def result_of(
         weights=weights,
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
         attention_map=None,
-        learned={
-            name: value.detach().cpu().clone().contiguous()
-            for name, value in decoder.attention.learned().items()
-        },
+        learned={name: v.detach().cpu().clone().contiguous() for name, v in learned},
         log=log,
         validation_logits=held_VC,
     )

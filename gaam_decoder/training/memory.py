@@ -13,16 +13,13 @@ import torch
 
 from gaam_cache import devices
 from gaam_cache.errors import ShortOfMemoryError
-from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.recipe import Recipe
 
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
-"""Of one batch in evaluation as float32; on a GPU of all seeds together, each of which makes states
-of its own from it."""
-KEPT_BYTES = 512 * 2**20
-LARGEST_BLOCK = 32 * 2**20
-"""The most that glibc takes."""
+"""Of one batch in evaluation as float32; on a GPU of all seeds together."""
+KEPT_BYTES, LARGEST_BLOCK = 512 * 2**20, 32 * 2**20
+"""Of freed memory: in all, and of one piece, of which glibc takes no larger ones."""
 
 
 def rows_at_once(device_type: str, numbers: int) -> int:
@@ -40,23 +37,22 @@ def free_on(device: torch.device) -> int:
 def free_memory() -> int:
     """Bytes of memory that this process may still take: of the machine and of its cgroup (v2)."""
     try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
+        free = (
+            int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) * 1024
+        )
+    except (OSError, IndexError, ValueError):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         root = Path("/sys/fs/cgroup")
-        own = Path("/proc/self/cgroup").read_text("utf-8").rpartition("::")[2].strip()
-        folder = root / own.lstrip("/")
-        folder = folder if (folder / "memory.max").exists() else root
-        limit = int((folder / "memory.max").read_text("ascii"))
-        used = int((folder / "memory.current").read_text("ascii"))
-        stat = dict(x.split() for x in (folder / "memory.stat").read_text("ascii").splitlines())
+        own = root / Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
+        folder = own if (own / "memory.max").exists() else root
+        left = int((folder / "memory.max").read_text())
+        left -= int((folder / "memory.current").read_text())
+        stat = dict(x.split() for x in (folder / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no cgroup, or "max"
         return max(0, free)
     # what files occupy of it is given back under pressure and counts as free
-    returned = sum(int(stat.get(name, 0)) for name in ("file", "slab_reclaimable"))
-    return max(0, min(free, limit - used + returned))
+    return max(0, min(free, left + int(stat["file"]) + int(stat.get("slab_reclaimable", 0))))
 
 
 @functools.cache
@@ -81,13 +77,11 @@ def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator
     except Exception as error:
         if not devices.out_of_memory(error) or isinstance(error, ShortOfMemoryError):
             raise
-        together = f", seeds {spell_numbers(seeds)} together" if seeds else ""
         hint = f"--batch-size {max(1, recipe.batch_size // 2)}, fewer --layers, or --device cpu"
         if len(seeds) > 1:
             hint = f"--set seed-batch={len(seeds) // 2}, which changes results by rounding alone"
         raise ShortOfMemoryError(
-            f"the memory of {device} is too small",
-            expected=f"memory for {recipe}{together}, rows of a batch: {recipe.batch_size}",
+            f"the memory of {device} is too small for {recipe}, {len(seeds) or 1} seeds together",
             found=devices.said_of_memory(error),
             hint=hint,
         ) from error

@@ -16,14 +16,13 @@ from torch import Tensor
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.devices import with_float64
 from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
-from gaam_decoder.recipe import NO_TEST, Recipe
+from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import Spec, head_class
 from gaam_decoder.training.arithmetic.engine import Engine
-from gaam_decoder.training.data import Subset, TrainData, choosing, told_labels
+from gaam_decoder.training.data import Subset, TrainData, told_labels
 from gaam_decoder.training.group import add_attention_maps, result_of
 from gaam_decoder.training.memory import EVAL_BATCH_SIZE, enough_memory, free_memory, free_on
 from gaam_decoder.training.protocol import num_rows
@@ -31,13 +30,10 @@ from gaam_decoder.training.protocol import num_rows
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
 SEED = 0
 """Of every fit: there is nothing that a seed decides."""
-MOST_SECONDS = 60.0
-"""By estimate, of one fit that nobody asked for by name."""
+MOST_SECONDS, MEMORY_SHARE = 60.0, 0.5
+"""By estimate, of one fit that nobody asked for by name; the share is of the free memory."""
 OPERATIONS = {"cpu": 8e9, "cuda": 4e11}
-"""Floating-point operations a second of a fit, in float64, which does little with each number that
-it reads: measured on each thread of a CPU; of a GPU assumed from the speed of its memory."""
-MEMORY_SHARE = 0.5
-"""Of the free memory, for a fit that nobody asked for by name."""
+"""A second of a fit, in float64: measured on each thread of a CPU; of a GPU assumed."""
 
 
 def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
@@ -62,13 +58,6 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
     place = with_float64(device).type
     threads = torch.get_num_threads() if place == "cpu" else 1
     return operations / (OPERATIONS[place] * threads), memory
-
-
-def probe_wanted(config: TrainConfig) -> bool:
-    """Whether the probe is to be added to a sweep; beside what is not evaluated it says nothing."""
-    asked = any(spec.name == HEAD.name for spec in config.head)
-    chooses, tests = config.select != "last", config.test_split != NO_TEST
-    return config.probe and chooses and tests and not asked
 
 
 def probe_fits(
@@ -108,12 +97,11 @@ def fit_item(
         text = f"{len(fit.unconverged)} of {fit.tried} values of {fit.setting}"
         text = f"{recipe}: the fit did not converge for {text}"
         warnings.warn(text, GaamWarning, stacklevel=4)
-    held = choosing(data, recipe)
     weights = {name: value.cpu() for name, value in decoder.state_dict().items()}
     logits_NC = torch.empty(0, spec.num_classes)
     if data.test is not None:
         logits_NC = _of_rows(decoder, data.test)
-    held_VC = None if held is None else _of_rows(decoder, held)
+    held_VC = None if (held := data.choosing(recipe)) is None else _of_rows(decoder, held)
     log = [{"seed": SEED, **entry} for entry in fit.log]
     result = result_of(decoder, weights, logits_NC, held_VC, SEED, fit.kept, log)
     if data.test is not None and result.failed is None:

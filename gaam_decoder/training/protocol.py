@@ -1,7 +1,5 @@
 """Which rows of the train split learn, which choose the epoch, which are tested: pure functions.
 
-The seed of an experiment has no say: all seeds and mechanisms learn from the same rows.
-
 A budget (``--train-rows``) takes the first rows of every class in an order that ``split-seed``
 decides, and what is held out to choose is a part of it (Perez, Kiela and Cho 2021, "True Few-Shot
 Learning with Language Models"). Smaller budgets lie in larger ones, which largest remainders would
@@ -24,12 +22,11 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.messages import brief, did_you_mean, shortened
+from gaam_cache.messages import brief, shortened
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Groups, Recipe
 
 Rows = NDArray[np.int64]
-"""Bytes of a file of groups."""
 
 
 class Parts(NamedTuple):
@@ -55,10 +52,6 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     what = "rows" if names is None else "groups"
     if recipe.fold is not None:
         number, count = recipe.fold
-        most = len(labels) if names is None else len(set(names))
-        if count > most:
-            expected = f"--folds of at most {most}, the {what} of '{recipe.train_split}'"
-            raise ConfigError(f"more folds than {what}", expected=expected, found=str(count))
         test_N = _folds(labels, names, count, recipe.split_seed)[number - 1]
         row_N = np.setdiff1d(row_N, test_N)
     first, second = np.arange(len(row_N)), np.arange(0)
@@ -68,7 +61,12 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     how = recipe.val_fraction, recipe.split_seed
     if recipe.val_folds is not None:
         all_N = np.sort(np.concatenate([first, second]))
-        second = all_N[_held_in_turn(labels[row_N][all_N], own, recipe, seed)]
+        label_N = labels[row_N][all_N]
+        # another order than that of the folds that are tested
+        folds = _folds(label_N, own, recipe.val_folds, stream_seed(recipe.split_seed, "rates"))
+        classes, count_C = np.unique(label_N, return_counts=True)
+        second = folds[seed % len(folds)]  # and never the only row of a class
+        second = all_N[second[np.isin(label_N[second], classes[count_C > 1])]]
         first = np.setdiff1d(all_N, second)
     elif recipe.select == "val" and own is not None:
         first, second = grouped_holdout(labels[row_N], own, *how)
@@ -84,24 +82,12 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
 
 
 def _folds(labels: Rows, names: Sequence[str] | None, count: int, seed: int) -> list[Rows]:
+    if count > (most := len(labels) if names is None else len(set(names))):
+        expected = f"at most {most}, the {'rows' if names is None else 'groups'} that there are"
+        raise ConfigError("too many parts of train", expected=expected, found=str(count))
     if names is None:
         return stratified_folds(labels, count, seed)
     return grouped_folds(names, count, seed)
-
-
-def _held_in_turn(
-    labels: Rows, names: Sequence[str] | None, recipe: Recipe, seed: int
-) -> NDArray[np.int64]:
-    """The part of these rows that a seed holds out; no class that has one row is held out."""
-    count = recipe.val_folds or 1
-    if count > (most := len(labels) if names is None else len(set(names))):
-        expected, found = f"at most {most} of --tune-seeds or val-folds", str(count)
-        raise ConfigError("train has too few parts", expected=expected, found=found)
-    # another order than that of the folds that are tested
-    order = stream_seed(recipe.split_seed, "rates")
-    held_N = _folds(labels, names, count, order)[seed % count]
-    classes, count_C = np.unique(labels, return_counts=True)
-    return held_N[np.isin(labels[held_N], classes[count_C > 1])]
 
 
 def _where(recipe: Recipe) -> str:
@@ -199,11 +185,10 @@ def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
     smaller budgets are among those of larger ones too.
     """
     classes, class_N, there_C = np.unique(labels, return_inverse=True, return_counts=True)
-    rows, fewest = len(labels), int(there_C.min())
-    shots = recipe.shots or 0
+    fewest, shots = int(there_C.min()), recipe.shots or 0
     size = recipe.train_rows or shots * len(classes)
-    if shots > fewest or not len(classes) <= size <= rows:
-        of_all = f"from {len(classes):,}, one row of every class, to {rows:,}, all"
+    if shots > fewest or not len(classes) <= size <= len(labels):
+        of_all = f"from {len(classes):,}, one row of every class, to {len(labels):,}, all"
         raise ConfigError(
             "--train-rows is out of range",
             expected=f"1/class to {fewest:,}/class, the smallest one" if shots else of_all,
@@ -274,33 +259,28 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
 
 
 def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
-    """A name for every row of a split, from a kept column, or a file with one name per line.
-
-    A column goes before a file of the same name; ``./session`` is the file.
-    """
+    """A name for every row of a split, from a kept column, or a file with one name per line."""
     if given in cache.columns:
         names = tuple(cache[split].column(given))
         groups = Groups(names=names, source=given, kind="column")
     else:
         path = Path(given).expanduser()
         try:
-            text = path.read_bytes().decode("utf-8-sig")
+            lines = path.read_text("utf-8-sig").splitlines()
         except (OSError, ValueError) as error:
             kept = ", ".join(map(shortened, cache.columns)) or "it has none"
             raise NotFoundError(
                 f"cannot read the groups '{shortened(given)}'",
                 expected=f"a kept column of the cache ({kept}), or a file with a name per row",
                 found=str(error),
-                hint=did_you_mean(given, cache.columns) or "gaam extract --keep-column NAME",
+                hint="gaam extract --keep-column NAME",
             ) from error
-        groups = Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
-    rows = len(cache[split])
-    empty = [
-        f", line {line} is empty" for line, name in enumerate(groups.names, 1) if not name.strip()
-    ]
-    if len(groups.names) != rows or empty:
+        groups = Groups(names=tuple(lines), source=str(path), kind="file")
+    rows, count = len(cache[split]), len(groups.names)
+    empty = next((n for n, name in enumerate(groups.names, 1) if not name.strip()), None)
+    if count != rows or empty:
         message = f"{groups.in_words()} does not fit the split '{split}'"
         expected = f"a name for each of its {rows} rows, in the order of the data set"
-        found = f"{len(groups.names)} names{''.join(empty[:1])}"
+        found = f"line {empty} is empty" if empty else f"{count} names"
         raise ConfigError(message, expected=expected, found=found)
     return groups

@@ -25,7 +25,7 @@ from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import remove_unfinished, run_name
 from gaam_decoder.runs.result import SeedResult, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
-from gaam_decoder.training.data import TrainData, choosing
+from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.grid import Item
 from gaam_decoder.training.protocol import parts_of
 
@@ -41,8 +41,7 @@ def publish(
 ) -> Path:
     """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
     remove_unfinished(config.runs, item.key)
-    recipe, device = item.recipe, torch.device(engine.device)
-    decoder = build_decoder(item.spec, seed=0)
+    recipe, plan, decoder = item.recipe, cache.plan, build_decoder(item.spec, seed=0)
     label_N = torch.empty(0, dtype=torch.int64)
     rows = majority = chose = None
     if data.test is not None:
@@ -52,13 +51,12 @@ def publish(
             rows = data.test.rows
             learned_N = np.delete(learned_N, rows)
         majority = stats.majority_accuracy(learned_N, label_N.numpy())
-    if (subset := choosing(data, recipe)) is not None:
+    if (subset := data.choosing(recipe)) is not None:
         chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
         if recipe.val_folds is not None:
             all_N = cache[recipe.train_split].labels
             of_seed = [parts_of(all_N, recipe, result.seed).held_N for result in results]
             chose = {"labels": padded([all_N[held] for held in of_seed]), "rows": padded(of_seed)}
-    plan, planted = cache.plan, cache.plan.planted
     about_cache = {
         "fingerprint": cache.fingerprint,
         "path": str(cache.root.absolute()),
@@ -72,15 +70,14 @@ def publish(
         "class_names": list(cache.class_names),
         "plan": plan.to_dict(),
     }
-    if (fitted_on := plan.fingerprint_fields["encoder"].get("fitted_on")) is not None:
-        about_cache["fitted_on"] = fitted_on
-    about_cache |= {} if planted is None else {PLANTED: planted}
+    more = {"fitted_on": plan.identity.get("fitted_on"), PLANTED: plan.planted}
+    about_cache |= {name: value for name, value in more.items() if value is not None}
     environment = {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "device": devices.name_of(device),
+        "device": devices.name_of(torch.device(engine.device)),
         "cpu": devices.cpu_name(),
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -103,7 +100,7 @@ def publish(
     }
     if recipe.drawn:
         held = data.selection if recipe.select == "val" else None
-        about["drawn"] = {"learn": len(data.train), "choose": 0 if held is None else len(held)}
+        about["drawn"] = {"learn": len(data.train), "choose": len(held or ())}
     if recipe.groups is not None:
         about["groups"] = recipe.groups.to_dict()
     if fit is not None:

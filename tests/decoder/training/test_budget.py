@@ -6,18 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from gaam_cache.cache import open_cache
-from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.grid import plan_items, recipes
+from gaam_decoder.training.grid import recipes
 from gaam_decoder.training.protocol import Rows, draw
 
 FRACTIONS = (0.01, 0.1, 0.5)
@@ -88,21 +84,3 @@ def test_every_class_has_its_share_rounded_down_or_up_or_one_row() -> None:
             assert lacking <= sum(share < 1 for share in share_C)
             if min(share_C) >= 1:
                 assert not lacking
-
-
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"train_rows": "61"}, r"to 60, all(.|\n)*--train-rows 61(.|\n)*in 'train'"),
-    ({"train_rows": "1"}, r"from 2, one row of every class"),
-    ({"train_rows": "2", "select": "val"}, r"no rows can be held out(.|\n)*--select last"),
-    ({"train_rows": "9999/class"}, r"to \d+/class, the smallest(.|\n)*9999/class"),
-    ({"train_rows": "31", "folds": 2}, r"to 30, all(.|\n)*without fold 1/2"),
-]
-
-
-def test_a_budget_that_is_not_there_is_refused_with_the_number_that_is(tiny_cache: Path) -> None:
-    for options, message in REFUSED:
-        config = TrainConfig(
-            attn=("none",), cache=tiny_cache, seeds=(0,), **({"lr": 3e-4} | options)
-        )
-        with pytest.raises(ConfigError, match=message):
-            plan_items(config, open_cache(tiny_cache), torch.device("cpu"))

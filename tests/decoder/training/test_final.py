@@ -10,7 +10,7 @@ import pytest
 
 import gaam_decoder
 import gaam_decoder.inspect
-from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder import TrainConfig
 
 
 @pytest.fixture
@@ -18,25 +18,6 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
         attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
     )
-
-
-@pytest.mark.parametrize("folds", [None, 3])
-def test_final_adds_one_model_after_what_is_evaluated(
-    folds: int | None, config: TrainConfig
-) -> None:
-    config = replace(config, attn=("gaam", "none"), folds=folds, final=True, probe=True)
-    finished: list[RunResult] = []
-    runs = gaam_decoder.train(config, on_run=finished.append)
-    assert [run.path for run in finished] == [run.path for run in runs]
-    assert [run.evaluated for run in runs] == [True] * (3 * (folds or 1)) + [False] * 2
-    assert [(run.attention, run.head) for run in runs[-2:]] == [
-        ("gaam:heads=2", "linear"),
-        ("none", "linear"),  # and none of the probe
-    ]
-    alone = replace(config, final=False, folds=None, test_split="none")
-    for again in (config, alone):
-        kept = gaam_decoder.train(again, on_run=lambda run: pytest.fail("trained again"))
-        assert [run.path for run in kept if not run.evaluated] == [run.path for run in runs[-2:]]
 
 
 @pytest.mark.parametrize("folds", [None, 2])

@@ -42,8 +42,8 @@ def order_SN(row_N: Rows, of: Recipe, epoch: int, seeds: list[int]) -> Rows:
     label_N = torch.from_numpy(row_N)
     train = Subset(features=groups.Rows(x_NLD), rows=row_N, label_N=label_N)
     batches = list(epoch_batches(train, label_N.expand(len(seeds), -1), of, seeds, epoch))
-    found = torch.cat([batch.label_SB for batch in batches], dim=1)
-    assert torch.equal(torch.cat([batch.x_SBLD for batch in batches], 1)[..., 0, 0], found.float())
+    found = torch.cat([label_SB for _, label_SB in batches], dim=1)
+    assert torch.equal(torch.cat([x_SBLD for x_SBLD, _ in batches], 1)[..., 0, 0], found.float())
     return found.numpy()
 
 
@@ -114,8 +114,10 @@ def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -
                 train = Subset(features=features, rows=kept_N, label_N=label_N)
                 # kept beyond the next batch: a batch is a copy
                 batches = list(epoch_batches(train, label_N.expand(3, -1), of, seeds, epoch=3))
-                assert [b.label_SB.shape[1] for b in batches[:-1]] == [size] * (len(batches) - 1)
-                labels = torch.cat([batch.label_SB for batch in batches], 1).numpy()
+                assert [label_SB.shape[1] for _, label_SB in batches[:-1]] == [size] * (
+                    len(batches) - 1
+                )
+                labels = torch.cat([label_SB for _, label_SB in batches], 1).numpy()
                 np.testing.assert_array_equal(labels, order)
                 for x_SBLD, label_SB in batches:
                     assert x_SBLD.is_contiguous()

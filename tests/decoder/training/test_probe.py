@@ -68,16 +68,6 @@ def test_it_learns_from_the_rows_of_the_other_heads(config: TrainConfig) -> None
     np.testing.assert_allclose(run.logits[0], logits, atol=1e-5)
 
 
-def test_a_fit_that_does_not_converge_is_a_warning_and_stands_in_the_run(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lbfgs, "MOST_ITERATIONS", 2)
-    with pytest.warns(GaamWarning, match="did not converge for"):
-        (run,) = gaam_decoder.train(config)
-    assert run.fit["unconverged"]
-    assert "did not converge" in run.summary()
-
-
 def test_what_is_too_expensive_is_left_out_and_said_but_done_where_asked_for(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

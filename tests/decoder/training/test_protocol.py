@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_decoder.training.protocol import grouped_folds, holdout, stratified_folds
+from gaam_decoder.training.protocol import holdout, stratified_folds
 
 
 @given(
@@ -33,12 +33,3 @@ def test_stratified_folds_partition_the_rows_and_keep_the_classes(count: int) ->
         counts = [int((labels[fold] == label).sum()) for fold in folds]
         assert max(counts) - min(counts) <= 1
     assert max(map(len, folds)) - min(map(len, folds)) <= 1
-
-
-def test_grouped_folds_part_no_group() -> None:
-    groups = [f"speaker {n}" for n in np.random.default_rng(0).integers(0, 9, 200)]
-    folds = grouped_folds(groups, 4, split_seed=0)
-    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(200))
-    seen = [{groups[row] for row in fold} for fold in folds]
-    assert sum(map(len, seen)) == len(set(groups))
-    assert max(map(len, folds)) < 2 * min(map(len, folds))

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.cache import open_cache
 from gaam_cache.errors import GaamWarning
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.arithmetic import engine
@@ -28,36 +27,6 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
         attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
     )
-
-
-def test_a_sweep_is_the_product_and_is_resumed_by_skipping(config: TrainConfig) -> None:
-    config = replace(config, attn=("gaam:heads=2", "none"), head=("linear", "mlp"), lr=(0.01, 0.02))
-    finished: list[str] = []
-    runs = gaam_decoder.train(config, on_run=lambda run: finished.append(run.path.name))
-    found = [(run.attention, run.head, run.recipe["lr"]) for run in runs]
-    assert found == [
-        (a, h, r) for a in ("gaam:heads=2", "none") for h in ("linear", "mlp") for r in (0.01, 0.02)
-    ]
-    assert finished == [run.path.name for run in runs]
-    again = gaam_decoder.train(config, on_run=lambda run: finished.append("again"))
-    assert [run.path for run in again] == [run.path for run in runs]
-    assert "again" not in finished
-    assert len({run.key for run in runs}) == 8
-
-
-def test_folds_are_runs_of_their_own_that_test_every_row_once(
-    config: TrainConfig, tmp_path: Path
-) -> None:
-    labels = open_cache(config.cache)["train"].labels
-    names = [f"session {row % 4}" for row in range(len(labels))]
-    (tmp_path / "groups.txt").write_text("\n".join(names) + "\n")
-    config = replace(config, folds=3, groups=tmp_path / "groups.txt")
-    runs = gaam_decoder.train(config)
-    assert [run.recipe["fold"] for run in runs] == ["1/3", "2/3", "3/3"]
-    assert len({run.key for run in runs}) == 3
-    tested = np.concatenate([run.labels for run in runs])
-    np.testing.assert_array_equal(np.sort(tested), np.sort(labels))
-    assert gaam_decoder.train(replace(config, fold=2))[0].path == runs[1].path
 
 
 def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(

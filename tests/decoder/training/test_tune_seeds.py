@@ -63,21 +63,6 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
     assert [run.path for run in again] == [run.path for run in reporting_first]
 
 
-@pytest.mark.parametrize("before", [(), (0, 7, 8)])
-def test_progress_reaches_exactly_its_total(config: TrainConfig, before: tuple[int, ...]) -> None:
-    if before:
-        gaam_decoder.train(replace(config, seeds=before, tune_seeds=None))
-    told: list[tuple[int, int]] = []
-    gaam_decoder.train(config, progress=lambda done, total, text: told.append((done, total)))
-    grid = 6 * 2 * 2  # what they held out before was another part
-    winners = 2 * 2 * len({0, 1, 2} - set(before))
-    assert told[-1] == (grid + winners, grid + winners)
-    assert all(0 <= done <= total for done, total in told)
-    assert [done for done, _ in told] == sorted(done for done, _ in told), "never backwards"
-    most = 2 * 2 * 3
-    assert {total for _, total in told} <= {grid + winners, grid + most}
-
-
 @pytest.mark.parametrize("groups", [None, "speaker"])
 def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
     groups: str | None, tmp_path: Path

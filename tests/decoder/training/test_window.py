@@ -11,11 +11,10 @@ import pytest
 
 import gaam_decoder
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.errors import GaamWarning
 from gaam_cache.extraction.extract import extract
 from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.training import data as prepared
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +73,3 @@ def test_disk_and_memory_give_the_same_bits(
     assert (held.engine["data"], read.engine["data"]) == ("memory", "disk")
     assert held.key == read.key
     same(held, read)
-
-
-def test_blocks_that_do_not_fit_are_refused_with_the_largest_that_do(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prepared, "free_on", lambda device: 4 * 30 * 3 * 32 * 2)
-    asked = replace(config, memory_share=0.0)
-    gaam_decoder.train(replace(asked, shuffle="window:30"))
-    with pytest.raises(ConfigError, match=r"too large(.|\n)*blocks of 30 rows"):
-        gaam_decoder.train(replace(asked, shuffle="window:31"))

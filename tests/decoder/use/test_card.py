@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gaam_cache.hub.export import card as cache_card
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import SLOTS, card
 from gaam_decoder.use.load import open_decoder
 from tests.decoder.use.exports import train
-from tests.hostile_strings import HOSTILE, flooded, harmful
 
 
 @pytest.fixture(scope="module")
@@ -67,31 +64,3 @@ def test_whatever_a_report_marks_a_card_marks(tiny_cache: Path, tmp_path: Path) 
         [found] = train(tiny_cache, tmp_path, "none", **options).values()
         assert said in text_of(found), said
     assert "accuracy" not in text_of(found), "of a final model"
-
-
-def test_no_name_breaks_a_card(run: RunResult, tiny_cache: Path) -> None:
-    plan = read_plan(tiny_cache)
-
-    def cards(name: str) -> tuple[str, str]:
-        """With that name for everything."""
-        about, classes = {"name": name, "path": None}, (name, *plan.class_names[1:])
-        of = {"encoder": plan.encoder | about, "dataset": plan.dataset | about}
-        called = replace(plan, class_names=classes, **of)
-        names = {"encoder": name, "dataset": name, "class_names": list(classes)}
-        found = replace(run, cache=run.cache | names)
-        return cache_card(called), text_of(found, called)
-
-    for hostile_name in HOSTILE.values():
-        for plain, hostile in zip(cards("x"), cards(hostile_name), strict=True):
-            assert not harmful(hostile), harmful(hostile)
-            assert not flooded(hostile)
-            assert head_of(hostile).keys() == head_of(plain).keys()
-            body, expected = (one.partition("\n---\n")[2] for one in (hostile, plain))
-            structure = [line[:2] for line in expected.splitlines()]
-            assert [line[:2] for line in body.splitlines()] == structure, "a name makes no line"
-            assert not re.search(r"(?<!\\)[<`]script", body)
-            cells, known = (
-                [re.sub(r"\\[\\|]", "", line).count("|") for line in one.splitlines()]
-                for one in (body, expected)
-            )
-            assert cells == known

@@ -7,7 +7,6 @@ import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -67,15 +66,6 @@ def check(run: RunResult, cache: Path) -> Predictor:
     assert found.labels == [predictor.class_names[n] for n in expected_NC.argmax(-1)]
     assert (predictor.predict_states(states).probabilities_NC == found.probabilities_NC).all()
     return predictor
-
-
-@pytest.mark.parametrize("eval_dtype", ["same", "float32"])
-def test_it_is_evaluated_in_the_arithmetic_of_its_run(
-    eval_dtype: Any, config: TrainConfig, cache: Path
-) -> None:
-    config = replace(config, attn=("mha", "gaam"), head="mlp", epochs=3, eval_dtype=eval_dtype)
-    for run in gaam_decoder.train(replace(config, dtype="bfloat16")):
-        check(run, cache)
 
 
 def test_seeds_that_failed_are_left_out(

@@ -8,7 +8,6 @@ import json
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -171,29 +170,6 @@ def test_a_file_that_cannot_be_used_is_refused_before_anything_is_predicted(
             predict(PredictConfig(run=run, file=tmp_path / name, out=out))
     assert not predictor.asked
     assert not out.exists()
-
-
-def test_results_on_stdout_are_those_of_a_file(stand: Stand, tmp_path: Path) -> None:
-    _, run = stand()
-
-    def said(config: PredictConfig, **more: Any) -> bytes:
-        pieces: list[bytes] = []
-        predict(config, write=lambda piece: pieces.append(piece) is None, **more)
-        return b"".join(pieces)
-
-    rows = [{"text": f"text {i}", "n": str(i)} for i in range(20)]
-    for suffix in (".csv", ".jsonl"):
-        config = PredictConfig(run=run, file=write(tmp_path / f"in{suffix}", rows))
-        predict(replace(config, out=tmp_path / f"out{suffix}"))
-        whole = (tmp_path / f"out{suffix}").read_bytes()
-        assert said(config) == whole
-        listed = json.loads(said(config, as_list=True))
-        assert [(row["n"], row["predicted"]) for row in listed] == [
-            (row["n"], row["predicted"]) for row in read(whole, suffix)
-        ]
-    lines = io.BytesIO(b"a text\n  another, with a comma\n")
-    found = read(said(PredictConfig(run=run, texts=("-",)), stdin=lines), ".csv")
-    assert [row["text"] for row in found] == ["a text", "  another, with a comma"]
 
 
 def test_memory_does_not_grow_with_the_rows(
