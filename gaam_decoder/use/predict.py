@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow
 import pyarrow.parquet as pq
@@ -30,7 +29,7 @@ from gaam_cache.store.digest import short_digest
 from gaam_cache.store.files import make_folder, storage_errors, temporary_path
 from gaam_cache.store.plan import Plan, differences
 from gaam_decoder.use.load import load
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
+from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
 
 Records = list[dict[str, Any]]
 STDIN = "-"
@@ -145,8 +144,13 @@ class Predicted:
         return "\n".join(lines)
 
 
-Chunks = Callable[[], Iterator[tuple[Records, Any]]]
-"""Reads rows, as often as it is called: of each chunk the records, and what is predicted from."""
+class _Rows(NamedTuple):
+    """What is predicted: columns and their types, records by chunks, and predictions of these."""
+
+    names: Sequence[str]
+    chunks: Callable[[], Iterator[tuple[Records, Any]]]
+    predictions: Callable[[Iterable[Any]], Iterable[Predictions]]
+    schema: Any = ()
 
 
 def predict(
@@ -171,9 +175,6 @@ def predict(
         write: takes the results of a file where the configuration names no ``out``.
         as_list: they are a list of JSON, whatever is read.
         progress: called with (rows done, rows in all, what is going on).
-
-    Returns:
-        The results of texts, or what was written of a file.
     """
     out, top = config.out, config.top
     if out is not None and out.exists() and not config.overwrite:
@@ -193,17 +194,17 @@ def predict(
     where = str(config.file or config.cache or "stdin")
     with tempfile.TemporaryDirectory() as folder:
         if config.of_cache:
-            columns, chunks, schema = _of_cache(config, predictor)
+            of = _of_cache(config, predictor)
         else:
             path = config.file or Path(folder, "stdin.txt")
             if config.file is None:  # it is read twice, too
                 path.write_bytes(stdin.read() if stdin else b"")
-            columns, chunks, schema = _of_file(config, predictor, path, where)
-        if taken := set(columns) & set(result_names(top)):
+            of = _of_file(config, predictor, path, where)
+        if taken := set(of.names) & set(result_names(top)):
             message = f"there is a column '{min(taken)}' already"
             raise ConfigError(message, where=where, hint="rename the column")
         total = 0
-        for records, _ in chunks():  # what is wrong with a row is said now
+        for records, _ in of.chunks():  # what is wrong with a row is said now
             total += len(records)
             progress(total, 0, "reading")
         if not total:
@@ -211,24 +212,15 @@ def predict(
 
         def results() -> Iterator[Records]:
             """Records of chunk after chunk, each with its results."""
-            waiting, done = deque[Records](), 0
-
-            def inputs() -> Iterator[Any]:  # is ahead of the results
-                for records, read in chunks():
-                    waiting.append(records)
-                    yield read
-
-            predicted = partial(predictor.stream, origin=where)
-            if config.of_cache:
-                predicted = partial(map, predictor.predict_states)
-            for found in predicted(inputs()):
-                yield [a | b for a, b in zip(waiting.popleft(), found.rows(top), strict=True)]
-                done += len(found)
+            done, found = 0, of.predictions(read for _, read in of.chunks())
+            for (records, _), predicted in zip(of.chunks(), found, strict=True):
+                yield [a | b for a, b in zip(records, predicted.rows(top), strict=True)]
+                done += len(records)
                 progress(done, total, "predicting")
 
         kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
         written = out or Path(folder, f"results{'.json' if as_list else kind}")
-        _write_file(written, results(), schema)
+        _write_file(written, results(), of.schema)
         if out is None:
             with written.open("rb") as file:
                 while piece := file.read(2**20):
@@ -236,10 +228,7 @@ def predict(
     return Predicted(rows=total, out=out, **about)
 
 
-def _of_file(
-    config: PredictConfig, predictor: Predictor, path: Path, origin: str
-) -> tuple[Sequence[str], Chunks, Any]:
-    """Names of the columns, the rows, and the types of the columns where these are known."""
+def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: str) -> _Rows:
     if (plan := predictor.plan) is None:
         hint = "import the states of these rows too, then --cache CACHE --split NAME"
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
@@ -278,11 +267,12 @@ def _of_file(
             kept = [{k: r[k] for k in (r if objects else table.names)} for _, r in several]
             yield kept, Placed(inputs, [place for place, _ in several])
 
-    names = open_table(path, reading).names
-    return names, chunks, pq.read_schema(path) if path.suffix == ".parquet" else ()
+    names, predictions = open_table(path, reading).names, partial(predictor.stream, origin=origin)
+    schema = pq.read_schema(path) if path.suffix == ".parquet" else ()
+    return _Rows(names, chunks, predictions, schema)
 
 
-def _of_cache(config: PredictConfig, predictor: Predictor) -> tuple[Sequence[str], Chunks, Any]:
+def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     assert config.cache is not None
     cache = open_cache(config.cache)
     if cache.fingerprint != predictor.fingerprint:
@@ -297,10 +287,12 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> tuple[Sequence[str
     def chunks() -> Iterator[tuple[Records, Any]]:
         for first in range(0, len(split), CHUNK_ROWS):
             rows = range(first, min(first + CHUNK_ROWS, len(split)))
-            records = [{name: of[row] for name, of in columns.items()} for row in rows]
-            yield records, states[rows.start : rows.stop]
+            yield [{name: of[row] for name, of in columns.items()} for row in rows], rows
 
-    return list(columns), chunks, ()
+    def predicted(rows: range) -> Predictions:
+        return predictor.predict_states(states[rows.start : rows.stop])
+
+    return _Rows(list(columns), chunks, partial(map, predicted))
 
 
 def _check_alike(ours: Plan | None, theirs: Plan, folder: Path) -> None:
@@ -363,7 +355,7 @@ def _write_table(file: BinaryIO, results: Iterable[Records], writer_of: Any, sch
             schema = pyarrow.schema([*schema, *new])
             writer = writer_of(file, schema)
         if other := {name for record in records for name in record} - {*schema.names}:
-            message, hint = "rows have other fields than the first", "--out FILE.jsonl"
-            raise DataError(message, found=", ".join(sorted(other)), hint=hint)
+            found, hint = ", ".join(sorted(other)), "--out FILE.jsonl"
+            raise DataError("rows have other fields than the first", found=found, hint=hint)
         writer.write(pyarrow.Table.from_pylist(records, schema=schema))
     writer.close()
