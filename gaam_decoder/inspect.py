@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
-from gaam_cache.messages import brief, duration, visible_values
+from gaam_cache.messages import brief, visible_values
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
@@ -83,7 +83,7 @@ def list_runs(
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
     held = [one for place in places for one in holdings(place / CLAIM_FOLDER)]
     begun = [(place / work["folder"], work) for place in places for work in look(place)]
-    alive, left = sum(not one.dead for one in held), [work["seconds_left"] for _, work in begun]
+    alive = any(not one.dead for one in held)
     about = {
         "kind": "runs",
         "folders": [str(place.absolute()) for place in places],
@@ -92,7 +92,6 @@ def list_runs(
         "whole": whole,
         "runs": entries + [_entry(path, "unfinished", work) for path, work in begun],
         "at_work": [asdict(one) for one in held],
-        "seconds_left": sum(left) / alive if alive and left and None not in left else None,
     }
     return Inspection(about | ({"selection": runs.selection.to_dict()} if runs.selection else {}))
 
@@ -139,8 +138,6 @@ def _of_folders(about: dict[str, Any]) -> str:
                 who = held.pop(group["claim"], "nobody is at work on it")
                 lines.append(f"    seeds {spell_numbers(group['seeds'])}{epoch}: {who}")
     lines += [f"  {name}: {who}" for name, who in held.items()]
-    if about["seconds_left"] is not None:
-        lines.append(f"about {duration(about['seconds_left'])} left of what is begun")
     states = Counter(one["state"] for one in about["runs"])
     counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
     lines.append(counts + ", every byte hashed" * about["whole"])

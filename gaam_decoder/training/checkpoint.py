@@ -184,24 +184,17 @@ def claim_of(work: str, group: Sequence[int]) -> str:
 
 
 def look(runs: Path) -> Iterator[dict[str, Any]]:
-    """All that is begun, by name, as JSON values; ``planned`` and ``done`` are seeds.
-
-    ``groups`` are not finished; ``seconds_left`` is of one worker, None where nothing was timed.
-    """
+    """All that is begun, by name, as JSON values; ``planned`` and ``done`` are seeds."""
     for folder in unfinished_folders(runs):
         if not (files := [about for path in _files(folder) if (about := _about(path))]):
             continue
-        name, epochs = work_of(folder.name), files[0]["epochs"]
+        name = work_of(folder.name)
         done = [entry for about in files for entry in about.get("results", ())]
         left = [about for about in files if not about["done"]]
-        # per seed and epoch, of what is finished and of what is at work
-        seconds = sum(one["seconds"] for one in [*done, *left])
-        timed = len(done) * epochs + sum(len(a["seeds"]) * a["epochs_done"] for a in left)
-        to_do = sum(len(a["seeds"]) * (epochs - a["epochs_done"]) for a in left)
         yield {
             "folder": folder.name,
             "title": files[0]["title"],
-            "epochs": epochs,
+            "epochs": files[0]["epochs"],
             "planned": sorted({seed for about in files for seed in about["seeds"]}),
             "done": sorted({entry["seed"] for entry in done}),
             "groups": [
@@ -212,5 +205,4 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
                 }
                 for a in left
             ],
-            "seconds_left": to_do * seconds / timed if timed else None,
         }

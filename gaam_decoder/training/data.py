@@ -28,7 +28,7 @@ from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache, ShardedArray, Split
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.memory import free_on
+from gaam_decoder.training.arithmetic.engine import free_on
 from gaam_decoder.training.protocol import Rows, parts_of
 
 PREFETCH = 3

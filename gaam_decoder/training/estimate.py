@@ -59,16 +59,14 @@ class TrainEstimate(NamedTuple):
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = [
-            f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
-            f"{len(self.runs):,} runs; nothing was written"
-        ]
+        text = f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
+        text += f"{len(self.runs):,} runs; nothing was written"
         for run in self.runs:
-            line = run.title + f" or what else is best of {run.candidates}" * (run.candidates > 1)
-            line += f": seeds {spell_numbers(run.seeds) or 'are all there'}"
-            line += f", {run.done} are there" * bool(run.done and run.seeds)
-            lines.append(line + f", {duration(run.seconds)}" * bool(run.seeds))
-        return "\n  ".join(lines)
+            text += f"\n  {run.title}"
+            text += f" or what else is best of {run.candidates}" * (run.candidates > 1)
+            text += f": seeds {spell_numbers(run.seeds) or 'are all there'}"
+            text += f", {duration(run.seconds)}" * bool(run.seeds)
+        return text
 
 
 def estimate(config: TrainConfig) -> TrainEstimate:

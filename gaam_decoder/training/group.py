@@ -30,12 +30,16 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.adamw import bias_corrections
-from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.arithmetic.engine import (
+    EVAL_BATCH_SIZE,
+    Engine,
+    enough_memory,
+    rows_at_once,
+)
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, epoch_batches, told_labels
-from gaam_decoder.training.memory import EVAL_BATCH_SIZE, enough_memory, rows_at_once
 
 FACTOR, PATIENCE, THRESHOLD, SMALLEST_CHANGE = 0.1, 10, 1e-4, 1e-8
 """Of torch's ReduceLROnPlateau."""

@@ -21,10 +21,15 @@ from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import Spec, head_class
-from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.arithmetic.engine import (
+    EVAL_BATCH_SIZE,
+    Engine,
+    enough_memory,
+    free_memory,
+    free_on,
+)
 from gaam_decoder.training.data import Subset, TrainData, told_labels
 from gaam_decoder.training.group import add_attention_maps, result_of
-from gaam_decoder.training.memory import EVAL_BATCH_SIZE, enough_memory, free_memory, free_on
 from gaam_decoder.training.protocol import num_rows
 
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
@@ -90,8 +95,11 @@ def fit_item(
     told_SN, held_SN = told_labels(data, [SEED], shuffle=recipe.shuffle_labels)
     assert held_SN is not None
     with enough_memory(recipe, (), str(device)):
-        learn = _examples(decoder, data.train, told_SN[0])
-        choose = _examples(decoder, data.selection, held_SN[0])
+        place, examples = with_float64(device), []
+        for subset, label_N in ((data.train, told_SN[0]), (data.selection, held_SN[0])):
+            x_NF = _of_rows(lambda x_BLD: decoder.attention(x_BLD).flatten(1), subset, place)
+            examples.append(Examples(x_NF, label_N.to(place)))
+        learn, choose = examples
         fit = head.fit(learn, choose, lambda done, text: tell(text))
     if fit.unconverged:
         text = f"{len(fit.unconverged)} of {fit.tried} values of {fit.setting}"
@@ -112,18 +120,11 @@ def fit_item(
     return result, fit, engine
 
 
-def _examples(decoder: Decoder, subset: Subset, label_N: Tensor) -> Examples:
-    """What the mechanism leaves of all rows, (N, F), where it can be computed with in float64."""
-    place = with_float64(label_N.device)
-    x_NF = _of_rows(lambda x_BLD: decoder.attention(x_BLD).flatten(1), subset, place)
-    return Examples(x_NF, label_N.to(place))
-
-
 @torch.inference_mode()
 def _of_rows(
     function: Callable[[Tensor], Tensor], subset: Subset, place: torch.device | str = "cpu"
 ) -> Tensor:
-    """What a function of batches makes of all rows."""
+    """What a function of batches makes of all rows, there."""
     batches = subset.features.batches(subset.rows, _batch_size(subset))
     return torch.cat([function(x_BLD.float()).to(place) for x_BLD in batches])
 

@@ -22,8 +22,7 @@ from gaam_cache.errors import CacheError, ConfigError, DataError, NumericsError
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
-from gaam_decoder.training.arithmetic.engine import LOWER
-from gaam_decoder.training.memory import EVAL_BATCH_SIZE, rows_at_once
+from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
 if TYPE_CHECKING:
     from gaam_cache.encode import Placed, RowEncoder

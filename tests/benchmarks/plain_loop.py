@@ -25,9 +25,9 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.heads.conv import ConvHead
 from gaam_decoder.recipe import Recipe
+from gaam_decoder.training.arithmetic.engine import keep_freed_memory
 from gaam_decoder.training.data import Subset, TrainData, prepare_data
 from gaam_decoder.training.grid import plan_items
-from gaam_decoder.training.memory import keep_freed_memory
 
 
 class PlainLoop:

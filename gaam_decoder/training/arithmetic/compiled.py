@@ -48,15 +48,13 @@ class Compiler:
         """
         key = (method.__name__, shapes)
         if key not in self._compiled:
-            assert isinstance(method, types.MethodType)
-            plain = method.__func__
-            assert isinstance(plain, types.FunctionType)
+            plain: Any = method.__func__  # type: ignore[attr-defined]
             code = plain.__code__.replace()  # a new object: torch keeps what it compiled by it
             copy = types.FunctionType(code, plain.__globals__, plain.__name__)
             options: dict[str, Any] = {}
             if hasattr(torch.compiler, "skip_all_guards_unsafe"):
                 options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-            bound = types.MethodType(copy, method.__self__)
+            bound = types.MethodType(copy, method.__self__)  # type: ignore[attr-defined]
             found = torch.compile(bound, fullgraph=True, dynamic=False, options=options)
             self._compiled[key] = found
         return self._compiled[key]
@@ -80,24 +78,18 @@ def missing_compiler(device_type: str) -> str | None:
 
 
 def _prepare(*, deterministic: bool) -> None:
-    """Spare the compiler what takes seconds and is not needed.
-
-    ``deterministic``: it chooses no kernel by timing it, so that a training which was interrupted
-    adds up in the same order as one that was not.
-    """
+    """Spare the compiler what takes seconds and is not needed."""
     import torch._inductor.config as inductor
 
+    # it chooses no kernel by timing it: interrupted or not, numbers are added up in one order
     if deterministic and hasattr(inductor, "deterministic"):
         inductor.deterministic = True
-
-    # torch otherwise compiles and loads a trial program for every vector extension of the CPU; a
-    # compiler too old for the best of them fails here, and the step then runs without one
+    # no trial program for every vector extension of the CPU
     if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
         inductor.cpp.vec_isa_ok = True
-    # true of every cache in float16 that is trained on in bfloat16, and nothing to worry about
-    warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
-    # it would have float32 mean less than that
-    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
+    # true of float16 states in bfloat16, and nothing to worry about; float32 means float32
+    for message in ("bf16 and fp16 are mixed", "TensorFloat32 tensor cores"):
+        warnings.filterwarnings("ignore", message=message)
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -18,10 +18,9 @@ from gaam_decoder.losses._weighted import weighted_mean
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic import compiled
 from gaam_decoder.training.arithmetic.adamw import adamw, bias_corrections_at, clipped
-from gaam_decoder.training.arithmetic.engine import LOWER, Engine
+from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
 from gaam_decoder.training.arithmetic.scaling import unscaled
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
-from gaam_decoder.training.memory import keep_freed_memory
 
 
 class Found(NamedTuple):
