@@ -186,24 +186,20 @@ def train(
     if dry_run:
         _show(gaam_decoder.estimate(resolved), as_json)
         return
-    said, others = list[Path](), list[str]()
+    said = list[Path]()
 
     def say(run: Any) -> None:
         said.append(run.path)
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
-    told: dict[str, Any] = {"on_run": say, "on_others": others.append}
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
-        results = gaam_decoder.train(resolved, progress=progress, **told)
+        results = gaam_decoder.train(resolved, progress=progress, on_run=say)
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
         lines = [run.summary() for run in results if run.path not in said]
-        still = "others are still at work on {}; the last to finish has all runs"
-        lines += map(still.format, others)
-        lines += [] if others else [f"next: gaam report {shlex.quote(str(resolved.runs))}"]
-        tell("\n".join(lines))
+        tell("\n".join([*lines, f"next: gaam report {shlex.quote(str(resolved.runs))}"]))
     gaam_decoder.check_failures(results, resolved.seeds)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -63,9 +64,8 @@ class Features:
         self._array, self._held_N = array, held_N
         if place != "disk":
             row_N = np.arange(len(array)) if held_N is None else held_N
-            where = torch.device("cpu") if place == "memory" else device
-            resident = torch.empty(len(row_N), *self.shape[1:], dtype=self.dtype, device=where)
-            self.resident = self._read(row_N, resident)
+            shape, where = (len(row_N), *self.shape[1:]), "cpu" if place == "memory" else device
+            self.resident = self._read(row_N, torch.empty(shape, dtype=self.dtype, device=where))
 
     @property
     def on_device(self) -> bool:
@@ -75,8 +75,7 @@ class Features:
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
         """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
 
-        Gathered before anything is computed, and ahead by a thread where they are not on the
-        device: arithmetic would wait for operands from all over the memory.
+        A thread gathers them ahead where they are not on the device.
 
         Shape:
             rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
@@ -99,10 +98,8 @@ class Features:
         shape = max(map(len, rows), default=0), *self.shape[1:]
         # written over in turn: new memory would come page by page, all zeroed
         buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:BLOCKS]]
-        parts = (
-            partial(self._read, self._places(row_M), buffers[number % BLOCKS][: len(row_M)])
-            for number, row_M in enumerate(rows)
-        )
+        pairs = zip(map(self._places, rows), cycle(buffers), strict=False)
+        parts = (partial(self._read, row_M, buffer[: len(row_M)]) for row_M, buffer in pairs)
         return _ahead(parts, BLOCKS - 1)
 
     def _places(self, rows: Rows) -> Rows:
@@ -177,17 +174,17 @@ class Loaded:
         ]
         found: list[Features] = []
         for key, (split, held_N) in zip(keys, wanted, strict=True):
-            if key not in self._held:
+            features = self._held.get(key)
+            if features is None:
                 array = split.pooled(recipe.pool)
                 if recipe.layers is not None:
                     array = array.keeping([n - split.first_layer for n in recipe.layers])
                 count = len(array) if held_N is None else len(held_N)
                 size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
-                if (place := self._place(size, device, keys)) == "disk":
-                    found.append(Features(array, device, place))
-                    continue
-                self._held[key] = Features(array, device, place, held_N)
-            found.append(self._held[key])
+                place = self._place(size, device, keys)
+                features = Features(array, device, place, None if place == "disk" else held_N)
+                self._held |= {} if place == "disk" else {key: features}
+            found.append(features)
         return found
 
     def _place(self, size: int, device: torch.device, keep: list[Hashable]) -> Place:

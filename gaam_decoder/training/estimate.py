@@ -82,8 +82,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     items = plan_items(config, cache, device)
     asked = [([item], config.seeds) for item in items]
     if (choosing := config.choosing_seeds) is not None:  # one of several is trained with --seeds
-        tried = candidates_of(items, config, cache).values()
-        asked = [([one], choosing) for one in tried]
+        asked = [([one], choosing) for one in candidates_of(items, config, cache).values()]
         asked += [(grid, config.seeds) for grid in grids_of(items)]
     loaded = Loaded(0.0)  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}
@@ -117,6 +116,6 @@ def estimate(config: TrainConfig) -> TrainEstimate:
                 seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         done = len(item.seeds(seeds)) - len(left)
         epochs = None if recipe.fitted else item.epochs
-        found = str(item), recipe.to_dict(), len(several), epochs, tuple(left), done, seconds
-        runs.append(EstimatedRun(*found))
+        about = str(item), recipe.to_dict(), len(several), epochs
+        runs.append(EstimatedRun(*about, tuple(left), done, seconds))
     return TrainEstimate(tuple(runs))

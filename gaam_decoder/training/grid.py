@@ -175,15 +175,10 @@ def candidates_of(
     """
     parts, found = config.val_folds or len(config.choosing_seeds or ()), {}
     for grid in grids_of(items):
-        for item in grid if len(grid) > 1 and not _added(grid[0], config) else ():
+        for item in grid if len(grid) > 1 and not (config.final and grid[0].recipe.final) else ():
             recipe = replace(item.recipe, val_folds=parts)
             found[item.key] = _item(recipe, cache) if parts > 1 else item
     return found
-
-
-def _added(item: Item, config: TrainConfig) -> bool:
-    """Whether it is a final model that ``--final`` adds to what is evaluated."""
-    return config.final and item.recipe.final
 
 
 def reporting_items(
@@ -200,7 +195,7 @@ def reporting_items(
     that choose and over folds; of equals that of the lower validation loss, of these the smallest.
     """
     seeds = config.choosing_seeds or ()
-    evaluated = [item for item in items if not _added(item, config)]
+    evaluated = [item for item in items if not (config.final and item.recipe.final)]
 
     def score(final: Item) -> tuple[float, ...]:
         # the final model of the first repeat of a cross-validation is that of all
@@ -218,7 +213,7 @@ def reporting_items(
 
     kept = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
     kept |= {key for key, item in tried.items() if item.key in chosen.tunings}
-    for grid in grids_of([item for item in items if _added(item, config)]):
+    for grid in grids_of([item for item in items if config.final and item.recipe.final]):
         scores = {item.key: score(item) for item in grid if len(grid) > 1}
         best = max(scores, key=lambda key: scores[key], default="")
         if any(scores.values()):

@@ -43,14 +43,14 @@ OPERATIONS = {"cpu": 8e9, "cuda": 4e11}
 
 def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
     """Refuse a head that is fitted at once on a mechanism that learns or looks at other rows."""
-    if head_class(spec.head).trained_by != "fit":
-        return
-    message = f"--head {spec.head.name} is fitted at once, on rows that choose its penalty"
+    expected = found = None
     if decoder.num_parameters()["attention"] or decoder.attention.depends_on_batch:
-        expected = "a mechanism that learns nothing, such as --attn none"
-        raise ConfigError(message, expected=expected, found=f"--attn {spec.attention}")
-    if select == "last":
-        raise ConfigError(message, expected="--select val", found="--select last")
+        expected, found = "a mechanism that learns nothing: --attn none", f"--attn {spec.attention}"
+    elif select == "last":
+        expected, found = "--select val", "--select last"
+    if expected and head_class(spec.head).trained_by == "fit":
+        message = f"--head {spec.head.name} is fitted at once, on rows that choose its penalty"
+        raise ConfigError(message, expected=expected, found=found)
 
 
 def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float, float]:

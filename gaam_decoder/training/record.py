@@ -42,21 +42,18 @@ def publish(
     """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
     remove_unfinished(config.runs, item.key)
     recipe, plan, decoder = item.recipe, cache.plan, build_decoder(item.spec, seed=0)
-    label_N = torch.empty(0, dtype=torch.int64)
+    label_N, train_N = torch.empty(0, dtype=torch.int64), cache[recipe.train_split].labels
     rows = majority = chose = None
     if data.test is not None:
         label_N = data.test.label_N.cpu()
-        learned_N = cache[recipe.train_split].labels
-        if recipe.fold is not None:
-            rows = data.test.rows
-            learned_N = np.delete(learned_N, rows)
+        rows = data.test.rows if recipe.fold is not None else None
+        learned_N = train_N if rows is None else np.delete(train_N, rows)
         majority = stats.majority_accuracy(learned_N, label_N.numpy())
     if (subset := data.choosing(recipe)) is not None:
         chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
         if recipe.val_folds is not None:
-            all_N = cache[recipe.train_split].labels
-            of_seed = [parts_of(all_N, recipe, result.seed).held_N for result in results]
-            chose = {"labels": padded([all_N[held] for held in of_seed]), "rows": padded(of_seed)}
+            of_seed = [parts_of(train_N, recipe, result.seed).held_N for result in results]
+            chose = {"labels": padded([train_N[held] for held in of_seed]), "rows": padded(of_seed)}
     about_cache = {
         "fingerprint": cache.fingerprint,
         "path": str(cache.root.absolute()),
@@ -72,6 +69,7 @@ def publish(
     }
     more = {"fitted_on": plan.identity.get("fitted_on"), PLANTED: plan.planted}
     about_cache |= {name: value for name, value in more.items() if value is not None}
+    learned = decoder.attention.learned()
     environment = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -92,10 +90,7 @@ def publish(
         "environment": environment,
         "engine": engine.to_dict() | {"data": data.train.features.place},
         "parameters": decoder.num_parameters(),
-        "learned_start": {
-            name: [value.min().item(), value.max().item()]
-            for name, value in decoder.attention.learned().items()
-        },
+        "learned_start": {n: [v.min().item(), v.max().item()] for n, v in learned.items()},
         "majority_accuracy": majority,
     }
     if recipe.drawn:

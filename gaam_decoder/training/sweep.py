@@ -46,8 +46,6 @@ TELL_SECONDS = 0.2
 """Between two words of a worker: epochs may be shorter."""
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Between two looks at what others train."""
-Swept = tuple[list[RunResult], str | None]
-"""Runs, and who trains what is left; None where nothing is."""
 
 
 def train(
@@ -55,15 +53,13 @@ def train(
     *,
     progress: Progress | None = None,
     on_run: Callable[[RunResult], None] = lambda run: None,
-    on_others: Callable[[str], None] = lambda text: None,
 ) -> Runs:
     """Train every mechanism of a config over its seeds.
 
     Seeds that runs of the same mechanism, recipe and cache have are not trained again. With
     ``tune_seeds`` these train every rate and weight decay, and ``seeds`` the best of each row.
 
-    Where somebody else started several processes (see ``find_rank``), this is one of the workers,
-    and returns when others are at work on all that is left.
+    Several processes with one folder of runs share the work: each returns when all is there.
 
     >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3)
     >>> runs = gaam_decoder.train(config)
@@ -74,7 +70,6 @@ def train(
         config: mechanisms, seeds, recipe, protocol, folders, workers.
         progress: called with (seed-epochs done, seed-epochs in all, what is going on).
         on_run: called with every run when it is finished.
-        on_others: called with what others still train, where this is one of several workers.
 
     Returns:
         The runs that together hold the seeds asked for, in the order of the mechanisms; behind
@@ -95,21 +90,17 @@ def train(
     check_folder(config.runs, option="--runs")
     rank = _base.find_rank(config.rank)
     if not config.alone:
-        runs, left = _by_engine(config, rank.total if rank else 0, report, say)
-    else:
-        if rank is not None:
-            devices.share_machine(rank.here)
-            config = replace(config, device=_base.device_of(rank, config.device))
-        sweep = _Sweep(config, lambda *said: report(*said[:3]), say, rank.total if rank else 1)
-        runs, left = sweep.run(waits=rank is None)
-    if left is not None:
-        on_others(left)
-    return Runs(runs)
+        return Runs(_by_engine(config, rank.total if rank else 1, report, say))
+    if rank is not None:
+        devices.share_machine(rank.here)
+        config = replace(config, device=_base.device_of(rank, config.device))
+    workers = rank.total if rank else 1
+    return Runs(_Sweep(config, lambda *said: report(*said[:3]), say, workers).run())
 
 
 def _by_engine(
     config: TrainConfig, ranks: int, report: Progress, on_run: Callable[[Path], None]
-) -> Swept:
+) -> list[RunResult]:
     """Let the workers of an engine train; whatever one raised is raised here."""
     done = 0
 
@@ -126,14 +117,11 @@ def _by_engine(
 
     plan = (config.cache / PLAN_FILE,)
     task = _base.Task(_work, (placed(config), ranks), config.runs, config.device, plan)
-    results = _base.load_engine(config).run(task, config, _base.warning_once(hear))
-    paths, left = min(results, key=lambda result: result[1] is not None)
-    return [read_run(Path(path)) for path in paths], left
+    paths, *_ = _base.load_engine(config).run(task, config, _base.warning_once(hear))
+    return [read_run(Path(path)) for path in paths]
 
 
-def _work(
-    argument: tuple[TrainConfig, int], place: _base.Place, tell: _base.Tell
-) -> tuple[list[str], str | None]:
+def _work(argument: tuple[TrainConfig, int], place: _base.Place, tell: _base.Tell) -> list[str]:
     """Be one worker, maybe of several ranks, and say now and then what it alone has done since."""
     config, ranks = argument
     untold, told = 0, -TELL_SECONDS
@@ -146,10 +134,8 @@ def _work(
             untold, told = 0, time.monotonic()
 
     config = replace(config, device=place.device)
-    workers = max(1, ranks) * place.total
-    sweep = _Sweep(config, report, lambda path: tell("run", str(path)), workers)
-    runs, left = sweep.run(waits=not ranks)
-    return [str(run.path) for run in runs], left
+    sweep = _Sweep(config, report, lambda path: tell("run", str(path)), ranks * place.total)
+    return [str(run.path) for run in sweep.run()]
 
 
 class _Sweep:
@@ -167,26 +153,26 @@ class _Sweep:
         self._total = 0  # seed-epochs
         self._left: dict[str, int] = {}  # of these, by the key of an item; "" of those to come
 
-    def run(self, *, waits: bool) -> Swept:
-        """Train what nobody else trains; without ``waits`` wait only for what chooses rates."""
+    def run(self) -> list[RunResult]:
+        """Train what nobody else trains, and wait for what others do."""
         config = self._config
         items = plan_items(config, self._cache, self._device)
         with self._claims:
             if (choose_by := config.choosing_seeds) is None:
-                return self._trained(items, config.seeds, waits=waits)
+                return self._trained(items, config.seeds)
             winners = sum(len(grid) > 1 for grid in grids_of(items))
             tried = candidates_of(items, config, self._cache)
             self._total = self._left[""] = winners * len(config.seeds) * config.epochs
-            tuned, _ = self._trained([*tried.values()], choose_by, waits=True)
+            tuned = self._trained([*tried.values()], choose_by)
             chosen = choose(tuned, choose_by)
             check_failures([run for run in tuned if run.key in chosen.unchosen], choose_by)
             known = {run.path for run in tuned}
             reporting = reporting_items(items, config, tried, tuned, chosen)
             self._total -= self._left.pop("")
-            reported, left = self._trained(reporting, config.seeds, waits=waits)
-            return [run for run in reported if run.path not in known] + tuned, left
+            reported = self._trained(reporting, config.seeds)
+            return [run for run in reported if run.path not in known] + tuned
 
-    def _trained(self, items: Sequence[Item], seeds: Sequence[int], *, waits: bool) -> Swept:
+    def _trained(self, items: Sequence[Item], seeds: Sequence[int]) -> list[RunResult]:
         """Runs that together hold these seeds of the items, those that lacked trained."""
         found = {item.key: self._runs_of(item) for item in items}
         for item in items:
@@ -204,29 +190,22 @@ class _Sweep:
         if asked:
             with storage_errors(self._runs / CLAIM_FOLDER, option="--runs"):
                 make_folder(self._runs)
-        pause, by_others = SHORTEST_PAUSE_SECONDS, None
+        pause = SHORTEST_PAUSE_SECONDS
         while waiting:
-            held = {item: self._train(item, seeds, len(items)) for item in waiting}
-            others = {item: holder for item, holder in held.items() if holder is not None}
+            held = [(item, self._train(item, seeds, len(items))) for item in waiting]
+            others = [(item, holder) for item, holder in held if holder is not None]
             if not others:
                 break
-            alive = set() if waits else self._claims.alive()  # names of items, or of their groups
-            if all(any(name.startswith(_name(item)) for name in alive) for item in others):
-                # not before all of ours is done: of several that leave, the last sees all
-                lack = {i: who for i, who in others.items() if i.lacking(seeds, self._runs_of(i))}
-                by_others = "; ".join(f"{i} ({who.in_words()})" for i, who in lack.items()) or None
-                break
-            first, holder = next(iter(others.items()))
-            self._tell(first, f": waiting for {holder.in_words()}")
+            item, holder = others[0]
+            self._tell(item, f": waiting for {holder.in_words()}")
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             pause = SHORTEST_PAUSE_SECONDS if len(others) < len(waiting) else pause
             time.sleep(pause)
-            waiting = list(others)
+            waiting = [item for item, _ in others]
         self._claims.clear_dead()
         found |= {item.key: self._runs_of(item) for item in asked}
         wanted = {item.key: set(item.seeds(seeds)) for item in items}
-        runs = [r for i in items for r in found[i.key] if wanted[i.key] & set(r.seeds)]
-        return runs, by_others
+        return [r for i in items for r in found[i.key] if wanted[i.key] & set(r.seeds)]
 
     def _runs_of(self, item: Item) -> list[RunResult]:
         return runs_of_key(self._runs, item.key)

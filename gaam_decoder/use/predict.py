@@ -56,8 +56,7 @@ class PredictConfig:
     file: Path | None = None
     """A table: CSV, JSON lines, Parquet; or a text a line (.txt)."""
     cache: Path | None = None
-    """Without texts and file: the cache whose rows are predicted, without an encoder. With them:
-    where the cache of the run is, if it has moved and the run does not say how rows are encoded."""
+    """Without texts and file: the cache whose rows are predicted; with them: that of the run."""
     split: str | None = None
     """Of the cache; default: 'test'."""
     out: Path | None = None
@@ -119,21 +118,16 @@ class Predicted:
     rows: int
     seeds: int
     """That were averaged."""
-    temperatures: Sequence[float] = ()
-    """Of the seeds; empty: none."""
 
     def to_dict(self) -> Any:
         """A JSON value."""
-        if self.records is not None:
-            return self.records
         about = {"out": self.out and str(self.out.absolute()), "rows": self.rows}
-        return about | {"seeds": self.seeds, "temperatures": list(self.temperatures)}
+        return about | {"seeds": self.seeds} if self.records is None else self.records
 
     def in_words(self) -> str:
         """Every text, and a line below it for every class that is named; or one line."""
         if self.records is None:
-            heated = ", each at its temperature" if self.temperatures else ""
-            return f"{self.rows:,} rows predicted by {self.seeds} seeds{heated}: {self.out}"
+            return f"{self.rows:,} rows predicted by {self.seeds} seeds: {self.out}"
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))
@@ -185,12 +179,11 @@ def predict(
     if top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"
         raise ConfigError("--top is out of range", expected=expected, found=str(top))
-    about: dict[str, Any] = {"temperatures": predictor.temperatures}
-    about["seeds"] = len(predictor.seeds)
+    seeds = len(predictor.seeds)
     if config.of_texts:
         said = predictor.predictions(config.texts, origin="the command line").rows(top)
         records = [{"text": text, **row} for text, row in zip(config.texts, said, strict=True)]
-        return Predicted(records=records, rows=len(records), **about)
+        return Predicted(records=records, rows=len(records), seeds=seeds)
     where = str(config.file or config.cache or "stdin")
     with tempfile.TemporaryDirectory() as folder:
         if config.of_cache:
@@ -225,7 +218,7 @@ def predict(
             with written.open("rb") as file:
                 while piece := file.read(2**20):
                     write(piece)
-    return Predicted(rows=total, out=out, **about)
+    return Predicted(rows=total, out=out, seeds=seeds)
 
 
 def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: str) -> _Rows:
