@@ -295,26 +295,18 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     """Places of the training rows in blocks, ascending; together every one of them once."""
     if recipe.window is None:
         return [np.arange(len(row_N))]
-    shards = _by_shard(row_N, recipe)
+    assert recipe.shard_rows is not None
+    ends = np.flatnonzero(np.diff(row_N // recipe.shard_rows)) + 1
+    shards = np.split(np.arange(len(row_N)), ends)
     generator = np.random.default_rng(stream_seed(EVERY_SEED, "shards", epoch))
-    blocks: list[list[Rows]] = []
-    held = 0
+    blocks: list[list[Rows]] = [[]]
     for number in generator.permutation(len(shards)):
         shard = shards[number]
-        if not blocks or held + len(shard) > recipe.window:
+        if blocks[-1] and sum(map(len, blocks[-1])) + len(shard) > recipe.window:
             blocks.append([])
-            held = 0
         blocks[-1].append(shard)
-        held += len(shard)
     # in the order of the data set: read in one direction, and as 'full' where all are in one
     return [np.sort(np.concatenate(block)) for block in blocks]
-
-
-def _by_shard(row_N: Rows, recipe: Recipe) -> list[Rows]:
-    """Places of the rows of every shard that has any."""
-    assert recipe.shard_rows is not None
-    shard_N = row_N // recipe.shard_rows
-    return np.split(np.arange(len(row_N)), np.flatnonzero(np.diff(shard_N)) + 1)
 
 
 def epoch_batches(

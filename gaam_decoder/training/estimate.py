@@ -12,7 +12,6 @@ from gaam_cache.store.files import check_folder
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
-from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, choose_engine, groups_of
 from gaam_decoder.training.data import Loaded, prepare_data
 from gaam_decoder.training.grid import candidates_of, grids_of, plan_items
@@ -105,8 +104,8 @@ def estimate(config: TrainConfig) -> TrainEstimate:
             if kind not in per_row:  # each decoder is timed once
                 part = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
                 data = replace(data, train=part, selection=None)
-                loss_of, eager = build(recipe.loss, "loss"), replace(engine, compiled=False)
-                training = Group(spec, data, recipe, group, loss_of=loss_of, engine=eager)
+                eager = replace(engine, compiled=False)
+                training = Group(spec, data, recipe, group, engine=eager)
                 training.train_epoch()
                 warm = training.seconds
                 training.train_epoch()

@@ -33,7 +33,6 @@ from gaam_decoder.training.arithmetic.adamw import bias_corrections
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,
     Engine,
-    enough_memory,
     rows_at_once,
 )
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
@@ -135,13 +134,13 @@ class Group:
         recipe: Recipe,
         seeds: Sequence[int],
         *,
-        loss_of: Loss,
         engine: Engine,
+        loss_of: Loss | None = None,
         dtype: torch.dtype = torch.float32,
         steps: Steps | None = None,
     ) -> None:
         self.spec, self.data, self.recipe, self.seeds = spec, data, recipe, list(seeds)
-        self.loss_of = loss_of
+        self.loss_of: Loss = loss_of or build(recipe.loss, "loss")
         self.epochs_done, self.seconds = 0, 0.0
         self.members = [
             Member(seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs)
@@ -158,8 +157,26 @@ class Group:
         self.state = State.of(decoders, device, dtype, scaled=scaled)
         self.kept = self.state.weights.copy()
         self.step, self.compiler = (steps or Steps()).get(
-            spec, recipe, engine, self.decoder, loss_of, len(seeds)
+            spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
         )
+
+    def train(
+        self,
+        checkpoint: Checkpoint | None = None,
+        on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+    ) -> list[SeedResult]:
+        """One result per seed, in order; ``on_epoch`` hears (epoch from 1, mean training loss).
+
+        A loss that is not finite ends that seed, and nothing is retried.
+        """
+        if checkpoint is not None:
+            self.resume(checkpoint)
+        while not self.finished():
+            loss = self.train_epoch()
+            if checkpoint is not None and checkpoint.due and not self.finished():
+                self.save(checkpoint)
+            on_epoch(self.epochs_done, loss)
+        return self.results()
 
     def train_epoch(self) -> float:
         """One pass over the rows, and what is made of it; mean loss of seeds that are finite."""
@@ -349,32 +366,3 @@ def add_attention_maps(
         totals = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
     for (result, _), total in zip(finished, totals, strict=True):
         result.attention_map = (total / len(subset)).float().cpu()
-
-
-def train_group(
-    spec: DecoderSpec,
-    data: TrainData,
-    recipe: Recipe,
-    seeds: Sequence[int],
-    *,
-    engine: Engine,
-    checkpoint: Checkpoint | None = None,
-    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
-    steps: Steps | None = None,
-) -> tuple[list[SeedResult], bool]:
-    """One result per seed, in order, and whether the arithmetic was compiled to the end.
-
-    A loss that is not finite ends that seed, and nothing is retried. ``on_epoch`` is called with
-    (epoch from 1, mean training loss).
-    """
-    with enough_memory(recipe, seeds, engine.device):
-        loss_of: Loss = build(recipe.loss, "loss")
-        group = Group(spec, data, recipe, seeds, loss_of=loss_of, engine=engine, steps=steps)
-        if checkpoint is not None:
-            group.resume(checkpoint)
-        while not group.finished():
-            loss = group.train_epoch()
-            if checkpoint is not None and checkpoint.due and not group.finished():
-                group.save(checkpoint)
-            on_epoch(group.epochs_done, loss)
-        return group.results(), group.compiler.works

@@ -29,12 +29,12 @@ from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.trackers import check_tracker, track_seeds
 from gaam_decoder.runs.tuning import choose, first_runs
-from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
+from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, enough_memory, groups_of
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.grid import Item, candidates_of, grids_of, plan_items, reporting_items
-from gaam_decoder.training.group import train_group
+from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_item
 from gaam_decoder.training.record import publish
 
@@ -333,11 +333,11 @@ class _Sweep:
                 self._tell(item, f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}", new)
 
             own = data if item.recipe.val_folds is None else self._data(item, group[0])
-            about: dict[str, Any] = {"engine": engine, "checkpoint": file, "steps": self._steps}
-            trained, compiled = train_group(
-                item.spec, own, item.recipe, group, on_epoch=on_epoch, **about
-            )
-            if engine.compiled and not compiled:
+            with enough_memory(item.recipe, group, engine.device):
+                how: dict[str, Any] = {"engine": engine, "steps": self._steps}
+                training = Group(item.spec, own, item.recipe, group, **how)
+                trained = training.train(file, on_epoch)
+            if engine.compiled and not training.compiler.works:
                 failed = replace(engine, compiled=False, why="the compiler failed")
                 file.begun["engine"] = failed.to_dict()
             track_seeds(self._config.track, self._runs, _name(item), trained)

@@ -35,7 +35,7 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.data import Features, Subset, TrainData
-from gaam_decoder.training.group import Group, train_group
+from gaam_decoder.training.group import Group
 from tests.benchmarks._machine import (
     alternate,
     describe,
@@ -181,7 +181,7 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
         how = choose_engine(spec, asked, device, num_seeds=seeds, num_rows=len(data.train))
         found = []
         for group in groups_of(range(seeds), how.seed_batch):
-            trained, _ = train_group(spec, data, asked, group, engine=how)
+            trained = Group(spec, data, asked, group, engine=how).train()
             found += [float((r.test_logits.argmax(1) == label_N).float().mean()) for r in trained]
         result[dtype] = _mean(found)
     found = []

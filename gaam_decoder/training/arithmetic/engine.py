@@ -103,9 +103,15 @@ def choose_engine(
     if most is not None and most < together:
         together, why_together = most, "others have rows or workers of their own"
     numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
-    compiled, why_compiled = _compiled(compile, device, numbers)
+    compiled, why = True, "enough work for a compiler"
+    if compile != "auto":
+        compiled, why = compile == "on", "as asked"
+    elif numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
+        compiled, why = False, "too little work for a compiler"
+    if compiled and (missing := missing_compiler(device.type)) is not None:
+        compiled, why = False, missing
     how: dict[str, Any] = {"device": str(device), "dtype": recipe.dtype, "compiled": compiled}
-    return Engine(**how, seed_batch=together, why=f"{why_together}; {why_compiled}")
+    return Engine(**how, seed_batch=together, why=f"{why_together}; {why}")
 
 
 def _seeds_together(
@@ -145,19 +151,6 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         decoder(x_BLD, noise)
     return max(kept, x_BLD.numel() * x_BLD.element_size())
-
-
-def _compiled(asked: str, device: torch.device, numbers: float) -> tuple[bool, str]:
-    """Whether, and why; ``numbers`` is how many go through the decoders in all."""
-    if asked == "off":
-        return False, "as asked"
-    if (missing := missing_compiler(device.type)) is not None:
-        return False, missing
-    if asked == "on":
-        return True, "as asked"
-    if numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
-        return False, "too little work for a compiler"
-    return True, "enough work for a compiler"
 
 
 def rows_at_once(device_type: str, numbers: int) -> int:
