@@ -118,9 +118,8 @@ class Features:
 
     def _read(self, row_N: Rows, out: Tensor) -> Tensor:
         """Fill ``out`` with rows and return it; on a GPU through one small piece of memory."""
-        here, size = out.device.type == "cpu", max(1, SLICE_BYTES // self.row_bytes)
-        size = max(1, len(row_N)) if here else min(size, len(row_N))
-        piece = out
+        here, piece = out.device.type == "cpu", out
+        size = max(1, len(row_N) if here else min(SLICE_BYTES // self.row_bytes, len(row_N)))
         if not here:
             piece = torch.empty((size, *self.shape[1:]), dtype=self.dtype, pin_memory=out.is_cuda)
         for start in range(0, len(row_N), size):

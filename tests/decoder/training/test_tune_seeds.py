@@ -104,12 +104,3 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
     assert [row.seeds for row in table.rows] == [(0, 1)]
     [same] = gaam_decoder.train(replace(config, lr=chosen.recipe["lr"]))
     assert same.path == chosen.path
-
-
-def test_where_no_row_of_train_may_choose_there_is_one_rate() -> None:
-    for of in ({"select": "last"}, {"select": "test"}, {"head": "lbfgs"}, {"lr": 0.1}):
-        config = TrainConfig(**of)  # type: ignore[arg-type]
-        assert config.choosing_seeds is None
-        assert len(config.rates) == 1
-    assert TrainConfig(seeds="0-1000").choosing_seeds == (1001, 1002, 1003)  # type: ignore[arg-type]
-    assert replace(TrainConfig(), lr=0.1).choosing_seeds is None  # type: ignore[arg-type]
