@@ -281,7 +281,9 @@ class _Sweep:
         """
         asked, unfinished = self._config.seed_batch, self._unfinished(item)
         # fewer seeds together, where workers would have nothing to do
-        most = -(-len(lacking) // -(-self._workers // num_items)) if asked is None else asked
+        most = None
+        if self._workers > 1 and asked is None:
+            most = -(-len(lacking) // -(-self._workers // num_items))
         engine = choose_engine(
             item.spec, item.recipe, self._device, len(lacking), len(data.train), asked,
             self._config.compile, most=1 if item.recipe.val_folds is not None else most,
