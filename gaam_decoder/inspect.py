@@ -24,8 +24,7 @@ from gaam_decoder.training.checkpoint import look
 class Inspection:
     """What a run is, or all that lies in folders of runs: finished, damaged, unfinished."""
 
-    about: dict[str, Any]
-    """JSON values: of a run, or with the kind 'runs' of several."""
+    about: dict[str, Any]  # JSON values: of a run, or with the kind 'runs' of several
 
     @property
     def complete(self) -> bool:

@@ -9,13 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-MAX_NUMBERS = 100_000
-"""Of one range: a slip of the finger must not fill the memory."""
+MAX_NUMBERS = 100_000  # of one range: a slip of the finger must not fill the memory
 PER_CLASS = "/class"
 DRAWN_BY = ("train_rows", "shots")
 """Settings of a recipe that say how many of the training rows are learned from; not there: all."""
-Layers = tuple[int, ...] | None
-"""Ascending layer numbers; None is all layers."""
+Layers = tuple[int, ...] | None  # ascending layer numbers; None is all layers
 Sizes = tuple[int | str | None, ...]
 """Numbers of rows, or of rows of every class (``5/class``); None is all rows."""
 _NUMBER = r"(0|[1-9]\d{0,8})"

@@ -22,8 +22,7 @@ IMPLIED = ("plugins", "shard_rows")
 """What a recipe holds that nobody asks for: it follows from the session and the cache."""
 NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is tested on none."""
-Dtype = Literal["float32", "bfloat16", "float16"]
-"""Of matrix products."""
+Dtype = Literal["float32", "bfloat16", "float16"]  # of matrix products
 
 
 class Fold(NamedTuple):
@@ -41,12 +40,9 @@ class Fold(NamedTuple):
 class Groups:
     """Rows that are kept together where they learn, choose or are tested."""
 
-    names: tuple[str, ...]
-    """One per row of the train split."""
-    source: str
-    """Where they were read."""
-    kind: Literal["column", "file"] = "file"
-    """What that is: a kept column of the cache, or a file."""
+    names: tuple[str, ...]  # one per row of the train split
+    source: str  # where they were read
+    kind: Literal["column", "file"] = "file"  # what that is: a kept column of the cache, or a file
 
     @cached_property
     def digest(self) -> str:
@@ -94,13 +90,11 @@ class Recipe:
     eval_dtype: Literal["same", "float32"] = "same"
     shuffle_labels: bool = False
     shuffle: str = "full"
-    shard_rows: int | None = None
-    """Of the cache, where the order of the rows depends on it."""
+    shard_rows: int | None = None  # of the cache, where the order of the rows depends on it
     class_weights: Literal["none", "balanced"] = "none"
     train_rows: int | None = None
     shots: int | None = None
-    val_folds: int | None = None
-    """None: all seeds hold out the same ``val_fraction``."""
+    val_folds: int | None = None  # None: all seeds hold out the same ``val_fraction``
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""

@@ -21,8 +21,7 @@ KINDS = {
     "loss": ("gaam_decoder.losses", "--loss"),
 }
 """What a decoder is made of: its folder and its option."""
-USUAL_DECAY = 0.01
-"""Of AdamW in torch, and ours."""
+USUAL_DECAY = 0.01  # of AdamW in torch, and ours
 TOLD = dict.fromkeys(("pool", "lr", "weight_decay", "layers", "train_rows", "shots", "fold"))
 TOLD |= {"weight_decay": USUAL_DECAY, "split_seed": 0, "shuffle": "full"}
 """Settings that are part of a title, in order, and which value is not worth a word."""

@@ -84,8 +84,7 @@ class Step:
     command: str
     options: Mapping[str, Any]
     """With the folders that the study decides, and without what is of this machine."""
-    config: Any
-    """What the command makes of all of them; of an ablation its arguments."""
+    config: Any  # what the command makes of all of them; of an ablation its arguments
 
     def words(self) -> str:
         """The command as a shell takes it; an ablation is of a run that is there later."""
@@ -105,8 +104,7 @@ class Study:
     """A recipe that was read and checked, and where it is run: ``out`` is of all studies."""
 
     folder: Path
-    recipe: Mapping[str, Any]
-    """As the file has it."""
+    recipe: Mapping[str, Any]  # as the file has it
     steps: tuple[Step, ...]
     out: Path
 
@@ -195,8 +193,7 @@ class Outcome:
 
     values: dict[str, Any]
     lines: list[str]
-    exit_code: int = 0
-    """1 where a check found differences."""
+    exit_code: int = 0  # 1 where a check found differences
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""

@@ -104,10 +104,8 @@ class Encoder(ABC):
     called: ClassVar[str | None] = None
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
     options after a colon; None where it stands for all encoders of a kind of rows."""
-    noun: ClassVar[str] = "text"
-    """What people call a row that it reads."""
-    unit: ClassVar[str] = "tokens"
-    """What the length of a row counts."""
+    noun: ClassVar[str] = "text"  # what people call a row that it reads
+    unit: ClassVar[str] = "tokens"  # what the length of a row counts
 
     name: str  # id or path as the user gave it
     revision: str | None  # commit on the hub, where it came from there

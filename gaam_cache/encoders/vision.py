@@ -124,8 +124,7 @@ class _ImageProcessor:
                 f"its image processor brings pictures to other sizes: {sorted(shapes)}; give "
                 "'size' a height and a width in a copy of its preprocessor_config.json"
             )
-        [self.shape] = shapes
-        """(C, H, W) of what it gives."""
+        [self.shape] = shapes  # (C, H, W) of what it gives
 
     def __call__(self, row: Any) -> NDArray[np.float32]:
         """One picture, resized and normalised: (C, H, W)."""

@@ -44,8 +44,7 @@ class Rows(ABC):
 
     kind: ClassVar[str]
     """What the inputs are, which is the name of the kind of encoder that reads them."""
-    noun: ClassVar[str] = "row"
-    """What people call one of them."""
+    noun: ClassVar[str] = "row"  # what people call one of them
     inputs: Sequence[Any]  # one per row, as it stands in the data
     labels: Sequence[str]  # the class name of every row
     class_names: tuple[str, ...] | None

@@ -15,11 +15,9 @@ from gaam_cache.store.digest import digest_of, short_digest
 from gaam_cache.store.plan import read_plan
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run, reading
 
-_ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
-"""How the names end that ``run_name`` gives."""
+_ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")  # how the names end that ``run_name`` gives
 _PARTIAL = ".partial"
-CLAIM_FOLDER = ".claims"
-"""In a folder of runs: who trains what."""
+CLAIM_FOLDER = ".claims"  # in a folder of runs: who trains what
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:

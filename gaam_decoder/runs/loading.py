@@ -48,10 +48,8 @@ whether a report takes the seed from this run; it weighs folds by their ``test_r
 class Selection:
     """That a report is of some runs only: what was asked for, and what that left out."""
 
-    asked: tuple[str, ...] = ()
-    """As the command line has it."""
-    chosen: int
-    """Runs."""
+    asked: tuple[str, ...] = ()  # as the command line has it
+    chosen: int  # runs
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Runs, by what left them out first; ``name``: they lie beside those that were named."""
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -86,8 +84,7 @@ class Selection:
 class Runs(list[RunResult]):
     """What ``train`` and ``load_runs`` return: a list."""
 
-    selection: Selection | None = None
-    """What was left out; None where nothing was asked for."""
+    selection: Selection | None = None  # what was left out; None where nothing was asked for
     others: Sequence[RunResult] = ()
     """Runs that filters left out, which a correction for many tests has to count."""
 

@@ -62,8 +62,7 @@ if TYPE_CHECKING:
 RUN_FILE, RUN_VERSION = "run.json", 1
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
 VALIDATION_FILE, CONFIG_FILE = "validation.safetensors", "config.toml"
-RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}
-"""Those that every run has beside run.json."""
+RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}  # those that every run has beside run.json
 ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
 
 
@@ -75,8 +74,7 @@ class Validation:
     """(S, V, C); NaN for seeds that failed, and where they are not finite."""
     labels: NDArray[np.int64]
     """(V,); where every seed held out rows of its own (S, V), with -1 below those of fewer."""
-    rows: NDArray[np.int64]
-    """Numbers in the train split, of the same shape."""
+    rows: NDArray[np.int64]  # numbers in the train split, of the same shape
 
     def of_seed(self, place: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Logits and labels of the rows that chose for the seed at a place."""
@@ -117,23 +115,19 @@ class RunResult:
     """What a finished run says; the fields, but for ``path`` and seeds, are those of run.json."""
 
     path: Path
-    key: str
-    """Hash of mechanism, recipe and cache; runs that share it differ in their seeds alone."""
+    key: str  # hash of mechanism, recipe and cache; runs that share it differ in their seeds alone
     attention: str
     head: str
-    recipe: dict[str, Any]
-    """Training settings that change the numbers."""
+    recipe: dict[str, Any]  # training settings that change the numbers
     cache: dict[str, Any]
     """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
     class_names; ``first_layer`` where that is 0; and its ``plan``, by which rows are encoded."""
     environment: dict[str, Any]
     parameters: dict[str, int]
-    majority_accuracy: float | None
-    """Of the test rows; None where there are none."""
+    majority_accuracy: float | None  # of the test rows; None where there are none
     seeds: tuple[int, ...]
     failed: dict[int, str]
-    epochs: dict[int, int]
-    """Epoch that was kept, per seed."""
+    epochs: dict[int, int]  # epoch that was kept, per seed
     seconds: dict[int, float]
     learned_start: dict[str, list[float]] = field(default_factory=dict)
     """Smallest and largest value of every learned parameter before training."""
@@ -147,8 +141,7 @@ class RunResult:
     """Rows of train that it learned from, ``learn``, and that chose, ``choose``; empty: all."""
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates."""
-    created: str | None = None
-    """When it was published, UTC, such as ``2026-11-01T09:30:00Z``."""
+    created: str | None = None  # when it was published, UTC, such as ``2026-11-01T09:30:00Z``
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 
@@ -220,10 +213,8 @@ class RunResult:
         with self.reading(name) as path, safe_open(path, "np") as file:
             yield file
 
-    logits = _of_test("logits")
-    """Test logits, (S, N, C); NaN for failed seeds."""
-    labels = _of_test("labels")
-    """Test labels, (N,)."""
+    logits = _of_test("logits")  # test logits, (S, N, C); NaN for failed seeds
+    labels = _of_test("labels")  # test labels, (N,)
     test_rows = _of_test("rows")
     """Numbers of the test rows in the train split, (N,); None where there is no fold."""
     attention_map = _of_test("attention_map")
@@ -377,17 +368,13 @@ class SeedResult:
     """What one seed left behind; tensors on the CPU."""
 
     seed: int
-    failed: str | None
-    """Why it stopped, or None."""
-    epoch: int
-    """Epoch that was kept, from 1; 0 where it failed."""
+    failed: str | None  # why it stopped, or None
+    epoch: int  # epoch that was kept, from 1; 0 where it failed
     seconds: float
     """Of a seed that was trained in a group: the time of the group divided by its size."""
     weights: dict[str, Tensor]
-    test_logits: Tensor
-    """(N, C); NaN where it failed. Of a final model N is 0."""
-    attention_map: Tensor | None
-    """Mean over the test rows; None where there are none."""
+    test_logits: Tensor  # (N, C); NaN where it failed. Of a final model N is 0
+    attention_map: Tensor | None  # mean over the test rows; None where there are none
     learned: dict[str, Tensor]
     """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
     log: list[dict[str, Any]]

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from gaam_decoder.runs.folders import ending
 from gaam_decoder.runs.result import TEST_FILE, RunResult
 
-TUNED = ("lr", "weight_decay")
-"""Numbers of a recipe in which alone the candidates of a row differ."""
-HELD = "val_folds"
-"""The setting by which seeds hold out parts in turn."""
+TUNED = ("lr", "weight_decay")  # numbers of a recipe in which alone the candidates of a row differ
+HELD = "val_folds"  # the setting by which seeds hold out parts in turn
 OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
 
@@ -70,12 +68,9 @@ class Tuning:
     """How the numbers of a row were chosen."""
 
     chosen: dict[str, float]
-    candidates: tuple[Candidate, ...]
-    """All of them, ascending."""
-    seeds: tuple[int, ...]
-    """That chose."""
-    apart: bool
-    """Whether the seeds that chose are left out of what is reported."""
+    candidates: tuple[Candidate, ...]  # all of them, ascending
+    seeds: tuple[int, ...]  # that chose
+    apart: bool  # whether the seeds that chose are left out of what is reported
     tried: tuple[tuple[RunResult, ...], ...] = ()
     """Runs of every candidate that all seeds that chose have, in order."""
 
@@ -126,10 +121,8 @@ class Choice(NamedTuple):
     """What is left of runs when every row has one candidate."""
 
     runs: list[RunResult]
-    tunings: dict[str, Tuning]
-    """By key of the candidate that was chosen."""
-    unchosen: tuple[str, ...]
-    """Keys of candidates between which nothing could choose."""
+    tunings: dict[str, Tuning]  # by key of the candidate that was chosen
+    unchosen: tuple[str, ...]  # keys of candidates between which nothing could choose
 
 
 def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: str) -> str:
