@@ -79,12 +79,10 @@ class Ablation:
         """NumericsError where no seed finished on the layers of a group."""
         for group in self.groups:
             if not group.accuracy:
-                raise NumericsError(
-                    f"every seed failed on the layers {spell_numbers(group.layers)}",
-                    found=next(iter(group.failed.values()), None),
-                    where=", ".join(group.runs),
-                    hint="train the run again with a lower --lr and ablate that",
-                )
+                message = f"every seed failed on the layers {spell_numbers(group.layers)}"
+                found = next(iter(group.failed.values()), None)
+                hint = "train the run again with a lower --lr and ablate that"
+                raise NumericsError(message, found=found, where=", ".join(group.runs), hint=hint)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -159,13 +157,11 @@ def ablate(
         attn: what to train where the options of the run's own mechanism do not fit that few layers
             (``gaam:heads=1`` for a run of ``gaam:heads=8``).
         device: auto, cpu, cuda, cuda:N or mps.
-        progress: called with (seed-epochs done, seed-epochs in all, what is going on); the counts
-            begin anew with each group.
+        progress: called with (seed-epochs done, in all, what is going on) of each group.
 
     Raises:
         ConfigError: no attention map, a constant one, too few layers, or options that do not fit.
-        NotFoundError: no such run or cache.
-        CacheError: the cache is not the one that the run was trained on.
+        NotFoundError, CacheError: no such run or cache, or one that it was not trained on.
     """
     run = one_run(Path(path).expanduser())
     importance, fold = importance_of([run]), run.recipe.get("fold")
@@ -173,9 +169,7 @@ def ablate(
         why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
         raise ConfigError(
             f"the layers of '{run.attention}' cannot be ranked",
-            expected="a finished run of a mechanism with an attention map, tested on a split",
             found=f"fold {fold}" if fold else why if run.finished else "every seed failed",
-            where=str(run.path.absolute()),
         )
     chosen = choose_layers(importance, num_layers, seed)
     spec = parse_attention(run.attention)
@@ -216,10 +210,8 @@ def ablate(
 def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tuple[int, ...]]:
     """The ``count`` layers with the highest, the lowest, and with any mean importance factor.
 
-    The random layers are others than both where there are enough, else another set than both.
-
-    Raises:
-        ConfigError: too few layers for three different groups, or none more important than others.
+    The random layers are others than both where there are enough, else another set than both. A
+    ConfigError says that there are too few layers, or none more important than others.
     """
     layers, factor = np.array(importance.layers), np.array(importance.factor)
     if not 1 <= count <= len(layers) // 2 or math.comb(len(layers), count) < 3:

@@ -20,8 +20,7 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
-FLAT = 4 * float(np.finfo(np.float32).eps)
-"""A map whose relative range is smaller is constant: what is left is rounding."""
+FLAT = 4 * float(np.finfo(np.float32).eps)  # relative range of a map that is rounding alone
 NO_MAP = "the mechanism has no attention map to take importance from"
 NO_MAP_OF_FINAL = "attention maps are means over test rows, and a final model has none"
 
@@ -49,14 +48,9 @@ class Importance:
 
 
 def layer_map(map_S: Floats) -> NDArray[np.float64]:
-    """A mean attention map as weights of layers and features.
+    """A mean attention map as weights of layers and features, (S, L, D) or (S, L, 1).
 
-    Args:
-        map_S: (S, L, D) or (S, L, 1) of a gate; (S, H, Q, L) of what reads layers, which is
-            averaged over heads and queries.
-
-    Returns:
-        (S, L, D) or (S, L, 1).
+    That of a gate as it is; (S, H, Q, L) of what reads layers, averaged over heads and queries.
     """
     wide = map_S.astype(np.float64)
     return wide.mean((1, 2))[..., None] if wide.ndim == 4 else wide
@@ -65,10 +59,7 @@ def layer_map(map_S: Floats) -> NDArray[np.float64]:
 def importance_factor(map_S: Floats) -> NDArray[np.float64]:
     """``IF = (w - min w) / (max w - min w)`` of every seed's mean map.
 
-    A constant map, on which nothing stands out, has importance 0 everywhere.
-
-    Shape:
-        map_S as in ``layer_map``; the result (S, L, D) or (S, L, 1), in [0, 1].
+    0 everywhere on a constant map, on which nothing stands out; shapes are as in ``layer_map``.
     """
     map_SLD = layer_map(map_S)
     low_S11 = map_SLD.min((1, 2), keepdims=True)
@@ -78,10 +69,7 @@ def importance_factor(map_S: Floats) -> NDArray[np.float64]:
 
 
 def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
-    """Each layer's share of the summed map in percent, (S, L).
-
-    Every layer of a map of zeros has the same share.
-    """
+    """Each layer's share of the summed map in percent, (S, L); of a map of zeros all the same."""
     sum_SL = layer_map(map_S).sum(2)
     total_S1 = sum_SL.sum(1, keepdims=True)
     empty_S1 = total_S1 == 0
@@ -92,9 +80,7 @@ def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
 def importance_of(runs: Sequence[RunResult]) -> Importance | None:
     """Importance over all finished seeds of runs that differ in their seeds alone.
 
-    Returns:
-        None where the mechanism has no attention map (``NO_MAP``), no seed finished, or nothing was
-        tested (``NO_MAP_OF_FINAL``).
+    None where the mechanism has no attention map, no seed finished, or nothing was tested.
     """
     maps = by_seed(runs, lambda run: run.attention_map)
     if not maps:

@@ -19,15 +19,12 @@ from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
 QUANTILES = (5, 25, 50, 75, 95)
-LAPLACE, GAUSSIAN = 1.0, 2.0
-"""The exponents at which a generalised Gaussian is one of the two."""
+LAPLACE, GAUSSIAN = 1.0, 2.0  # exponents at which a generalised Gaussian is one of the two
 RESIDUALS: Floats = np.linspace(-4, 4, 161)
 """Where curves are read: over G layers no value is further than sqrt(G - 1) from their mean."""
-MOST_CELLS = 1024
-"""Of one seed, evenly spaced over heads and features: a mean of more has the same curve."""
+MOST_CELLS = 1024  # of one seed, evenly spaced: a mean of more has the same curve
 MECHANISMS = "gaam_decoder.attention"
-OFFSET = "offset"
-"""What every density learns beside its shape, (H, D): a recorded gate of features has it."""
+OFFSET = "offset"  # every density learns it, (H, D): a recorded gate of features has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +64,9 @@ def parameter_range(
 ) -> dict[str, Any]:
     """Where one parameter ended up over its heads, features and all finished seeds, as JSON values.
 
-    ``seed_medians_sd`` is the standard deviation of each seed's median, None for one seed. Of
-    exponents of a generalised Gaussian, ``distribution`` has quantiles (percent -> value), shares
-    of the values (fractions), and for every head the median over features and seeds.
-
-    Args:
-        values: (S, ...), one entry per finished seed, S at least 1.
-        start: smallest and largest value before training.
-        exponents: whether these are exponents of a generalised Gaussian, (S, H, D).
+    ``values`` (S, ...) have an entry per finished seed; ``start`` is the smallest and largest value
+    before training. Of ``exponents`` of a generalised Gaussian, (S, H, D), ``distribution`` has
+    quantiles (percent -> value), shares of the values (fractions), and medians of every head.
     """
     values = values.astype(np.float64)
     flat = values.reshape(len(values), -1)
@@ -101,8 +93,7 @@ def parameter_range(
 def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
     """``parameter_range`` of every learned parameter, of runs that differ in their seeds alone.
 
-    Seeds that failed are left out. Empty where the mechanism learns nothing that means something
-    by itself, or no seed finished.
+    Empty where the mechanism learns nothing that means something by itself, or no seed finished.
     """
     mechanism = runs[0].attention.partition(":")[0]
     ranges = {}
@@ -134,11 +125,10 @@ def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
 
 
 def learned_curves(mechanism: str, cells: Mapping[str, Floats]) -> Floats | None:
-    """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P).
+    """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P), from its cells.
 
     Peak 1 and centred at 0: where a gate lies (``offset``) is in units of the states, and whatever
-    all weights are multiplied by, the head undoes. None where the mechanism, which may have
-    options, is no density. ``cells`` are those of ``learned_cells``.
+    all weights are multiplied by, the head undoes. None where the mechanism is no density.
     """
     from gaam_decoder.attention._density import DensityGate
 

@@ -68,14 +68,11 @@ class PlantSummary:
     teacher_accuracy_drawn: float  # of the teacher, on the labels that were drawn
     linear_accuracy: float | None  # expected of the best linear decoder; None: not known
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
+    to_dict = asdict
 
     def in_words(self) -> str:
         """Lines for people."""
-        about, best = GATES[self.gate], self.teacher_accuracy
-        linear = "not known, too many features"
+        about, best, linear = GATES[self.gate], self.teacher_accuracy, "not known"
         if self.linear_accuracy is not None:
             gap = 100 * (best - self.linear_accuracy)
             linear = f"{100 * self.linear_accuracy:.1f}%, {gap:z.1f} points less"
@@ -96,22 +93,17 @@ def plant(
     """Make a cache whose labels depend on the states through a known gate, or complete one.
 
     Everything is decided by the configuration; every number is computed from the states as the
-    cache stores them. The chosen rows of a given cache are read into memory.
+    cache stores them. The chosen rows of a given cache are read into memory. ``progress`` is called
+    with (rows done, rows in all, what is going on).
 
     >>> config = gaam_decoder.PlantConfig(out="planted", rows=90)
     >>> gaam_decoder.plant(config).mechanism
     'laplace'
 
-    Args:
-        config: what to plant, in what, and where to.
-        progress: called with (rows done, rows in all, what is going on).
-
     Raises:
         ConfigError: more rows than the given cache has, or the folder holds something else.
-        NotFoundError: no cache where one was given.
-        CacheError: the given cache is incomplete or damaged.
+        NotFoundError, CacheError: the given cache is not there, incomplete or damaged.
         NumericsError: a state of the given cache that cannot be stored in the type asked for.
-        StorageError: the file system refused.
     """
     check_folder(config.out, option="--out")
     source = open_cache(config.from_cache) if config.from_cache is not None else None
@@ -122,9 +114,8 @@ def plant(
             f"the gate '{config.gate}' standardises over layers, and of two every value is 1 or -1",
             expected=f"states of {LEAST_LAYERS} layers or more, or --gate none",
         )
-    teacher = make_teacher(
-        config.gate, train, classes=config.classes, strength=config.strength, seed=seed
-    )
+    options: dict[str, Any] = {"classes": config.classes, "strength": config.strength}
+    teacher = make_teacher(config.gate, train, seed=seed, **options)
     p = [teacher.probabilities(of_split) for of_split in states]
     label = [draw_labels(p_NC, seed, split) for split, p_NC in enumerate(p)]
     accuracy = {
@@ -255,8 +246,7 @@ def _behind(attention: Attention, x_NLD: Floats) -> Floats:
 def make_teacher(gate: str, train: States, *, classes: int, strength: float, seed: int) -> Teacher:
     """Draw a teacher whose logits have the standard deviation ``strength`` over the training rows.
 
-    Raises:
-        ConfigError: the training rows are all the same behind the gate.
+    A ConfigError says that these are all the same behind the gate.
     """
     _, num_layers, hidden_size = train.shape
     attention = planted_mechanism(gate, num_layers, hidden_size)
@@ -305,8 +295,8 @@ def linear_accuracy(
 ) -> float | None:
     """Accuracy to expect on the test rows of the best linear decoder of the states.
 
-    It is fitted by L-BFGS to the teacher's own probabilities of the training rows, which no draw
-    of a label disturbs. None where rows are too few for that, or too many for the memory.
+    It is fitted by L-BFGS to the teacher's own probabilities of the training rows. None where rows
+    are too few for that, or too many for the memory.
     """
     count, features = len(train), train.shape[1] * train.shape[2]
     if count < ROWS_PER_FEATURE * features or count * features > MOST_FITTED:

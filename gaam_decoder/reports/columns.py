@@ -103,16 +103,21 @@ P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: c
 COLUMNS = (
     *(DECODER, VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, DECIDE, SD, SEEDS),
     *(SEEDS_CI, P_TRAINING, SETTINGS, PARAMETERS, SECONDS),
-)
-"""Of a page, a paper and a card."""
+)  # of a page, a paper and a card
 SCREEN = (
     *(SCORE, SD, ROWS_CI, SEEDS, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT, PARAMETERS, SECONDS),
-)
-"""Of a terminal, behind the decoder."""
-DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)
-"""What goes first where the screen is too narrow."""
-OF_STUDY = (DECODER, SCORE, ROWS_CI, SD, SEEDS, DIFFERENCE, DIFFERENCE_CI, VERDICT)
-"""Of the page of a study."""
+)  # of a terminal, behind the decoder
+DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)  # what goes first from a narrow screen
+OF_STUDY = (
+    DECODER,
+    SCORE,
+    ROWS_CI,
+    SD,
+    SEEDS,
+    DIFFERENCE,
+    DIFFERENCE_CI,
+    VERDICT,
+)  # of the page of a study
 VERDICTS = {
     "better, worse": "p Holm is below 0.05, over seeds and test rows: other seeds on other rows of "
     "the kind would show it too. Without any difference it is said in at most 5 of 100 reports",

@@ -35,10 +35,8 @@ TEMPLATES = Path(__file__).with_name("templates")
 COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
 LIGHT, DARK = COLOURS["light"], COLOURS["dark"]
 """Name of a CSS variable -> its colour on white paper, and in the dark."""
-PALETTE = {k: v for k, v in LIGHT.items() if not k.startswith(("pa", "warn"))}
-"""In which pictures are drawn; no two alike."""
-DASHES = ["-", "--", "-.", ":"]
-"""Line styles beside colours, for who does not see or print these."""
+PALETTE = {k: v for k, v in LIGHT.items() if not k.startswith(("pa", "warn"))}  # no two alike
+DASHES = ["-", "--", "-.", ":"]  # beside colours, for who does not see or print these
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 Values = Sequence[float] | np.ndarray
 

@@ -21,8 +21,7 @@ from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
 
-MOST_SAVED = 6
-"""Pictures of a report that are written, each as PDF and PNG: a dozen files."""
+MOST_SAVED = 6  # pictures that are written, each as PDF and PNG: a dozen files
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

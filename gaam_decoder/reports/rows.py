@@ -29,13 +29,10 @@ from gaam_decoder.stats.scores._base import Answers, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
 
 Floats = NDArray[np.float64]
-Part = Sequence[RunResult]
-"""Runs on the same test rows that differ in their seeds alone."""
+Part = Sequence[RunResult]  # on the same test rows, of seeds that differ
 BY_FOLD = "by fold"
-SURE = 0.95
-"""Share of draws of other rows that choose the same."""
-SCALED = ", temperature fitted"
-"""Behind the name of a score of probabilities that were scaled."""
+SURE = 0.95  # share of draws of other rows that choose the same
+SCALED = ", temperature fitted"  # behind the name of a score of probabilities that were scaled
 
 
 class Measured(NamedTuple):

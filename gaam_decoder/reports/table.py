@@ -32,8 +32,7 @@ NOT_TESTED = "final models, which are not evaluated"
 ON_TRAINING_ROWS = "tested on its own training rows"
 SHUFFLED = "labels shuffled"
 AT_EDGE = " (edge)"
-UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
-"""Settings that rows are marked with in words of their own."""
+UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")  # marked in words of their own
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
 
 

@@ -9,8 +9,7 @@ from typing import Any, TextIO
 from gaam_cache.messages import visible
 from gaam_decoder.reports.table import Format, Table
 
-UNNAMED = ("cache", "scores", "comparison")
-"""Parts of the JSON of a row whose values are columns by their own names."""
+UNNAMED = ("cache", "scores", "comparison")  # their values are columns by their own names
 # at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
 # the full-width forms that some take as well
 _FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20])")

@@ -17,11 +17,9 @@ from gaam_decoder.reports.unit import percent
 NO_AXES = {"split_seed", "fold", "repeats", "val_fraction", "val_folds", "shard_rows"}
 NO_AXES |= {"test_split", "plugins"}
 """Settings that are no quantity, or decide which rows are which."""
-MOST_DRAWN = 8
-"""Lines of the picture."""
+MOST_DRAWN = 8  # lines of the picture
 ALL = "all"
-Cells = dict[str, dict[Any, float]]
-"""A line for all else that differs, and in it the mean accuracy at every value."""
+Cells = dict[str, dict[Any, float]]  # a line for all else, in it the accuracy at every value
 
 
 class Grid(Writer):

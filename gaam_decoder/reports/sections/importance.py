@@ -22,8 +22,7 @@ from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.rank_correlation import rank_correlation
 
-LEAST_LAYERS = 4
-"""Three layers have six orders: every rank correlation is as good as chance."""
+LEAST_LAYERS = 4  # three have six orders: every rank correlation is as good as chance
 LINES = (
     "importance is the mean importance factor of a layer over features and seeds, accuracy that of "
     "the same head and recipe on this layer alone; rho is Spearman's rank correlation",

@@ -20,8 +20,7 @@ from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
 from gaam_decoder.reports.sections._base import Parts, Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
 
-MOST = 8
-"""Gates that are drawn."""
+MOST = 8  # gates that are drawn
 GATE = (
     "gate: the weight of a feature by how many standard deviations it lies from the gate's centre, "
     "mean over heads and features; peak 1, since the head undoes any factor"

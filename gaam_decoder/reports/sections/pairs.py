@@ -12,8 +12,7 @@ from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit
 
-MARKS = {"better": "*", "worse": "*", "equivalent": "="}
-"""Of a verdict, beside a difference."""
+MARKS = {"better": "*", "worse": "*", "equivalent": "="}  # beside a difference
 
 
 class EveryPair(Writer):

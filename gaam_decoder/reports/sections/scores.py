@@ -20,8 +20,7 @@ from gaam_decoder.stats.scores.ece import BINS
 
 MOST_CLASSES, MOST_DECODERS = 30, 8
 """That are listed: of more the most frequent, and the most accurate. The JSON has all."""
-FEWEST = 5
-"""Rows of a bin that is drawn: the share of fewer is anything."""
+FEWEST = 5  # rows of a bin that is drawn: the share of fewer is anything
 
 
 class Scores(Writer):
