@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +10,10 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 import gaam_decoder
-from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.analysis.ablate import choose_layers
 from gaam_decoder.analysis.importance import Importance
-from tests.conftest import Outcome
 
 
 @pytest.fixture
@@ -93,25 +90,3 @@ def test_options_that_do_not_fit_are_told_and_replaced_by_attn(config: TrainConf
     result = gaam_decoder.ablate(run.path, attn="gaam")
     assert (result.ranked_by, result.attention) == ("gaam:heads=3", "gaam")
     assert len(load_runs(config.runs)) == 4
-
-
-def test_what_cannot_be_ablated_is_refused(config: TrainConfig) -> None:
-    with pytest.raises(ConfigError, match="no attention map"):
-        gaam_decoder.ablate(one(replace(config, attn=("none",))).path)
-    with pytest.raises(NotFoundError, match="no finished run"):
-        gaam_decoder.ablate(config.runs)
-
-
-def test_the_command_prints_words_and_json(
-    config: TrainConfig, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = one(config)
-    monkeypatch.chdir(run.path)
-    words = ("ablate", ".", "--num-layers", 2, "--seed", 5)
-    outcome = gaam(*words)
-    assert outcome.code == 0, outcome.err
-    assert "high - low" in outcome.out
-    about = json.loads(gaam(*words, "--json").out)
-    assert [group["name"] for group in about["groups"]] == ["all", "high", "low", "random"]
-    assert [len(group["layers"]) for group in about["groups"]] == [6, 2, 2, 2]
-    assert [pair["first"] for pair in about["differences"]] == ["high", "high", "low"]

@@ -72,13 +72,3 @@ def test_a_constant_map_has_no_importance_and_equal_shares() -> None:
         np.testing.assert_allclose(layer_contribution(weights), 25)
         weights[1, 2, 1] += np.spacing(np.float32(value))  # rounding of a mean, not a finding
         np.testing.assert_array_equal(importance_factor(weights[1:] if value else weights[:1]), 0)
-
-
-def test_one_seed_has_no_spread_and_failed_seeds_are_left_out(config: TrainConfig) -> None:
-    run = one(config)
-    alone = importance_of([one(replace(config, seeds=(1,), runs=config.runs / "alone"))])
-    assert alone is not None
-    assert alone.factor_sd is None
-    failed = replace(run, failed={0: "nan", 2: "nan"})
-    assert importance_of([failed]) == alone
-    assert importance_of([replace(run, failed=dict.fromkeys((0, 1, 2), "nan"))]) is None

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import gaam_decoder
-from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder import RunResult
 from gaam_decoder.analysis.learned import learned_ranges, parameter_range
 from tests.decoder.reports.conftest import build_run
 
@@ -53,21 +51,3 @@ def test_failed_seeds_are_left_out_and_runs_of_other_seeds_are_joined() -> None:
     assert learned_ranges([second])["beta"]["seed_medians_sd"] is None
     none_left = made(beta, failed=dict.fromkeys((0, 1, 2), "nan"))
     assert learned_ranges([none_left]) == {}
-
-
-def test_a_real_run_keeps_where_its_parameters_started(tiny_cache: Path, tmp_path: Path) -> None:
-    config = TrainConfig(
-        attn=("gaam", "scalar-mix", "mha"),
-        cache=tiny_cache,
-        runs=tmp_path,
-        seeds=(0, 1),
-        epochs=2,
-        lr=0.01,
-    )
-    gaam, mix, mha = gaam_decoder.train(config)
-    found = learned_ranges([gaam])
-    assert set(found) == {"offset", "xi"}
-    assert (found["xi"]["start"], found["offset"]["start"]) == ([2.0, 2.0], [0.0, 0.0])
-    assert found["xi"]["max"] == gaam.learned["xi"].max() != 2.0
-    assert learned_ranges([mix])["weight"]["start"] == pytest.approx((1 / 6, 1 / 6))
-    assert learned_ranges([mha]) == {}

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.reports.notes import conclusion, notes
 from gaam_decoder.reports.table import Table, build_tables
@@ -85,10 +84,3 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
         assert not any(line.get("accuracy_mean") for line in mine)
         for format in ("html", "markdown", "latex", "terminal"):
             assert seen(format, tables).count("not evaluated;") == len(found)
-
-
-def test_a_baseline_that_was_never_evaluated_is_none() -> None:
-    with pytest.raises(ConfigError, match="no run of the baseline 'mha'"):
-        build_tables([evaluated("gaam"), final("mha")], "mha")
-    [table] = build_tables([evaluated("gaam"), final("none")])
-    assert table.baseline is None

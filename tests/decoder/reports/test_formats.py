@@ -65,15 +65,6 @@ def test_tables_fit_the_terminal_and_its_letters(monkeypatch: pytest.MonkeyPatch
     assert "12 (1 failed)" in " ".join(wide)
 
 
-def test_json_has_null_where_an_attention_map_is_no_number() -> None:
-    gate = np.ones((2, 6, 8))
-    gate[1] = np.nan
-    tables = build_tables([build_run("gaam", answers(2, 0.8, 1), attention_map=gate)])
-    (row,) = json.loads(written("json", tables))["rows"]
-    assert row["importance"]["layers"][0]["factor"] is None
-    assert row["accuracy"]["mean"] > 0
-
-
 @pytest.mark.skipif(PDFLATEX is None, reason="pdflatex is not installed")
 def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
     nasty = build_run(

@@ -62,13 +62,3 @@ def test_a_new_column_is_one_object(runs: Path, monkeypatch: pytest.MonkeyPatch)
     for format in set(FORMATS) - {"json", "csv"}:
         assert "folds" in report.text(format), format
     assert "number of folds: the last one" in columns.explain()
-
-
-def test_one_section_is_printed(runs: Path, gaam: Callable[..., Outcome]) -> None:
-    shown = gaam("report", runs, "--section", "scores")
-    assert shown.code == 0
-    assert "Other scores:" in shown.out
-    assert "signature:" not in shown.out
-    missing = gaam("report", runs, "--section", "scorse")
-    assert missing.code == 2
-    assert "did you mean 'scores'" in missing.err

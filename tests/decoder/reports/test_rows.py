@@ -42,18 +42,6 @@ def test_runs_on_other_splits_or_folds_are_another_table() -> None:
     assert "fold 2 of 5" in tables[2].title()
 
 
-def test_seeds_of_two_runs_are_one_row_and_a_repeated_seed_counts_once() -> None:
-    right, again = answers(6, 0.8, 1), answers(2, 0.1, 9)
-    runs = [
-        build_run("none", right[:4], seeds=(0, 1, 2, 3), path="a"),
-        build_run("none", np.concatenate([again[:1], right[4:]]), seeds=(3, 4, 5), path="b"),
-    ]
-    [table] = build_tables(runs)
-    [row] = table.rows
-    assert row.seeds == (0, 1, 2, 3, 4, 5)
-    np.testing.assert_allclose(row.accuracy.scored.values, right.mean(1))
-
-
 def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> None:
     sizes = {1: 300, 2: 301, 3: 299}
     mine = {fold: answers(7, 0.85, 10 + fold, num_rows=n) for fold, n in sizes.items()}

@@ -118,17 +118,3 @@ def test_importance_stands_beside_the_accuracy_of_each_layer_alone() -> None:
     share_SL = gate().sum(2) / gate().sum((1, 2))[:, None]
     np.testing.assert_allclose(line.get_ydata(), 100 * share_SL.mean(0), rtol=1e-5)
     assert section.parts[0][1].lines[0][1].startswith("6 (")
-
-
-def test_only_rows_of_the_same_recipe_over_all_of_the_layers_belong_together() -> None:
-    part = whole("laplace", attention_map=gate()[:, 1:5], layers="2-5")
-    (one,) = found_in(*singles(), part)
-    assert [of["layer"] for of in one["layers"]] == [2, 3, 4, 5]
-    assert found_in(*singles((1, 2, 3)), whole()) == []  # three layers say nothing
-    own = found_in(*singles(mechanism="gaam"), *singles(), whole())
-    assert [one["alone"] for one in own] == ["gaam"]
-    for other in ({"head": "conv"}, {"epochs": 9}, {"train_rows": 7}, {"shuffle_labels": True},
-                  {"attention_map": None}):  # fmt: skip
-        assert found_in(*singles(), whole(**other)) == [], other
-    flat = found_in(*singles(), whole(attention_map=np.ones((8, 6, 4), np.float32)))
-    assert [one["rho"] for one in flat] == [None]

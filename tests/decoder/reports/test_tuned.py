@@ -12,7 +12,6 @@ from gaam_decoder import RunResult
 from gaam_decoder.reports.notes import conclusion, notes
 from gaam_decoder.reports.rows import BY_FOLD
 from gaam_decoder.reports.table import AT_EDGE, Table, build_tables
-from gaam_decoder.runs.tuning import choose
 from tests.decoder.reports.conftest import answers, build_run
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
@@ -66,24 +65,6 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     [early] = build_tables(tried)
     assert early.rows[0].seeds == (7, 8)
     assert not early.rows[0].tunings[0].apart
-
-
-def test_of_equals_the_smallest_is_kept_whatever_the_order() -> None:
-    runs = grid("gaam", dict.fromkeys(RATES, 0.8))
-    for given in (runs, runs[::-1], runs[2:] + runs[:2]):
-        [tuning] = choose(given).tunings.values()
-        assert tuning.chosen["lr"] == RATES[0]
-    [table] = build_tables(runs, every_candidate=True)
-    assert len(table.rows) == len(RATES)
-    assert not any(row.tunings for row in table.rows)
-    for select in ("last", "test"):  # chose no epoch, and no rate
-        [table] = build_tables(grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, select=select))
-        assert rates(table) == [("gaam", 1e-4), ("gaam", 1e-3)]
-    for better, run in enumerate(runs):  # unless the loss tells
-        for entry in run.log:
-            entry["selection_loss"] = 1.0 - 0.1 * (better == 2)
-    [tuning] = choose(runs).tunings.values()
-    assert tuning.chosen["lr"] == RATES[2]
 
 
 def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are_not() -> None:
