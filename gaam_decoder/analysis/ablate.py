@@ -12,13 +12,8 @@ import numpy as np
 
 from gaam_cache.errors import ConfigError, NumericsError
 from gaam_decoder import stats
-from gaam_decoder.analysis.importance import (
-    FLAT,
-    NO_MAP,
-    NO_MAP_OF_FINAL,
-    Importance,
-    importance_of,
-)
+from gaam_decoder.analysis import importance as of_layers
+from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import spelled_out
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
@@ -166,7 +161,7 @@ def ablate(
     run = one_run(Path(path).expanduser())
     importance, fold = importance_of([run]), run.recipe.get("fold")
     if importance is None or fold:
-        why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
+        why = of_layers.NO_MAP if run.evaluated else of_layers.NO_MAP_OF_FINAL
         raise ConfigError(
             f"the layers of '{run.attention}' cannot be ranked",
             found=f"fold {fold}" if fold else why if run.finished else "every seed failed",
@@ -221,7 +216,7 @@ def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tu
             expected=most if len(layers) > 2 else "a run on three or more layers",
             found=f"{count} of {len(layers)} layers",
         )
-    if np.ptp(factor) <= FLAT:
+    if np.ptp(factor) <= of_layers.FLAT:
         found = f"a mean importance factor of {factor[0]:.3f} everywhere"
         raise ConfigError("no layer is more important than another", found=found)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,6 @@ DEFAULT_AXIS = "attn"
 MOST_VALUES = 12  # rows of a group that are compared: a matrix of 66 pairs can be read
 MOST_GROUPS = 8  # groups of a table that are compared, those of most rows first
 ALL = ("layers", *DRAWN_BY)  # settings that mean all of them where a recipe has none
-Key = TypeVar("Key")
 Same = tuple[tuple[str, str], ...]
 
 
@@ -71,8 +70,8 @@ def _scored(row: Row, places: list[int]) -> Scored:
 
 
 def corrected(
-    found: Mapping[Key, Comparison], beside: Mapping[Key, Comparison] | None = None, more: int = 0
-) -> dict[Key, Comparison]:
+    found: Mapping[Any, Comparison], beside: Mapping[Any, Comparison] | None = None, more: int = 0
+) -> dict[Any, Comparison]:
     """Comparisons with Holm's p-values, corrected for one another and for those ``beside`` them.
 
     The tests of a difference and of equivalence are a family each. ``more`` were not even made,
@@ -233,7 +232,9 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
 
 def _place(row: Row) -> str:
     """What tells a row from every other of all reports."""
-    return repr((row.fingerprint, row.attention, row.head, sorted(row.recipe.items())))
+    return repr(
+        (row.runs[0].cache["fingerprint"], row.attention, row.head, sorted(row.recipe.items()))
+    )
 
 
 def _value(row: Row, names: Sequence[str]) -> str:

@@ -151,11 +151,6 @@ class Row:
         return self.runs, self.seeds, self.choices
 
     @property
-    def fingerprint(self) -> str:
-        """Of its cache."""
-        return str(self.runs[0].cache["fingerprint"])
-
-    @property
     def unit(self) -> Unit:
         """How values of the score that is compared are written."""
         return Unit(self.chosen.score)
@@ -249,6 +244,7 @@ class Tested(NamedTuple):
     rows: list[Row]
     incomplete: tuple[str, ...]  # what is not among them, because folds of it are missing
     majority_accuracy: float
+    place: tuple[str, ...]  # that tables of two selections of runs share
 
 
 def rows_by_test(
@@ -271,7 +267,8 @@ def rows_by_test(
         firsts = [part[0] for part in groups[0]]
         right = sum((one.majority_accuracy or 0) * len(one.labels) for one in firsts)
         majority = right / sum(len(one.labels) for one in firsts)
-        found.append(Tested(where, rows, incomplete, majority))
+        place_of_it = where, firsts[0].cache["fingerprint"]
+        found.append(Tested(where, rows, incomplete, majority, place_of_it))
     return found
 
 
@@ -334,7 +331,7 @@ def _split_seed(run: RunResult) -> int:
 def _partition(run: RunResult) -> tuple[str, ...]:
     """What runs must share to be folds of one cross-validation, or of its repeats."""
     count = str(run.recipe.get("fold") or "").partition("/")[2]
-    splitting = [str(run.recipe.get(name)) if count else "" for name in ("train_split", "groups")]
+    splitting = [str(run.recipe.get(name)) for name in ("train_split", "groups") if count]
     return run.cache["fingerprint"], count, *splitting
 
 

@@ -177,8 +177,7 @@ def build_tables(
     tables = []
     for one, of_pairs in zip(tested, every_pair(lists, pairs, margin, others), strict=True):
         first = one.rows[0]
-        near = [of.rows for of in hidden if of.where == one.where]
-        near = [rows for rows in near if rows[0].fingerprint == first.fingerprint]
+        near = [of.rows for of in hidden if of.place == one.place]
         probed = corrected(against([one.rows], margin, probe_of), against(near, margin, probe_of))
         of_row = [{mine: c for (mine, _), c in of.items()} for of in (compared, probed)]
         rows = [

