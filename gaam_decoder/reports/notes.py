@@ -12,7 +12,7 @@ from gaam_cache.messages import brief
 from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import counterpart, is_of, ranked
+from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of, ranked
 from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.unit import DEFAULT, percent
@@ -71,6 +71,8 @@ def selected(table: Table) -> str | None:
             of = f"this report, not for those of {table.uncounted:,} runs that were not named: "
             of += "chosen after a look at the results, p-values are too small"
         said += f"; Holm corrects for the {table.num_tests} comparisons of {of}"
+    if table.baseline is None and (by := selection.lost.get(DEFAULT_BASELINE)):
+        said += f"; the baseline '{DEFAULT_BASELINE}' is among what {by} left out"
     return said
 
 
@@ -303,11 +305,14 @@ def conclusion(table: Table) -> str:
 
 
 def _spread(table: Table) -> str:
-    """How large the differences are, and what would tell."""
+    """How large the differences are, how wide the widest interval is, and what would tell."""
     unit, claims = table.unit, [compared.claim for _, compared in table.compared]
     low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
     text = f"differences of {low} to {high}" if len(claims) > 1 else f"a difference of {low}"
     text += " points" * unit.score.percent
+    if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
+        several = "s up to" * (len(widths) > 1)
+        text += f", interval{several} {unit.size(max(widths), '.2f')} wide"
     largest = max(claims, key=lambda claim: abs(claim.difference))
     if rows := largest.rows_to_decide:
         text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
