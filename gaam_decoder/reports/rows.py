@@ -267,8 +267,8 @@ def rows_by_test(
         firsts = [part[0] for part in groups[0]]
         right = sum((one.majority_accuracy or 0) * len(one.labels) for one in firsts)
         majority = right / sum(len(one.labels) for one in firsts)
-        place_of_it = where, firsts[0].cache["fingerprint"]
-        found.append(Tested(where, rows, incomplete, majority, place_of_it))
+        shared = where, firsts[0].cache["fingerprint"]
+        found.append(Tested(where, rows, incomplete, majority, shared))
     return found
 
 

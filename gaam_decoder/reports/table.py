@@ -214,9 +214,9 @@ def build_tables(
             places = [len(tables)]
             tables.append(Table(cache=of_cache[0].cache, where=NOT_TESTED, runs=(), **shared))
         beside_them = [(tables[i].where, row) for i in places for row in tables[i].rows]
-        models, counted = _final_models(of_cache, beside_them, choice.tunings)
+        models = _final_models(of_cache, beside_them, choice.tunings)
         table = tables[places[0]]
-        tables[places[0]] = replace(table, finals=models, runs=(*table.runs, *counted))
+        tables[places[0]] = replace(table, finals=models, runs=(*table.runs, *of_cache))
     return tables
 
 
@@ -240,9 +240,8 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
     for row in rows:
         name = brief(row.attention) + f" + {brief(row.head, 60)}" * (heads or row.fitted)
         name += f" {SHUFFLED}" * row.shuffled
-        name += f" select={row.select}" * (
-            row.select == "test" or (selects and row.select != "val")
-        )
+        apart = row.select == "test" or (selects and row.select != "val")
+        name += f" select={row.select}" * apart
         spelt = {one: brief(f"{one}={row.recipe[one]}") for one in varied
                  if row.recipe.get(one) is not None}  # fmt: skip
         marked = [text + AT_EDGE * (one in row.at_edge) for one, text in spelt.items()]
@@ -255,9 +254,9 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 def _final_models(
     runs: Sequence[RunResult], rows: Sequence[tuple[str, Row]], tunings: Mapping[str, Tuning]
-) -> tuple[tuple[dict[str, Any], ...], tuple[RunResult, ...]]:
+) -> tuple[dict[str, Any], ...]:
     """Those of one cache as JSON values, with what evaluated rows of each recipe came to."""
-    by_key, found, counted = dict[str, list[RunResult]](), list[Any](), list[RunResult]()
+    by_key, found = dict[str, list[RunResult]](), list[dict[str, Any]]()
     for run in sorted(runs, key=lambda run: (run.attention, run.head, str(run.recipe))):
         by_key.setdefault(run.key, []).append(run)
     names = ("attention", "head", "select", "parameters", "recipe")
@@ -265,7 +264,6 @@ def _final_models(
         by_seed = first_runs(same)
         seeds = list(reported(tuple(by_seed), tunings.get(same[0].key)))
         there = [run for run in same if {*run.seeds} & {*seeds}]
-        counted += there
         failed = {s: by_seed[s].failed[s] for s in seeds if s in by_seed[s].failed}
         found.append(
             {name: getattr(same[0], name) for name in names}
@@ -281,7 +279,7 @@ def _final_models(
                 "runs": [{"path": run.path.name, "key": run.key} for run in there],
             }
         )
-    return tuple(found), tuple(counted)
+    return tuple(found)
 
 
 def _is_of(final: RunResult, row: Row) -> bool:

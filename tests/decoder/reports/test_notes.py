@@ -131,11 +131,6 @@ WEAK: dict[str, tuple[Make, str]] = {
         lambda: [one(0.8, cache=SHARED), base(cache=SHARED)],
         "7 of the 400 rows of 'test' have a text that 'train' has too",
     ),
-    "texts in several folds": (
-        lambda: [build_run("gaam", right(3, 3, 0.5), fold=f"{n}/3", cache=SHARED)
-                 for n in (1, 2, 3)],
-        "4 of the 9 rows of 'train' have a text that another of them",
-    ),
     "one class predicted": (
         lambda: [always_a()], "every seed predicts one and the same class",
     ),
