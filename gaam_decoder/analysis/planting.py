@@ -218,9 +218,8 @@ class Teacher:
     """``p(c | x) = softmax(strength * (W vec(attention(x)) - mean) / spread)_c``.
 
     W is drawn once: normal numbers divided by the standard deviation of their feature over the
-    training rows. Means of classes and the spread of all logits are those of the training rows too,
-    so that ``strength`` means the same for all states. Where no gate is planted all layers share
-    one W: the mean over the layers decides.
+    training rows, those of which are the means of classes and the spread of all logits too. Where
+    no gate is planted all layers share one W: the mean over the layers decides.
     """
 
     attention: Attention

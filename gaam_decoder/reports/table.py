@@ -9,18 +9,8 @@ from typing import Any, TextIO
 
 from gaam_cache.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
-from gaam_decoder.reports.compare import (
-    Pairs,
-    against,
-    choose_baseline,
-    corrected,
-    counterpart,
-    every_pair,
-    is_of,
-    probe_of,
-    ranked,
-    same_recipe,
-)
+from gaam_decoder.reports import compare
+from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.rows import Comparison, Row, Tested, rows_by_test
 from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, percent, score_of
 from gaam_decoder.runs.loading import Selection
@@ -165,20 +155,25 @@ def build_tables(
     choice, tested = grouped(runs)
     hidden = grouped([*runs, *beside])[1] if beside else []
     lists, others = [one.rows for one in tested], [one.rows for one in hidden]
-    chosen = choose_baseline([row for rows in lists for row in rows], baseline)
+    chosen = compare.choose_baseline([row for rows in lists for row in rows], baseline)
 
     def of_baseline(row: Row, rows: Sequence[Row]) -> Row | None:
-        return counterpart(row, rows, chosen)
+        return compare.counterpart(row, rows, chosen)
 
-    compared = corrected(against(lists, margin, of_baseline), against(others, margin, of_baseline))
+    compared = compare.corrected(
+        compare.against(lists, margin, of_baseline), compare.against(others, margin, of_baseline)
+    )
     num_tests = max((c.claim.num_tests for c in compared.values() if c.claim.testable), default=0)
     shared: dict[str, Any] = {"margin": margin, "score": score, "selection": selection}
     shared["temperature"] = temperature
     tables = []
-    for one, of_pairs in zip(tested, every_pair(lists, pairs, margin, others), strict=True):
+    for one, of_pairs in zip(tested, compare.every_pair(lists, pairs, margin, others), strict=True):
         first = one.rows[0]
         near = [of.rows for of in hidden if of.place == one.place]
-        probed = corrected(against([one.rows], margin, probe_of), against(near, margin, probe_of))
+        probed = compare.corrected(
+            compare.against([one.rows], margin, compare.probe_of),
+            compare.against(near, margin, compare.probe_of),
+        )
         of_row = [{mine: c for (mine, _), c in of.items()} for of in (compared, probed)]
         rows = [
             replace(
@@ -195,7 +190,7 @@ def build_tables(
             where=one.where,
             num_test_rows=first.accuracy.scored.by_row.shape[1],  # type: ignore[union-attr]
             rows=_named(rows),
-            baseline=chosen if any(is_of(row, chosen) for row in rows) else None,
+            baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
             incomplete=one.incomplete,
             num_tests=num_tests,
             pairs=of_pairs,
@@ -287,7 +282,7 @@ def _is_of(final: RunResult, row: Row) -> bool:
     apart = [*OF_TEST, *(TUNED if row.folds > 1 and row.tunings else ())]
     apart += [] if final.select == "val" or final.drawn else ["split_seed", "groups"]
     alike = (row.attention, row.head) == (final.attention, final.head)
-    return alike and any(same_recipe(final.recipe, run.recipe, apart) for run in row.runs)
+    return alike and any(compare.same_recipe(final.recipe, run.recipe, apart) for run in row.runs)
 
 
 def laid_out(table: Table, top: int | None) -> Table:
@@ -296,7 +291,7 @@ def laid_out(table: Table, top: int | None) -> Table:
     The baseline of a row that is shown stays beside it. All rows stay in the table: statistics,
     warnings and what Holm corrects for are of all of them, whatever is shown.
     """
-    rows = ranked(table.rows)
-    theirs = [counterpart(row, rows, table.baseline) for row in rows[:top]]
+    rows = compare.ranked(table.rows)
+    theirs = [compare.counterpart(row, rows, table.baseline) for row in rows[:top]]
     kept = {id(row) for row in (*rows[:top], *theirs)}
     return replace(table, rows=tuple(replace(row, shown=id(row) in kept) for row in rows))
