@@ -119,9 +119,10 @@ def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 
 def _main(table: Table, console: Console) -> RichTable:
     """The table with as many columns as fit."""
-    labels = [
-        f"{row.name} {row.settings.replace(AT_EDGE, '(edge)')}{marks(row)}" for row in table.shown
-    ]
+    labels = []
+    for row in table.shown:
+        settings = row.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
+        labels.append(f"{row.name} {settings}{marks(row)}")
     names = [name.replace("\n", "\n  ") for name in names_of(labels, LONGEST_NAME)]
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     drawn = {
