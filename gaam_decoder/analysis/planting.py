@@ -38,8 +38,7 @@ from gaam_decoder.config import (
 from gaam_decoder.specs import Spec, build
 
 Floats = NDArray[np.float64]
-States = NDArray[Any]
-"""(N, L, D), as the cache will store it."""
+States = NDArray[Any]  # (N, L, D), as the cache will store it
 BLOCK_ROWS = 512  # computed with at once; of Gaussian states each block has a seed of its own
 MEAN = 3.0
 """Distance of the mean of every feature of Gaussian states from 0, in standard deviations: a gate

@@ -221,8 +221,7 @@ NOTES: tuple[Note, ...] = (
     _shuffled,
 )
 """What these runs caused, in order of weight."""
-GRAVE = 8
-"""How many of them are warnings."""
+GRAVE = 8  # how many of them are warnings
 
 
 def explained(table: Table) -> Iterator[str]:

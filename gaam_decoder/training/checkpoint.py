@@ -32,11 +32,9 @@ from gaam_decoder.runs.result import SeedResult
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 2
-"""Of the files."""
+VERSION = 2  # of the files
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
-SHARE_OF_TIME = 0.05
-"""Of the training that writing checkpoints may take."""
+SHARE_OF_TIME = 0.05  # of the training that writing checkpoints may take
 OF_A_SEED = ("seed", "failed", "epoch", "seconds", "log")
 TENSORS = ("test_logits", "attention_map", "validation_logits")
 DAMAGED = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)

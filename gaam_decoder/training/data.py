@@ -32,18 +32,14 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.engine import free_on
 from gaam_decoder.training.protocol import Rows, parts_of
 
-PREFETCH = 3
-"""Batches that are gathered ahead where the rows are not on the device."""
-SLICE_BYTES = 2**26
-"""Of the piece of memory through which rows go to a GPU."""
+PREFETCH = 3  # batches that are gathered ahead where the rows are not on the device
+SLICE_BYTES = 2**26  # of the piece of memory through which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 """States are kept as they are stored; a step makes float32 of a batch."""
 MEMORY_SHARE = 0.5
 """Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
-BLOCKS = 2
-"""Of a window at once: one that is computed with and one that is read."""
-EVERY_SEED = 0
-"""In the place of a seed, where all are to draw the same."""
+BLOCKS = 2  # of a window at once: one that is computed with and one that is read
+EVERY_SEED = 0  # in the place of a seed, where all are to draw the same
 Place = Literal["cuda", "memory", "disk"]
 
 
@@ -222,10 +218,8 @@ class TrainData:
     """What every seed of every mechanism learns from, is chosen by and is tested on."""
 
     train: Subset
-    selection: Subset | None
-    """Rows that select the epoch; None keeps the last."""
-    test: Subset | None
-    """None of a final model, which learns from all rows."""
+    selection: Subset | None  # rows that select the epoch; None keeps the last
+    test: Subset | None  # None of a final model, which learns from all rows
 
     def choosing(self, recipe: Recipe) -> Subset | None:
         """Rows of train that select the epoch by true labels: a run keeps their logits."""
@@ -329,8 +323,7 @@ def epoch_batches(
         x_SBLD = features.batches(train.rows[place_SN], size)
         yield from zip(x_SBLD, told(place_SN).split(size, dim=1), strict=True)
         return
-    begun: list[tuple[Tensor, Tensor]] = []
-    """Of a batch that the next block completes."""
+    begun: list[tuple[Tensor, Tensor]] = []  # of a batch that the next block completes
     read = features.blocks([train.rows[block_M] for block_M in blocks])
     for number, (block_MLD, order_SM) in enumerate(zip(read, orders, strict=True), 1):
         block_M = blocks[number - 1]

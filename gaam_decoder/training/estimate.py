@@ -20,8 +20,7 @@ from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
 
 TIMED_STEPS = 3
-COMPILED_SPEED = 4.0
-"""Times that of an eager step; on two cores 1 for matrix products, 7 for gates."""
+COMPILED_SPEED = 4.0  # times that of an eager step; on two cores 1 for matrix products, 7 for gates
 
 
 class EstimatedRun(NamedTuple):

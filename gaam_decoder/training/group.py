@@ -40,12 +40,9 @@ from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, epoch_batches, told_labels
 
-FACTOR, PATIENCE, THRESHOLD, SMALLEST_CHANGE = 0.1, 10, 1e-4, 1e-8
-"""Of torch's ReduceLROnPlateau."""
-SMALLEST_SCALE = 1.0
-"""Of a loss: below it gradients overflow as they are."""
-Score = tuple[float, float]
-"""Accuracy and loss of an epoch on the rows that select it."""
+FACTOR, PATIENCE, THRESHOLD, SMALLEST_CHANGE = 0.1, 10, 1e-4, 1e-8  # of torch's ReduceLROnPlateau
+SMALLEST_SCALE = 1.0  # of a loss: below it gradients overflow as they are
+Score = tuple[float, float]  # accuracy and loss of an epoch on the rows that select it
 
 
 @dataclass(kw_only=True, slots=True)

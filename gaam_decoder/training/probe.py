@@ -33,8 +33,7 @@ from gaam_decoder.training.group import add_attention_maps, result_of
 from gaam_decoder.training.protocol import num_rows
 
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
-SEED = 0
-"""Of every fit: there is nothing that a seed decides."""
+SEED = 0  # of every fit: there is nothing that a seed decides
 MOST_SECONDS, MEMORY_SHARE = 60.0, 0.5
 """By estimate, of one fit that nobody asked for by name; the share is of the free memory."""
 OPERATIONS = {"cpu": 8e9, "cuda": 4e11}

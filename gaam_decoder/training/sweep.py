@@ -42,10 +42,8 @@ Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
 Report = Callable[[int, int, str, int], None]
 """The same, with how many of this process are new since the last call."""
-TELL_SECONDS = 0.2
-"""Between two words of a worker: epochs may be shorter."""
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
-"""Between two looks at what others train."""
+TELL_SECONDS = 0.2  # between two words of a worker: epochs may be shorter
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two looks at what others train
 
 
 def train(

@@ -34,8 +34,7 @@ from gaam_decoder.specs import KINDS, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
 CONFIG_FILE, MODEL_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
-OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)
-"""All that lies in an exported decoder."""
+OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)  # all that lies in an exported decoder
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
 
 

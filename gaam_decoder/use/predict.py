@@ -32,11 +32,9 @@ from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
 
 Records = list[dict[str, Any]]
-STDIN = "-"
-"""The text that means those that come by stdin."""
+STDIN = "-"  # the text that means those that come by stdin
 TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
-SUFFIXES = (*TABLES, ".jsonl")
-"""Of files of results."""
+SUFFIXES = (*TABLES, ".jsonl")  # of files of results
 JSON = {".jsonl": ("", "\n", b"\n"), ".json": ("[\n", ",\n", b"\n]\n")}
 """What stands before, between and behind the records."""
 
@@ -49,32 +47,22 @@ class PredictConfig:
         ConfigError: on construction: a value out of its range, or settings that do not go together.
     """
 
-    run: Path
-    """Folder of a finished run, or of what was exported of one."""
+    run: Path  # folder of a finished run, or of what was exported of one
     texts: tuple[str, ...] = ()
     """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
-    file: Path | None = None
-    """A table: CSV, JSON lines, Parquet; or a text a line (.txt)."""
+    file: Path | None = None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
     cache: Path | None = None
     """Without texts and file: the cache whose rows are predicted; with them: that of the run."""
-    split: str | None = None
-    """Of the cache; default: 'test'."""
-    out: Path | None = None
-    """CSV, JSON lines or Parquet; default: stdout."""
-    overwrite: bool = False
-    """Replace ``out`` if it is there."""
-    seed: int | None = None
-    """Whose decoder alone is used; default: all that finished, averaged."""
+    split: str | None = None  # of the cache; default: 'test'
+    out: Path | None = None  # CSV, JSON lines or Parquet; default: stdout
+    overwrite: bool = False  # replace ``out`` if it is there
+    seed: int | None = None  # whose decoder alone is used; default: all that finished, averaged
     temperature: bool = False
     """Divide the logits of every seed by its temperature, fitted on rows that chose its epoch."""
-    top: int = 1
-    """How many of the likeliest classes are named."""
-    text_columns: tuple[str, ...] = ()
-    """Columns joined by a space; default: those of the run."""
-    encoder: str | None = None
-    """Where the encoder of the run is, if it has moved."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    top: int = 1  # how many of the likeliest classes are named
+    text_columns: tuple[str, ...] = ()  # columns joined by a space; default: those of the run
+    encoder: str | None = None  # where the encoder of the run is, if it has moved
+    device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
     batch_tokens: int | None = None
     """Tokens of one batch of the encoder; default: what suits the device."""
 
@@ -113,11 +101,9 @@ class Predicted:
 
     records: Records | None = None
     """Of each text, predicted, probability, agreement, ...; None of a file."""
-    out: Path | None = None
-    """A file of results; None: they went to stdout."""
+    out: Path | None = None  # A file of results; None: they went to stdout
     rows: int
-    seeds: int
-    """That were averaged."""
+    seeds: int  # that were averaged
 
     def to_dict(self) -> Any:
         """A JSON value."""

@@ -27,8 +27,7 @@ from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows
 if TYPE_CHECKING:
     from gaam_cache.encode import Placed, RowEncoder
 
-CHUNK_ROWS = 2048
-"""Rows that are encoded together, as many as a shard of a cache has at most."""
+CHUNK_ROWS = 2048  # rows that are encoded together, as many as a shard of a cache has at most
 CPU_BATCH_SIZE = 16
 """Rows of a batch of the decoders: with the head conv twice as fast as 32, measured on one core."""
 _TURN = threading.Lock()
@@ -41,18 +40,12 @@ class DecoderConfig:
 
     attention: str
     head: str
-    recipe: dict[str, Any]
-    """That it was trained by."""
-    layers: tuple[int, ...]
-    """Places of the layers that it reads, of those that a row has, from 0."""
-    seeds: tuple[int, ...]
-    """Those whose decoders are here."""
-    key: str
-    """Of the run: mechanism, recipe and cache."""
-    gaam: str
-    """The version that made this."""
-    plan: Plan
-    """Of the cache that it learned from."""
+    recipe: dict[str, Any]  # that it was trained by
+    layers: tuple[int, ...]  # places of the layers that it reads, of those that a row has, from 0
+    seeds: tuple[int, ...]  # those whose decoders are here
+    key: str  # of the run: mechanism, recipe and cache
+    gaam: str  # the version that made this
+    plan: Plan  # of the cache that it learned from
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:

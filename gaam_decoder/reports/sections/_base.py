@@ -44,8 +44,7 @@ class Section:
 class Writer(ABC):
     """Makes sections of a table."""
 
-    place: ClassVar[int]
-    """Sections stand in this order."""
+    place: ClassVar[int]  # sections stand in this order
 
     @abstractmethod
     def of(self, table: Table) -> Iterator[Section]:

@@ -24,8 +24,7 @@ from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
-COMPILER_SECONDS = 20.0
-"""What compiling a step and an evaluation may cost, generously."""
+COMPILER_SECONDS = 20.0  # what compiling a step and an evaluation may cost, generously
 EAGER_SECONDS_PER_NUMBER = 3e-8
 """Measured: what a compiler saves of a step of gates, per number of the batch, on two cores."""
 WORKING_SET = 8 * 2**20
@@ -33,8 +32,7 @@ WORKING_SET = 8 * 2**20
 LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """Types of matrix products that are not those of the parameters."""
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
-MEMORY_SHARE = 0.4
-"""Share of the free memory that a group may take."""
+MEMORY_SHARE = 0.4  # share of the free memory that a group may take
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 """Of one batch in evaluation as float32; on a GPU of all seeds together."""
@@ -47,13 +45,10 @@ class Engine:
     """How seeds were run; kept with every run."""
 
     device: str
-    dtype: Dtype
-    """Of matrix products; parameters, optimiser and loss are float32."""
-    seed_batch: int
-    """Seeds together at most."""
+    dtype: Dtype  # of matrix products; parameters, optimiser and loss are float32
+    seed_batch: int  # seeds together at most
     compiled: bool
-    why: str
-    """Why it is compiled or not, and why seeds are run together or not."""
+    why: str  # why it is compiled or not, and why seeds are run together or not
 
     to_dict = asdict
 

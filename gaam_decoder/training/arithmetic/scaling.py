@@ -18,8 +18,7 @@ from gaam_cache.devices import float64
 START = 65536.0
 GROWTH = 2.0
 BACKOFF = 0.5
-INTERVAL = 2000
-"""Good steps in a row before the scale grows. All four are GradScaler's defaults."""
+INTERVAL = 2000  # good steps in a row before the scale grows. All four are GradScaler's defaults
 
 
 class Scaling(NamedTuple):

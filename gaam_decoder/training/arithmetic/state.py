@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from gaam_decoder.training.arithmetic.scaling import Scaling
 
-Stacked = dict[str, Tensor]
-"""Parameters or buffers by name, each (S, ...)."""
+Stacked = dict[str, Tensor]  # parameters or buffers by name, each (S, ...)
 
 
 class Weights(NamedTuple):
@@ -39,16 +38,13 @@ class State(NamedTuple):
 
     parameters: Stacked
     buffers: Stacked
-    exp_avg: Stacked
-    """First moments of the gradients."""
-    exp_avg_sq: Stacked
-    """Second moments."""
+    exp_avg: Stacked  # first moments of the gradients
+    exp_avg_sq: Stacked  # second moments
     loss_S: Tensor  # noqa: N815 a shape suffix
     """Losses of the epoch's rows so far, added up."""
     hit_S: Tensor  # noqa: N815
     """Rows of the epoch that were right when they were seen."""
-    scaling: Scaling | None
-    """Of the losses, where they are scaled."""
+    scaling: Scaling | None  # of the losses, where they are scaled
 
     @classmethod
     def of(
@@ -98,8 +94,7 @@ class Batch(NamedTuple):
     noise_SBK: Tensor | None  # noqa: N815
     """Uniform numbers, or None where the decoder needs none."""
     lr_S: Tensor  # noqa: N815
-    bias_correction: Tensor
-    """(2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t."""
+    bias_correction: Tensor  # (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t
     weight_SB: Tensor | None = None  # noqa: N815
     """How much every row counts in the loss; None where all count alike."""
 

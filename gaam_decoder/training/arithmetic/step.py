@@ -27,8 +27,7 @@ class Found(NamedTuple):
     """What a step learns from its rows."""
 
     gradients: Stacked
-    buffers: Stacked
-    """As the rows leave them."""
+    buffers: Stacked  # as the rows leave them
     loss_S: Tensor  # noqa: N815 a shape suffix
     logits_SBC: Tensor  # noqa: N815
     finite_S: Tensor | None = None  # noqa: N815
