@@ -188,7 +188,6 @@ class Split:
             name = f"{self.name}-{shard:05d}"
             raise CacheError(
                 f"the shard '{name}' is damaged",
-                expected="the bytes that its receipt names",
                 found=fault,
                 where=str(path),
                 hint=f"{remedy(self._root, self._plan, name)} (gaam verify lists all damage)",
@@ -248,8 +247,8 @@ class EmbeddingCache(Mapping[str, Split]):
         if missing := missing_shards(root, self.plan):
             raise CacheError(
                 "the cache is incomplete",
-                expected=f"{self.plan.num_shards} shards",
-                found=f"{len(missing)} are missing, first {missing[0]}",
+                found=f"{len(missing)} of {self.plan.num_shards} shards are missing, "
+                f"first {missing[0]}",
                 where=str(root.absolute()),
                 hint=f"run the {self.plan.maker} that made it again: it goes on",
             )
@@ -259,7 +258,6 @@ class EmbeddingCache(Mapping[str, Split]):
             self._splits[name] = Split(root, self.plan, name, receipts)
 
     def __repr__(self) -> str:
-        """Folder, encoder, splits."""
         rows = ", ".join(f"{name} {count:,}" for name, count in self.plan.rows.items())
         about = f"{self.plan.encoder_label}, {self.num_layers} layers x {self.hidden_size}"
         return f"<EmbeddingCache '{self.root}': {about}, {rows} rows>"
@@ -274,15 +272,12 @@ class EmbeddingCache(Mapping[str, Split]):
         return self._splits[split]
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the splits."""
         return iter(self._splits)
 
     def __contains__(self, split: object) -> bool:
-        """Whether there is a split of that name."""
         return split in self._splits
 
     def __len__(self) -> int:
-        """Number of splits."""
         return len(self._splits)
 
 

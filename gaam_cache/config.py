@@ -85,7 +85,6 @@ class Placing:
 
     @property
     def alone(self) -> bool:
-        """Whether this process does the work itself."""
         return self.engine == "local" and self.devices == "1"
 
 
@@ -93,13 +92,11 @@ P = TypeVar("P", bound=Placing)
 
 
 def placed(config: P) -> P:
-    """The same configuration for a worker, which places nobody."""
     values: dict[str, Any] = {one.name: one.default for one in fields(Placing)}
     return replace(config, **values)
 
 
 def check_placing(placing: Placing) -> None:
-    """Refuse what cannot be meant, before anything is started."""
     if placing.engine not in (known := plugins.names(ENGINES)):
         raise plugins.unknown("engine", placing.engine, known)
     try:
@@ -216,7 +213,6 @@ class ExtractConfig(Placing):
     """What the encoder reads, for a dry run, which then needs no weights (default: timed here)."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work, before anything is loaded."""
         settle_paths(self)
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
@@ -276,7 +272,6 @@ def _is_encoding(name: str) -> bool:
 
 
 def delimiter_of(config: ExtractConfig) -> str:
-    """The character that parts fields."""
     return DELIMITERS.get(config.delimiter or "comma", config.delimiter or "")
 
 
@@ -326,7 +321,6 @@ class ImportConfig:
     """Rows of one shard at most; a shard is also at most 512 MB."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work, before a file is opened."""
         settle_paths(self)
         check_at_least(self, 1, "shard_rows")
         if not self.files:

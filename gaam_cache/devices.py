@@ -70,7 +70,6 @@ def resolve_device(name: str) -> torch.device:
 
 
 def check_arithmetic(dtype: str, device: torch.device) -> None:
-    """Refuse half precision on mps."""
     if device.type == "mps" and dtype not in ("float32", "auto"):
         expected = "--dtype float32, or another --device"
         raise ConfigError(f"--dtype {dtype} is not used on mps", expected=expected)
@@ -89,7 +88,6 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def name_of(device: torch.device) -> str:
-    """What the hardware is called; a CPU is just that."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
@@ -115,7 +113,6 @@ def free_on(device: torch.device) -> int:
 
 
 def give_back(device: torch.device) -> None:
-    """Give memory that torch keeps for its next tensors back to the device."""
     import torch
 
     if device.type != "cpu":
@@ -151,7 +148,6 @@ class CopyBack:
         return host
 
     def wait(self) -> None:
-        """Wait for every copy that was started."""
         if self._stream is not None:
             self._stream.synchronize()
 
@@ -207,7 +203,6 @@ def as_refusal(error: BaseException) -> GaamError | None:
 
 
 def cores() -> list[int]:
-    """Numbers of the processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
 

@@ -12,10 +12,10 @@ import numpy as np
 from gaam_cache.cache import Split
 from gaam_cache.engines._claims import CLAIM_FOLDER, Holding, holdings
 from gaam_cache.errors import CacheError
-from gaam_cache.messages import excerpt, visible_values
+from gaam_cache.messages import excerpt, visible, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
-from gaam_cache.store.shard import Damage, missing_shards, planned_receipt
+from gaam_cache.store.shard import missing_shards, planned_receipt
 
 SHOWN = 20  # damages, and workers, that are listed for people
 COUNTED_BYTES = 2**30  # of a split at most: its classes are counted, for which all of it is hashed
@@ -42,11 +42,9 @@ class Inspection:
         return list(self.about["damage"])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return self.about
 
     def in_words(self) -> str:
-        """Lines for people."""
         about: dict[str, Any] = visible_values(self.about)
         workers = [f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]]
         damage = ["{name}: {reason}; to do: {repair}".format(**one) for one in about["damage"]]
@@ -91,7 +89,7 @@ def inspect(path: Path) -> Inspection:
     try:
         plan = read_plan(path)
     except CacheError as error:
-        damage.append(asdict(Damage.of(PLAN_FILE, error)))
+        damage.append(_damage(PLAN_FILE, error))
         return Inspection(about)
     missing = missing_shards(path, plan)
     absent, splits = set(missing), dict[str, Any]()
@@ -104,7 +102,7 @@ def inspect(path: Path) -> Inspection:
                 if len(receipts) == len(shards):
                     splits[name] |= _whole(Split(path, plan, name, receipts), count=not missing)
             except CacheError as error:
-                damage.append(asdict(Damage.of(shard.name, error)))
+                damage.append(_damage(shard.name, error))
     encoder = plan.identity
     about |= {
         "complete": not missing and not damage,
@@ -127,6 +125,11 @@ def inspect(path: Path) -> Inspection:
     }
     about |= {name: encoder.get(name) for name in ("layers", "pooled", "prompt", "max_length")}
     return Inspection(about | {name: getattr(plan, name) for name in OF_PLAN})
+
+
+def _damage(name: str, error: CacheError) -> dict[str, str]:
+    reason, repair = " ".join(error.reason.split()), error.details.get("to do", "")
+    return {"name": name, "reason": visible(reason), "repair": repair}
 
 
 def _whole(split: Split, *, count: bool) -> dict[str, Any]:

@@ -40,7 +40,6 @@ def _cell(text: str) -> str:
 
 
 def licences(of: Iterable[str]) -> list[str]:
-    """The section of a card with a place for each licence."""
     return ["## Licences", "", *items(f"{TODO}of {one}" for one in of)]
 
 

@@ -69,7 +69,6 @@ def excerpt(value: object) -> str:
 
 
 def option_of(field: str) -> str:
-    """How a field of a configuration is written on the command line."""
     return "--" + field.replace("_", "-")
 
 
@@ -89,7 +88,6 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
 
 
 def did_you_mean(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | None:
-    """The question after it, for a message; None where nothing is near."""
     meant = nearest(word, valid, aliases)
     return f"did you mean '{meant}'?" if meant else None
 

@@ -129,7 +129,6 @@ def _folders(package: str) -> list[Path]:
 
 
 def _offered(package: str) -> dict[str, EntryPoint]:
-    """What other distributions offer, by name."""
     group, points = f"gaam.{package.rpartition('.')[2]}", _entry_points(tuple(sys.path))
     return {p.name: p for p in points if p.group == group and NAME.fullmatch(p.name)}
 

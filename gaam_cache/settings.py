@@ -92,7 +92,6 @@ def data_path() -> Path:
 
 
 def preset_names(section: str) -> list[str]:
-    """Presets that say something about ``section``, sorted."""
     files = sorted((data_path() / "presets").glob("*.toml"))
     return [file.stem for file in files if section in tomllib.loads(file.read_text("utf-8"))]
 
@@ -151,7 +150,6 @@ def resolve(
 
 
 def _read(path: Path, section: str) -> dict[str, Any]:
-    """A table of a TOML file."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -25,11 +25,6 @@ def short_digest(digest: str) -> str:
 
 
 def digest_of(*parts: bytes | memoryview) -> str:
-    """SHA-256 of bytes that lie one behind the other, in hex."""
-    return _hashed(parts)
-
-
-def _hashed(parts: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -37,27 +32,26 @@ def _hashed(parts: Iterable[bytes | memoryview]) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_values(values: Iterable[str]) -> str:
     """SHA-256 over strings in order, each preceded by its length in bytes."""
-    return _hashed(_framed(value.encode()) for value in values)
+    return _hashed_framed(value.encode() for value in values)
 
 
 def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
     """The same over rows in order, of each its input and its label."""
-    rows = zip(inputs, labels, strict=True)
-    return _hashed(
-        _framed(content) + _framed(label.encode("utf-8", "surrogatepass"))
-        for content, label in rows
-    )
+    rows = zip(inputs, (label.encode("utf-8", "surrogatepass") for label in labels), strict=True)
+    return _hashed_framed(part for row in rows for part in row)
 
 
-def _framed(content: bytes) -> bytes:
-    return len(content).to_bytes(8, "little") + content
+def _hashed_framed(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
 
 
 def canonical_json(value: Any) -> bytes:

@@ -108,7 +108,6 @@ def check_digits(digits_2L: NDArray[Any], dtype: str, *, first_layer: int, where
 
 
 def width_of(values: Iterable[str]) -> int:
-    """Bytes of the longest value in UTF-8; at least 1."""
     return max((len(value.encode()) for value in values), default=1) or 1
 
 
@@ -119,7 +118,6 @@ def packed(values: Sequence[str], width: int) -> NDArray[np.uint8]:
 
 
 def unpacked(bytes_NW: NDArray[np.uint8]) -> list[str]:
-    """The values."""
     fixed = np.ascontiguousarray(bytes_NW).view(f"S{bytes_NW.shape[1]}")[:, 0]
     known: dict[bytes, str] = {}  # one object for a value that many rows have
     return [known.get(value) or known.setdefault(value, value.decode()) for value in fixed.tolist()]

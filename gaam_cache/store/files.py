@@ -101,14 +101,12 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, and sync the entry."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the entries of a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -126,10 +124,10 @@ def check_folder(path: Path, *, option: str) -> None:
         _check_writable(path, path, option)
 
 
-def check_file(path: Path, *, option: str, special: bool = False) -> None:
-    """The same of a file; a link means what it leads to, ``special`` allows a pipe or device."""
+def check_file(path: Path, *, option: str) -> None:
+    """The same of a file; a link means what it leads to."""
     path = Path(os.path.realpath(path.expanduser()))
-    in_the_way = path.is_dir() or (path.exists() and not path.is_file() and not special)
+    in_the_way = path.exists() and not path.is_file()
     _check_writable(path, path.parent, option, "it is no file" if in_the_way else None)
 
 

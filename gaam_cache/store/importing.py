@@ -33,15 +33,7 @@ from gaam_cache.messages import brief, shortened, visible
 from gaam_cache.sources import _base as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store import dtypes
-from gaam_cache.store.arrays import (
-    LABELS,
-    STATES,
-    STRINGS,
-    Array,
-    Roles,
-    choose,
-    open_file,
-)
+from gaam_cache.store.arrays import LABELS, STATES, STRINGS, Array, Roles, choose, open_file
 from gaam_cache.store.digest import hash_file, short_digest
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import (
@@ -82,7 +74,6 @@ class ImportSummary:
     to_dict = asdict
 
     def in_words(self) -> str:
-        """Lines for people."""
         done = f"the cache in '{self.path}' is complete ({short_digest(self.fingerprint)}): "
         done += f"{self.shards_made:,} shards made"
         lines = [done if self.fingerprint else "nothing was written; this would be taken:"]
@@ -174,11 +165,9 @@ class ImportedRows(Rows):
         return len(self.labels)
 
     def contents(self) -> Iterator[bytes]:
-        """The digest of every row."""
         return iter(self.inputs)
 
     def excerpt(self, row: int) -> str:
-        """All that people know of a row."""
         return f"all layers are the same; its label is '{self.labels[row]}'"
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -206,7 +195,6 @@ class ImportedRows(Rows):
         return kept
 
     def check(self, split: str, plan: Plan, report: Report) -> None:
-        """Read and check every number once."""
         digits_2L = np.zeros((2, self.num_layers), np.int64)
         dtype, storage_dtype = self.arrays[0].dtype, plan.storage_dtype
         for shard in plan.shards(split):
@@ -363,7 +351,6 @@ def _make(
     if len(set(sizes.values())) > 1:
         raise DataError(
             "the splits have states of different sizes",
-            expected="as many layers and features in every split",
             found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
             hint="pool states of tokens before, to one vector for each layer",
         )

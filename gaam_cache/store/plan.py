@@ -41,7 +41,6 @@ GAUSSIAN = "gaussian"
 
 
 def describe_encoder(name: str, untrained_seed: int | None) -> str:
-    """What to call an encoder, trained or not."""
     return name if untrained_seed is None else f"{name}, untrained (seed {untrained_seed})"
 
 
@@ -56,7 +55,6 @@ class ShardSpec:
 
     @property
     def name(self) -> str:
-        """File name without hash and suffix, such as ``train-00003``."""
         return f"{self.split}-{self.index:05d}"
 
 
@@ -108,12 +106,10 @@ class Plan:
 
     @property
     def maker(self) -> str:
-        """The command that makes what the cache lacks."""
         return "gaam import" if self.imported else "gaam extract"
 
     @property
     def untrained_seed(self) -> int | None:
-        """Seed of the encoder's random weights; None where they are trained."""
         seed: int | None = self.identity.get("untrained", {}).get("seed")
         return seed
 
@@ -124,7 +120,6 @@ class Plan:
 
     @property
     def batching(self) -> Batching:
-        """Which texts may share a batch, as measured by whoever wrote the plan."""
         return cast("Batching", self.encoder["batching"])
 
     @property
@@ -134,11 +129,9 @@ class Plan:
 
     @property
     def encoder_label(self) -> str:
-        """Name of the encoder for people, which says so where its weights are random."""
         return describe_encoder(self.encoder["name"], self.untrained_seed)
 
     def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
-        """The shards of one split, or of all, in order."""
         for name in self.rows if split is None else (split,):
             for index, start in enumerate(range(0, self.rows[name], self.shard_rows)):
                 stop = min(start + self.shard_rows, self.rows[name])
@@ -146,12 +139,10 @@ class Plan:
 
     @property
     def num_shards(self) -> int:
-        """Shards of all splits."""
         return sum(-(-rows // self.shard_rows) for rows in self.rows.values())
 
     @property
     def row_bytes(self) -> int:
-        """Of the states and columns of a row."""
         states = len(self.pooling) * self.num_layers * self.hidden_size
         return states * ITEM_BYTES[self.storage_dtype] + sum(self.columns.values())
 
@@ -162,7 +153,6 @@ class Plan:
         return content | {k: v for k, v in asdict(self).items() if k not in OPTIONAL or v}
 
     def to_json(self) -> str:
-        """The text of ``cache.json``."""
         return sealed_text(self.to_dict())
 
     @classmethod
@@ -224,7 +214,6 @@ def read_plan(root: Path) -> Plan:
         if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
             raise NotFoundError(
                 f"no cache at '{root}'",
-                expected=f"a folder with {PLAN_FILE}",
                 found="no such file in it" if root.is_dir() else "no such folder",
                 where=str(root.absolute()),
                 hint="build one with 'gaam extract', or name another folder",
@@ -232,7 +221,6 @@ def read_plan(root: Path) -> Plan:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         raise CacheError(
             "the plan of the cache is unusable",
-            expected="cache.json as gaam wrote it",
             found="no such file, though there are shards" if gone else found,
             where=str(path.absolute()),
             hint=f"move {path} away and run the gaam extract that made it again: "
@@ -263,13 +251,11 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     raise ConfigError(
         f"'{root}' holds another cache; nothing was changed. What differs:{lines}",
         found=f"fingerprint {short_digest(there.fingerprint)}, and not {short_digest(ours)}",
-        where=str((root / PLAN_FILE).absolute()),
         hint="choose another folder with --out, or delete this one",
     )
 
 
 def fingerprint(fields: dict[str, Any]) -> str:
-    """SHA-256 of the fields as canonical JSON, in hex."""
     return digest_of(canonical_json(fields))
 
 

@@ -26,7 +26,6 @@ from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
 from gaam_cache.store.shard import (
-    Damage,
     Receipt,
     arrays_of,
     embeddings_key,
@@ -37,6 +36,15 @@ from gaam_cache.store.shard import (
     shard_fault,
 )
 from gaam_cache.terminal import Report, silent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Damage:
+    """What is there and not what it must be."""
+
+    name: str
+    reason: str  # one line
+    repair: str  # how it is made again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,11 +190,7 @@ def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str
 
 
 def _recompute(
-    root: Path,
-    plan: Plan,
-    chosen: Sequence[tuple[ShardSpec, int]],
-    device: str,
-    report: Report,
+    root: Path, plan: Plan, chosen: Sequence[tuple[ShardSpec, int]], device: str, report: Report
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Make rows again, one at a time, and compare; and of shards that are too far off why."""
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
