@@ -46,7 +46,6 @@ OF_ROWS, OF_ENCODER = {RECORDED: "dataset"}, {RECORDED: "encoder"}
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 """Words for what shells and people trip over."""
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
-DEVICES = "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
 COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -61,7 +60,7 @@ def parse_devices(value: Any) -> str:
         value = ",".join(map(str, value)) + "," * all(type(number) is int for number in value)
     text = "".join(str(value).split())
     if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
-        raise ValueError(DEVICES)
+        raise ValueError("1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)")
     numbers = re.findall(r"\d+", text)
     if len(set(map(int, numbers))) < len(numbers):
         raise ValueError("numbers of GPUs, each once")

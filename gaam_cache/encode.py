@@ -22,8 +22,6 @@ from gaam_cache.sources._collect import given_inputs
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
 
-__all__ = ["OPENING", "Placed", "RowEncoder"]
-
 OPENING = threading.Lock()
 """Held while an encoder is opened or a decoder is built: transformers sets the default type of all
 threads while it loads weights, and parameters are of that type."""

@@ -19,15 +19,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.config import IMPORTED, NAME_PATTERN, SHARD_ROWS, ImportConfig
 from gaam_cache.errors import ConfigError, DataError, NumericsError
-from gaam_cache.extraction.job import (
-    RowArrays,
-    class_order,
-    content_of,
-    discard_broken,
-    new_plan,
-    plan_fields,
-    warn,
-)
+from gaam_cache.extraction import job
 from gaam_cache.extraction.reopen import settings_of_import
 from gaam_cache.messages import brief, shortened, visible
 from gaam_cache.sources import _base as row_checks
@@ -369,8 +361,8 @@ def _make(
     }
     no_place = {"path": None, "revision": None}
     num_layers, hidden_size = next(iter(sizes.values()))
-    plan = new_plan(
-        plan_fields(rows, names, {}, identity, config.storage_dtype or lossless),
+    plan = job.new_plan(
+        job.plan_fields(rows, names, {}, identity, config.storage_dtype or lossless),
         rows,
         encoder={"kind": IMPORTED, "name": config.encoder_name, **no_place, "batching": "alone"},
         dataset={
@@ -421,7 +413,7 @@ def _classes(
     known = reference.values("labels")
     strings = reference.dtype == STRINGS
     if not names and strings:
-        names = class_order(set(known))
+        names = job.class_order(set(known))
     names = names or tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
     if "" in names or len(set(names)) < len(names):
         raise ConfigError("class names must differ, and none be empty", found=", ".join(names))
@@ -440,13 +432,15 @@ def _publish(
     for name, part in rows.items():
         part.check(name, plan, report)
     groups = list(row_checks.repeated_texts(rows, report))
-    warn(row_checks.check_rows(rows, plan.class_names, groups))
-    fields["content"] = content_of(rows, report)
+    job.warn(row_checks.check_rows(rows, plan.class_names, groups))
+    fields["content"] = job.content_of(rows, report)
     plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
     prepare_folder(out)
     plan = write_plan(out, replace(plan, fingerprint=fingerprint(fields)))
-    warn([f"{name} is made again: {why}" for name, why in discard_broken(out, plan).items()])
-    row_arrays, missing = RowArrays(plan, rows), set(missing_shards(out, plan))
+    job.warn(
+        [f"{name} is made again: {why}" for name, why in job.discard_broken(out, plan).items()]
+    )
+    row_arrays, missing = job.RowArrays(plan, rows), set(missing_shards(out, plan))
     done, made = 0, 0
     for shard in plan.shards():
         report(done, sum(plan.rows.values()), "writing shards")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
-from gaam_cache.store.digest import digest_of, hash_file, sealed_text, short_digest, unsealed
+from gaam_cache.store.digest import digest_of, hash_file, sealed_text, unsealed
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.files import DAMAGE, read_json, temporary_path, write_file
 from gaam_cache.store.plan import FORMAT_VERSION, SHARD_FOLDER, Plan, ShardSpec
@@ -130,10 +130,8 @@ def shard_fault(path: Path, receipt: Receipt) -> str | None:
         found = hash_file(path)
     except DAMAGE as error:
         return f"the file cannot be read: {error}"
-    if found == receipt.sha256:
-        return None
-    found, expected = short_digest(found), short_digest(receipt.sha256)
-    return f"the file was changed: its SHA-256 is {found}..., its receipt says {expected}..."
+    same = found == receipt.sha256
+    return None if same else "the file was changed: its SHA-256 is not that of its receipt"
 
 
 @lru_cache(MOST_MAPPED)
@@ -151,11 +149,9 @@ def arrays_of(path: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
 
 
 def missing_shards(root: Path, plan: Plan) -> list[str]:
-    try:
-        # one listing: a shard a stat would be slow for a plan of many shards
-        there = set(os.listdir(root / SHARD_FOLDER))  # noqa: PTH208 names are all we need
-    except (FileNotFoundError, NotADirectoryError):
-        there = set()
+    # one listing: a shard a stat would be slow for a plan of many shards
+    folder = root / SHARD_FOLDER
+    there = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 names are enough
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
 
 

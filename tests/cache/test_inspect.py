@@ -59,19 +59,6 @@ def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> N
     assert ": incomplete; 0 of 5 shards " in gaam("inspect", cache).out.splitlines()[0]
 
 
-def test_a_plan_that_cannot_be_used(cache: Path, gaam: Gaam) -> None:
-    plan = cache / "cache.json"
-    for break_ in (lambda: plan.write_text("{}"), plan.mkdir, lambda: plan.symlink_to("/nowhere")):
-        plan.rmdir() if plan.is_dir() else plan.unlink()
-        break_()
-        outcome = gaam("inspect", cache)
-        assert (outcome.code, outcome.err) == (3, "")
-        lines = outcome.out.splitlines()
-        assert lines[0].endswith(": DAMAGED, its plan cannot be used")
-    about = json.loads(gaam("inspect", cache, "--json").out)
-    assert (about["kind"], about["complete"]) == ("cache", False)
-
-
 def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:
     shards = list(read_plan(cache).shards())
     us, nobody = this_process(), 2**22 + 1  # no process has this number

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import gaam_cache
@@ -71,14 +70,3 @@ def test_a_file_that_is_not_what_was_written_is_refused(
         (path,) = copy.glob(FILES[kind])
         put(path, path.rename(tmp_path / "away"))
         refused(copy, name)
-
-
-def test_a_file_of_another_cache_or_shard_is_refused(cache: Path, tmp_path: Path) -> None:
-    for name in ("cache.json", "shards/train-00001.json"):
-        copy = Path(shutil.copytree(cache, tmp_path / name.replace("/", "-")))
-        gaam_cache.write(tmp_path / "other" / name, {"train": (np.ones((8, 2, 2)), [0, 1] * 4)})
-        other = tmp_path / "other" / name / name.replace("00001", "00000")
-        shutil.copy(other, copy / name)
-        refused(copy, name)
-    shutil.copy(cache / "shards/train-00000.json", cache / "shards/train-00001.json")
-    refused(cache, "swapped")

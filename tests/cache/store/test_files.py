@@ -41,7 +41,6 @@ def test_what_is_in_the_way_is_said_beforehand(places: Path) -> None:
         for name in bad:
             with pytest.raises(ConfigError, match="nothing can be written"):
                 check(places / name, option="--out")
-    check_file(Path("pipe"), option="--out", special=True)
 
 
 def test_a_folder_lies_neither_in_nor_around_what_is_exported(places: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.errors import GaamError, GaamWarning, NumericsError
-from tests.cache.store.making import FORMATS, labels, run, save, states
+from tests.cache.store.making import labels, run, save, states
 
 TRAIN = states(9)
 GOOD = {"X": TRAIN, "y": labels(9)}
@@ -112,15 +111,6 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
             run(tmp_path / name, out=tmp_path / "c")
         assert said in str(caught.value)
         assert not (tmp_path / "c").exists()
-
-
-def test_no_file_that_was_cut_is_read(tmp_path: Path) -> None:
-    for suffix in FORMATS[:5]:
-        [file] = save(tmp_path / f"train.{suffix}", {"X": states(30, 3, 40), "y": labels(30)})
-        os.truncate(file, file.stat().st_size // 2)
-        with pytest.raises(GaamError):
-            run(file, out=tmp_path / "c")
-    assert not (tmp_path / "c").exists()
 
 
 def test_what_hdf5_would_fill_with_zeros_or_take_elsewhere_is_refused(tmp_path: Path) -> None:

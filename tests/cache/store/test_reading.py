@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 import gaam_cache
 from gaam_cache.cache import ShardedArray
-from gaam_cache.errors import ConfigError, NotFoundError
 from tests.cache.published import write_cache
 
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)
@@ -90,13 +89,3 @@ def test_reading_some_layers_takes_memory_for_those_alone(tmp_path: Path) -> Non
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1.3 * taken.nbytes + 4 * 2**20  # what the checks of a shard take
-
-
-def test_unknown_split_pooling_and_path_are_named(tiny_cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="gaam extract"):
-        gaam_cache.open_cache(tmp_path)
-    cache = gaam_cache.open_cache(tiny_cache)
-    with pytest.raises(ConfigError, match="train, test"):
-        cache["dev"]
-    with pytest.raises(ConfigError, match="mean"):
-        cache["train"].pooled("last")
