@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import ConfigError, GaamError, StorageError
+from gaam_cache.errors import ConfigError
 
 MAX_JSON_BYTES = 2**30  # no honest file comes near this
 DAMAGE = (
@@ -22,25 +21,6 @@ DAMAGE = (
 )
 """What is raised by a file that is not as it was written; another OSError says that it cannot be
 read now, and nothing of what it holds."""
-_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""How file systems say so; a missing permission is EACCES."""
-
-
-@contextmanager
-def storage_errors(path: Path, *, option: str = "--out") -> Iterator[None]:
-    """Turn a refusal to write ``path`` into a StorageError that names the option to change."""
-    try:
-        yield
-    except GaamError:
-        raise  # said already; some are OSErrors too
-    except OSError as error:
-        raise StorageError(
-            f"cannot write '{path.name}'",
-            found=error.strerror or str(error),
-            where=str(path.parent.absolute()),
-            hint=f"make that possible, or choose another folder with {option}; "
-            "what is finished is kept, and the same command goes on from there",
-        ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -54,36 +34,25 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def write_file(
-    path: Path, content: bytes, *, exclusive: bool = False, option: str = "--out"
-) -> bool:
+def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
     """Make ``path`` with its whole content, and its folder; no reader ever sees a part of it.
 
     ``exclusive`` leaves a file alone that is there already, whoever is quicker, and returns False:
     by a hard link, the one exclusive step; otherwise by a rename, which replaces.
     """
-    with storage_errors(path, option=option):
-        make_folder(path.parent)
-        temporary = temporary_path(path.parent, path.name)
-        try:
-            write_synced(temporary, content)
-            if exclusive:
-                os.link(temporary, path)
-            else:
-                temporary.rename(path)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if exclusive and error.errno in _NO_HARD_LINKS:
-                hint = "choose a file system that has them (ext4, xfs, btrfs, NFS) with --out; a "
-                hint += "finished cache can be copied anywhere"
-                where = str(path.parent.absolute())
-                said = "the file system has no hard links"
-                raise StorageError(said, where=where, hint=hint) from error
-            raise
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
+    make_folder(path.parent)
+    temporary = temporary_path(path.parent, path.name)
+    try:
+        write_synced(temporary, content)
+        if exclusive:
+            os.link(temporary, path)
+        else:
+            temporary.rename(path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
     return True
 
 

@@ -51,10 +51,10 @@ class Report:
             sys.stdout.write(self.text(format, section))
 
     def save(self, file: str | Path, format: str, section: str | None = None) -> None:
-        """Write the report to a file, which appears whole; a StorageError where it cannot."""
+        """Write the report to a file, which appears whole."""
         check_file(Path(file), option="--out")
         # the file that a link means is replaced, and not the link
-        write_file(Path(file).resolve(), self.text(format, section).encode(), option="--out")
+        write_file(Path(file).resolve(), self.text(format, section).encode())
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first six pictures, of a section one, as PDF and PNG; returns their paths."""
@@ -67,7 +67,7 @@ class Report:
             for picture in [*overviews(table), *of_sections][:most]:
                 for suffix, content in image_files(picture).items():
                     paths.append(Path(folder) / f"{prefix}{picture.name}.{suffix}")
-                    write_file(paths[-1], content, option="--figures")
+                    write_file(paths[-1], content)
         return paths
 
     def __str__(self) -> str:

@@ -45,7 +45,6 @@ from gaam_cache.store.files import (
     DAMAGE,
     make_folder,
     read_json,
-    storage_errors,
     sync_folder,
     temporary_path,
     write_synced,
@@ -427,20 +426,19 @@ def write_run(
     said = {"run_version": RUN_VERSION, **about, "created": created, "seeds": seeds, "files": files}
     contents[RUN_FILE] = sealed_text(said).encode()
     final, temporary = runs / name, temporary_path(runs, name)
-    with storage_errors(final, option="--runs"):
-        make_folder(runs)
-        temporary.mkdir()
-        try:
-            for file, content in contents.items():
-                write_synced(temporary / file, content)
-            sync_folder(temporary)
-            temporary.rename(final)
-        except OSError:
-            if not (final / RUN_FILE).exists():
-                raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        sync_folder(runs)
+    make_folder(runs)
+    temporary.mkdir()
+    try:
+        for file, content in contents.items():
+            write_synced(temporary / file, content)
+        sync_folder(temporary)
+        temporary.rename(final)
+    except OSError:
+        if not (final / RUN_FILE).exists():
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    sync_folder(runs)
     return final
 
 

@@ -25,7 +25,7 @@ from safetensors.numpy import save
 from gaam_cache.errors import GaamWarning
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of
-from gaam_cache.store.files import storage_errors, write_file
+from gaam_cache.store.files import write_file
 from gaam_decoder.runs.folders import unfinished_folders, unfinished_name, work_of
 from gaam_decoder.runs.result import SeedResult
 
@@ -64,7 +64,7 @@ class Checkpoint:
         arrays = {k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()}
         about = {**self.begun, "done": False, **about}
         sealed = {"sha256": _digest(self.path.name, arrays, about), **about}
-        write_file(self.path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
+        write_file(self.path, save(arrays, {"about": json.dumps(sealed)}))
         end = time.monotonic()
         self._next = end + max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
 
@@ -103,25 +103,24 @@ class Unfinished:
         """Seeds that are finished, and what every file says of itself, those at work first."""
         results: dict[int, SeedResult] = {}
         files: list[dict[str, Any]] = []
-        with storage_errors(self.folder, option="--runs"):
-            for path in _files(self.folder):
-                try:
-                    tensors, about = _read(path)
-                    if any(about.get(name) != self._begun[name] for name in ("version", "key")):
-                        raise ValueError("it belongs to other runs")
-                except FileNotFoundError:  # another trainer has removed it meanwhile
-                    continue
-                except DAMAGED as error:
-                    path.unlink(missing_ok=True)
-                    text = f"unfinished work '{path.absolute()}' is damaged and is trained again"
-                    warnings.warn(visible(f"{text} ({error})"), GaamWarning, stacklevel=2)
-                    continue
-                files.append(about)
-                for end in about.get("results", ()):
-                    own = _below(f"{end['seed']}.", tensors)
-                    found: dict[str, Any] = {name: own.get(name) for name in TENSORS} | end
-                    found |= {name: _below(f"{name}.", own) for name in ("weights", "learned")}
-                    results[end["seed"]] = SeedResult(**found)
+        for path in _files(self.folder):
+            try:
+                tensors, about = _read(path)
+                if any(about.get(name) != self._begun[name] for name in ("version", "key")):
+                    raise ValueError("it belongs to other runs")
+            except FileNotFoundError:  # another trainer has removed it meanwhile
+                continue
+            except DAMAGED as error:
+                path.unlink(missing_ok=True)
+                text = f"unfinished work '{path.absolute()}' is damaged and is trained again"
+                warnings.warn(visible(f"{text} ({error})"), GaamWarning, stacklevel=2)
+                continue
+            files.append(about)
+            for end in about.get("results", ()):
+                own = _below(f"{end['seed']}.", tensors)
+                found: dict[str, Any] = {name: own.get(name) for name in TENSORS} | end
+                found |= {name: _below(f"{name}.", own) for name in ("weights", "learned")}
+                results[end["seed"]] = SeedResult(**found)
         return results, sorted(files, key=lambda about: not about.get("epochs_done"))
 
     def remove(self, published: Set[int], *, others: bool) -> None:
@@ -129,14 +128,13 @@ class Unfinished:
 
         Where nobody else is at work, the folder goes with the last of them.
         """
-        with storage_errors(self.folder, option="--runs"):
-            for path in _files(self.folder):
-                about = _about(path) or {"seeds": []}
-                begun = about.get("done") or about.get("epochs_done")
-                if set(about["seeds"]) <= published or not (begun or others):
-                    path.unlink(missing_ok=True)
-            if not others and not _files(self.folder):
-                shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
+        for path in _files(self.folder):
+            about = _about(path) or {"seeds": []}
+            begun = about.get("done") or about.get("epochs_done")
+            if set(about["seeds"]) <= published or not (begun or others):
+                path.unlink(missing_ok=True)
+        if not others and not _files(self.folder):
+            shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
 
 
 def _files(folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from gaam_cache.config import placed
 from gaam_cache.engines import _base
 from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning, NumericsError
-from gaam_cache.store.files import check_folder, make_folder, storage_errors
+from gaam_cache.store.files import check_folder, make_folder
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
@@ -77,7 +77,7 @@ def train(
         ConfigError: an argument does not fit the cache, or no folder of runs can be there.
         NumericsError: a seed failed of every candidate, so that nothing can be chosen.
         CacheError: an incomplete or damaged cache, or a damaged run.
-        StorageError: the file system refused; finished seeds are kept.
+        OSError: the file system refused; finished seeds are kept.
     """
     report = progress or (lambda done, total, text: None)
 
@@ -186,8 +186,7 @@ class _Sweep:
         # of what is there, a kill after it was published may have left something to tidy up
         asked = waiting = [i for i in items if left[i.key] or self._unfinished(i).folder.exists()]
         if asked:
-            with storage_errors(self._runs / CLAIM_FOLDER, option="--runs"):
-                make_folder(self._runs)
+            make_folder(self._runs)
         pause = SHORTEST_PAUSE_SECONDS
         while waiting:
             held = [(item, self._train(item, seeds, len(items))) for item in waiting]

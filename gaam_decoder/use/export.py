@@ -104,7 +104,7 @@ def export_run(
     Predictor(config, weights, device="cpu")  # or it cannot be used
     with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
         write_export(made, config, weights)
-        write_file(made / CARD_FILE, card(run, config).encode(), option="DIR")
+        write_file(made / CARD_FILE, card(run, config).encode())
         sizes = [file.stat().st_size for file in made.iterdir()]
     return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
 

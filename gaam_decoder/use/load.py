@@ -194,5 +194,5 @@ def write_export(folder: Path, config: DecoderConfig, weights: Mapping[str, Tens
     whole = {name: one.cpu().contiguous() for name, one in weights.items()}
     content = safetensors.torch.save(whole, {"format": "pt"})
     about = {**FORMAT, **config.to_dict(), "sha256_of_weights": digest_of(content)}
-    write_file(folder / MODEL_FILE, content, option="DIR")
-    write_file(folder / CONFIG_FILE, sealed_text(about).encode(), option="DIR")
+    write_file(folder / MODEL_FILE, content)
+    write_file(folder / CONFIG_FILE, sealed_text(about).encode())

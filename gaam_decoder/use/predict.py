@@ -26,7 +26,7 @@ from gaam_cache.settings import check_at_least, settle_paths
 from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.files import make_folder, storage_errors, temporary_path
+from gaam_cache.store.files import make_folder, temporary_path
 from gaam_cache.store.plan import Plan, differences
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
@@ -304,26 +304,25 @@ def _write_file(out: Path, results: Iterable[Records], schema: Any) -> None:
 
     Columns of CSV and Parquet have the types in ``schema``, others those of their first rows.
     """
-    with storage_errors(out):
-        make_folder(out.parent)
-        part = temporary_path(out.parent, out.name)
-        try:
-            with part.open("wb") as file:
-                if out.suffix in TABLES:
-                    _write_table(file, results, TABLES[out.suffix], schema)
-                else:
-                    before, between, end = JSON[out.suffix]
-                    for record in chain.from_iterable(results):
-                        text = json.dumps(record, ensure_ascii=False, default=str)
-                        file.write((before + text).encode())
-                        before = between
-                    file.write(end)
-            part.replace(out)
-        except pyarrow.ArrowException as error:
-            said, message = " ".join(str(error).split()), f"rows do not fit into a {out.suffix}"
-            raise DataError(message, found=said, hint="--out FILE.jsonl") from error
-        finally:
-            part.unlink(missing_ok=True)
+    make_folder(out.parent)
+    part = temporary_path(out.parent, out.name)
+    try:
+        with part.open("wb") as file:
+            if out.suffix in TABLES:
+                _write_table(file, results, TABLES[out.suffix], schema)
+            else:
+                before, between, end = JSON[out.suffix]
+                for record in chain.from_iterable(results):
+                    text = json.dumps(record, ensure_ascii=False, default=str)
+                    file.write((before + text).encode())
+                    before = between
+                file.write(end)
+        part.replace(out)
+    except pyarrow.ArrowException as error:
+        said, message = " ".join(str(error).split()), f"rows do not fit into a {out.suffix}"
+        raise DataError(message, found=said, hint="--out FILE.jsonl") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _write_table(file: BinaryIO, results: Iterable[Records], writer_of: Any, schema: Any) -> None:
