@@ -214,7 +214,7 @@ def read_plan(root: Path) -> Plan:
         if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
             raise NotFoundError(
                 f"no cache at '{root}'",
-                found="no such file in it" if root.is_dir() else "no such folder",
+                found=f"no {PLAN_FILE} in it" if root.is_dir() else "no such folder",
                 where=str(root.absolute()),
                 hint="build one with 'gaam extract', or name another folder",
             ) from error
