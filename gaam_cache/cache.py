@@ -22,10 +22,10 @@ from gaam_cache.store.shard import (
     Receipt,
     arrays_of,
     column_key,
+    damaged,
     embeddings_key,
     missing_shards,
     planned_receipt,
-    remedy,
     shard_fault,
 )
 
@@ -185,13 +185,7 @@ class Split:
         receipt = self.receipts[shard]
         path = self._root / SHARD_FOLDER / receipt.file
         if not self.checked[shard] and (fault := shard_fault(path, receipt)) is not None:
-            name = f"{self.name}-{shard:05d}"
-            raise CacheError(
-                f"the shard '{name}' is damaged",
-                found=fault,
-                where=str(path),
-                hint=f"{remedy(self._root, self._plan, name)} (gaam verify lists all damage)",
-            )
+            raise damaged(self._root, self._plan, f"{self.name}-{shard:05d}", fault, path)
         self.checked[shard] = True
         return arrays_of(path, receipt)
 

@@ -116,12 +116,14 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             raise ValueError(f"{name} is no regular file, or has {size}")
         return receipt
     except DAMAGE as error:
-        raise CacheError(
-            f"the shard '{shard.name}' is damaged",
-            found=f"no key {error}" if isinstance(error, KeyError) else str(error),
-            where=str(path.absolute()),
-            hint=remedy(root, plan, shard.name),
-        ) from error
+        found = f"no key {error}" if isinstance(error, KeyError) else str(error)
+        raise damaged(root, plan, shard.name, found, path) from error
+
+
+def damaged(root: Path, plan: Plan, name: str, found: str, path: Path) -> CacheError:
+    """The refusal of a shard of which ``path`` is not what it must be."""
+    hint, where = remedy(root, plan, name), str(path.absolute())
+    return CacheError(f"the shard '{name}' is damaged", found=found, where=where, hint=hint)
 
 
 def shard_fault(path: Path, receipt: Receipt) -> str | None:
