@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.errors import CacheError
+from gaam_cache.plugins import unknown
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.shard import (
@@ -200,7 +201,8 @@ class Split:
         Raises:
             ConfigError: the cache does not hold that pooling.
         """
-        _check("pooling", pooling, self._plan.pooling, "--pool", self._root)
+        if pooling not in self._plan.pooling:
+            raise unknown("pooling", pooling, self._plan.pooling, where=str(self._root))
         return ShardedArray(self, embeddings_key(self._plan, pooling))
 
     @cached_property
@@ -219,7 +221,8 @@ class Split:
         Raises:
             ConfigError: the cache keeps no such column.
         """
-        _check("column", name, self._plan.columns, "--keep-column", self._root)
+        if name not in self._plan.columns:
+            raise unknown("column", name, self._plan.columns, where=str(self._root))
         return unpacked(ShardedArray(self, column_key(name))[:])
 
 
@@ -262,7 +265,8 @@ class EmbeddingCache(Mapping[str, Split]):
         Raises:
             ConfigError: the cache has no such split; lists those it has.
         """
-        _check("split", split, self._splits, "--split", self.root)
+        if split not in self._splits:
+            raise unknown("split", split, self._splits, where=str(self.root.absolute()))
         return self._splits[split]
 
     def __iter__(self) -> Iterator[str]:
@@ -288,15 +292,3 @@ def open_cache(path: str | Path) -> EmbeddingCache:
             their content is checked when it is first read.
     """
     return EmbeddingCache(Path(path).expanduser())
-
-
-def _check(
-    what: str, name: str, there: Mapping[str, Any] | tuple[str, ...], option: str, root: Path
-) -> None:
-    if name not in there:
-        raise ConfigError(
-            f"the cache has no {what} '{name}'",
-            expected=f"one of: {', '.join(there)}" if there else f"none: it has no {what}",
-            where=str(root.absolute()),
-            hint=f"extract it with {option}",
-        )
