@@ -15,16 +15,15 @@ import inspect
 import re
 import sys
 from abc import ABC
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.errors import ConfigError, GaamError
+from gaam_cache.errors import ConfigError
 from gaam_cache.messages import did_you_mean, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from importlib.metadata import EntryPoint
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -42,7 +41,8 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     ``details`` are of the error, such as where the name was written.
 
     Raises:
-        ConfigError: no plug-in of that name, or one of another distribution that cannot be used.
+        ConfigError: no plug-in of that name.
+        TypeError: one of another distribution that extends another class.
     """
     own, point = _own(package), _offered(package).get(name)
     if name in own:
@@ -56,13 +56,12 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     if point is None:
         aliases = {w: one for one in own for w in getattr(_module(package, one), "ALIASES", ())}
         raise unknown(kind, name, names(package), aliases=aliases, **details)
-    with blamed(package, name, kind=kind):
-        cls = point.load()
-        # what all classes of the folder extend: the abstract class that any of ours comes from
-        first: type = load(package, own[0], kind=kind)
-        frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
-        if not issubclass(cls, frame) or inspect.isabstract(cls):
-            raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}, or is abstract")
+    cls = point.load()
+    # what all classes of the folder extend: the abstract class that any of ours comes from
+    first: type = load(package, own[0], kind=kind)
+    frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
+    if not issubclass(cls, frame) or inspect.isabstract(cls):
+        raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}, or is abstract")
     return cls
 
 
@@ -70,22 +69,6 @@ def origin(package: str, name: str) -> str | None:
     """The distribution that ``name`` comes from, with its version; None where it is ours."""
     point = None if name in _own(package) else _offered(package).get(name)
     return f"{point.dist.name} {point.dist.version}" if point and point.dist else None
-
-
-@contextmanager
-def blamed(package: str, name: str, *, kind: str) -> Iterator[None]:
-    """What goes wrong inside is the fault of the distribution of a plug-in; of ours it is a bug."""
-    try:
-        yield
-    except Exception as error:
-        who = origin(package, name)
-        if who is None or isinstance(error, GaamError):
-            raise
-        raise ConfigError(
-            f"the {kind} '{name}' of {who} does not work",
-            found=f"{type(error).__name__}: {error}",
-            hint=f"mend or uninstall {who}",
-        ) from error
 
 
 @functools.cache

@@ -3,19 +3,12 @@
 >>> import gaam_decoder
 >>> config = gaam_decoder.TrainConfig(attn=("gaam", "laplace"))  # doctest: +SKIP
 >>> gaam_decoder.train(config)  # doctest: +SKIP
->>> report = gaam_decoder.report("runs", baseline="gaam")  # doctest: +SKIP
->>> print(report)  # doctest: +SKIP
->>> report.save("table.tex", "latex")  # doctest: +SKIP
+>>> print(gaam_decoder.report("runs", baseline="gaam"))  # doctest: +SKIP
 >>> gaam_decoder.load("runs/gaam-linear-...").predict(["a text"])  # doctest: +SKIP
-
-Runs are a list, also of several folders and with filters; accuracies are one number per seed, and
-a claim is of hits (seeds, rows) of any two decoders that are paired:
-
 >>> runs = gaam_decoder.load_runs("runs")  # doctest: +SKIP
->>> runs[0].attention, runs[0].accuracy  # doctest: +SKIP
+>>> runs[0].accuracy  # of every seed  # doctest: +SKIP
 >>> runs.to_frame()  # pandas: a row per run and seed  # doctest: +SKIP
->>> claim = gaam_decoder.stats.claim(runs[0].hits, runs[1].hits)  # doctest: +SKIP
->>> claim.verdict, claim.p, claim.interval, claim.on_these_rows.sign_flip  # doctest: +SKIP
+>>> gaam_decoder.stats.claim(runs[0].hits, runs[1].hits).verdict  # doctest: +SKIP
 
 Import it before torch. Nothing in this package imports transformers; what ``load`` returns asks
 ``gaam_cache`` to encode.

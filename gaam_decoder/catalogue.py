@@ -10,7 +10,6 @@ import inspect
 import re
 import textwrap
 import typing
-from contextlib import suppress
 from typing import Any
 
 from gaam_cache import plugins
@@ -26,26 +25,26 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     """All plug-ins: kind -> one entry per name with its summary, mechanisms with their size.
 
     A mechanism that does not fit this encoder has ``parameters`` None. One of another distribution
-    has its ``origin``, and where it cannot be loaded the reason as ``summary``.
+    has its ``origin``, and where it does not work the reason as ``summary``.
     """
     listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
         listed[kind] = []
         for name in plugins.names(package):
             entry: dict[str, Any] = {"name": name, "origin": plugins.origin(package, name)}
-            entry |= {"options": {}, "parameters": None, "output_shape": None}
+            entry |= {"summary": "", "options": {}, "parameters": None, "output_shape": None}
             try:
                 cls = plugins.load(package, name, kind=kind)
-                with plugins.blamed(package, name, kind=kind):
-                    options = {key: default for key, (_, default) in plugin_options(cls).items()}
-                entry |= {"summary": _parts(cls)["summary"], "options": options}
-            except ConfigError as error:
-                entry["summary"] = _flow(error.reason)
-            with suppress(ConfigError):
+                entry["summary"] = _parts(cls)["summary"]
+                entry["options"] = {k: default for k, (_, default) in plugin_options(cls).items()}
                 if kind == "mechanism":
                     about = describe_mechanism(name, num_layers, hidden_size)
                     entry["parameters"] = about["parameters"]["total"]
                     entry["output_shape"] = about["output_shape"]
+            except ConfigError:  # it does not fit
+                pass
+            except Exception as error:  # noqa: BLE001 whatever another distribution does
+                entry["summary"] = f"does not work: {_flow(f'{type(error).__name__}: {error}')}"
             listed[kind].append(entry)
     return listed
 
@@ -57,24 +56,22 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         ConfigError: unknown name or option, or an option that does not fit these dimensions.
     """
     spec = parse_attention(text)
-    package = KINDS["mechanism"][0]
-    cls = plugins.load(package, spec.name, kind="mechanism")
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
+    cls = type(attention)
     # what a mechanism is made in, such as ``DensityGate``, explains options and symbols too
     frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
     given, parts, options = dict(spec.options), _parts(cls), []
     for name, (hint, default) in plugin_options(cls).items():
         # a default of None is chosen to fit the encoder: the module knows what it chose
-        chosen = getattr(attention, name, None) if default is None else default
-        values = [v for v in (typing.get_args(hint) or (hint,)) if v is not type(None)]
-        kinds = "|".join(v.__name__ if isinstance(v, type) else str(v) for v in values)
-        about = {"name": name, "type": kinds, "default": default}
-        options.append(about | {"value": given.get(name, chosen)})
+        value = given.get(name, getattr(attention, name, None) if default is None else default)
+        parts_of = [v for v in (typing.get_args(hint) or (hint,)) if v is not type(None)]
+        kinds = "|".join(v.__name__ if isinstance(v, type) else str(v) for v in parts_of)
+        options.append({"name": name, "type": kinds, "default": default, "value": value})
     return {
         "name": spec.name,
         "spec": str(spec),
-        "origin": plugins.origin(package, spec.name),
+        "origin": plugins.origin(KINDS["mechanism"][0], spec.name),
         **{name: parts[name] for name in ("summary", "formula", "source")},
         "text": "\n\nin this frame:\n\n".join(_parts(one)["text"] for one in (cls, *frames)),
         "options": options,
@@ -128,12 +125,10 @@ def mechanism_in_words(about: dict[str, Any]) -> str:
     shapes = (f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape"))
     lines = [about["spec"], "", about["text"], ""]
     lines += [f"from the package {about['origin']}"] * bool(about["origin"])
-    lines += [f"shapes: {' -> '.join(shapes)}, B the batch"]
-    lines += [f"parameters: {about['parameters']['total']:,}"]
+    lines += [f"shapes: {' -> '.join(shapes)}", f"parameters: {about['parameters']['total']:,}"]
     tensors = about["parameters"]["tensors"].items()
     lines += [f"  {name} {' x '.join(map(str, size))}" for name, size in tensors]
     lines += ["options:" if about["options"] else "no options"]
     lines += [f"  {one['name']}={one['type']} (here {one['value']})" for one in about["options"]]
-    if about["depends_on_batch"]:
-        lines.append("A sample's output depends on the samples it shares a batch with.")
+    lines += ["A sample's output depends on its batch."] * about["depends_on_batch"]
     return "\n".join(lines).replace("``", "")

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gaam_cache import plugins, settings
+from gaam_cache import settings
 from gaam_cache.config import Placing, check_placing
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError, GaamError
@@ -21,17 +21,11 @@ from gaam_decoder.recipe import NO_TEST
 from gaam_decoder.specs import USUAL_DECAY, Spec, head_class, parse_loss, parse_specs
 
 if TYPE_CHECKING:
-    from gaam_decoder.recipe import Dtype
+    pass
 
 TRIED_RATES = (3e-4, 2e-3, 1e-2, 5e-2)
-"""Where nobody names a rate, and rows of train may choose one; where none may, the first."""
-TRACKERS = "gaam_decoder.runs.trackers"
+"""Where nobody names a rate and rows of train may choose one; where none may, the first."""
 OUT = "is out of range"
-PLANTED_ROWS, PLANTED_LAYERS, PLANTED_WIDTH = 6000, 16, 8
-"""Of Gaussian states where nobody says: 4,000 rows to learn from, on which a linear head (512
-numbers) is within 2 points of its teacher, and enough layers for 1, 2, 4 and 8 heads."""
-LEAST_LAYERS = 3
-"""Of a gate: over two layers every standardised value is 1 or -1, and every gate the same."""
 
 
 def _key(default: Any) -> Any:
@@ -161,16 +155,11 @@ class TrainConfig(Placing):
             object.__setattr__(self, one.name, parsed)
         check_device(self.device)
         check_placing(self)
-        names = ("epochs", "batch_size", "seed_batch", "fold", "repeats", "val_folds")
-        check_at_least(self, 1, *names)
         check_at_least(self, 0, "split_seed")
+        counts = ("epochs", "batch_size", "seed_batch", "fold", "repeats", "val_folds")
+        check_at_least(self, 1, *counts)
         check_at_least(self, 2, "folds")
-        if self.track not in (known := ["none", *plugins.names(TRACKERS)]):
-            raise plugins.unknown("tracker", self.track, known, where="track")
         check_rules(self, _rules(self))
-        same = self.folds is None and self.train_split == self.test_split
-        if same and not self.allow_train_as_test:
-            raise train_as_test(f"train-split and test-split are both '{self.test_split}'")
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -180,19 +169,15 @@ class TrainConfig(Placing):
     @property
     def choosing_seeds(self) -> tuple[int, ...] | None:
         """Seeds that choose between them: ``tune_seeds``, or three that report nothing."""
-        if self.tune_seeds is not None or not self._tunes:
-            return self.tune_seeds
         first = max(1000, max(self.seeds) + 1)
-        return first, first + 1, first + 2
+        return self.tune_seeds or ((first, first + 1, first + 2) if self._tunes else None)
 
     @property
     def _tunes(self) -> bool:
-        """Whether nobody named a rate, and rows of train may choose one."""
         return not self.lr and self.select == "val" and self._steps
 
     @property
     def _steps(self) -> bool:
-        """Whether a head is trained in steps."""
         return any(head_class(spec).trained_by != "fit" for spec in self.head)
 
 
@@ -232,21 +217,6 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
     # fmt: on
 
 
-def loss_scaling(asked: str, dtype: Dtype | Literal["auto"]) -> Literal["none", "dynamic"]:
-    """Whether losses are scaled; ``auto``: where gradients could be too small for their type."""
-    return "dynamic" if asked == "dynamic" or (asked == "auto" and dtype == "float16") else "none"
-
-
-def train_as_test(found: str) -> ConfigError:
-    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
-    return ConfigError(
-        "the rows to test on are the rows to learn from",
-        expected="a split of its own, or --folds, which test on rows that were held out",
-        found=found,
-        hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
-    )
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlantConfig:
     """Everything ``gaam plant`` can be told.
@@ -281,19 +251,10 @@ class PlantConfig:
         settle_paths(self)
         for least, name in enumerate(("seed", "width", "classes", "rows")):
             check_at_least(self, least, name)
-        check_at_least(self, 1 if self.gate == "none" else LEAST_LAYERS, "layers")
-        gaussian = self.layers is None and self.width is None
+        check_at_least(self, 1, "layers")
+        own = self.from_cache is None or (self.layers is None and self.width is None)
         rules: list[Rule] = [
             ("strength", 0 < self.strength < math.inf, OUT, "a positive number"),
-            ("from_cache layers width", self.from_cache is None or gaussian,
-             "has layers and a width of its own", "no layers or width beside it"),
-        ]  # fmt: skip
+            ("from_cache layers width", own, "has its own", "no layers or width beside it"),
+        ]
         check_rules(self, rules)
-        if self.from_cache is None:
-            self.check_rows(self.rows or PLANTED_ROWS)
-
-    def check_rows(self, rows: int) -> None:
-        """Refuse fewer rows to learn from, or to test on, than classes."""
-        if rows < (least := 3 * self.classes):
-            expected = f"--rows of at least {least:,}, of which a third is 'test'"
-            raise ConfigError("more classes than rows", expected=expected, found=f"{rows:,}")

@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.heads._base import Head
-from gaam_decoder.specs import KINDS, Spec, build, plugin_options
+from gaam_decoder.specs import Spec, build, plugin_options
 
 STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
 STREAMS |= {"labels": 5, "shards": 6, "rows": 7, "rates": 8}
@@ -48,11 +47,7 @@ class DecoderSpec:
 
 
 class Decoder(nn.Module):
-    """``logits = head(attention(x))``, for one seed.
-
-    Shape:
-        x (B, L, D) -> logits (B, C).
-    """
+    """``logits = head(attention(x))``, for one seed."""
 
     def __init__(self, attention: Attention, head: Head) -> None:
         super().__init__()
@@ -86,9 +81,8 @@ def without_random_numbers() -> Iterator[None]:
     before = states()
     yield
     if not all(map(torch.equal, before, states())):
-        why = "none: a seed would depend on those beside it (heads are handed noise)"
         message = "the decoder draws random numbers of its own while it trains"
-        raise ConfigError(message, expected=why)
+        raise ConfigError(message, expected="none: heads are handed noise")
 
 
 @contextmanager
@@ -125,19 +119,15 @@ def shortest(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
 @functools.cache  # a sweep asks for the same mechanism thousands of times
 def _chosen(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
     """Values of options that are chosen to fit, by name."""
-    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
-    names = [name for name, (_, default) in plugin_options(cls).items() if default is None]
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
-    values = {name: getattr(attention, name, None) for name in names}
+    options = plugin_options(type(attention)).items()
+    values = {name: getattr(attention, name, None) for name, (_, usual) in options if usual is None}
     return {k: v for k, v in values.items() if isinstance(v, (int, float, str))}
 
 
 def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
-    """A freshly initialised decoder; the same seed gives the same bits on every device.
-
-    The global random state is left as it was. Under ``torch.device('meta')`` nothing is allocated.
-    """
+    """A fresh decoder: the same bits on every device; the global random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would set those of GPUs too, and leave them so
         torch.default_generator.manual_seed(stream_seed(seed, "attention"))

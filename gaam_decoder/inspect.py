@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
 from gaam_decoder.runs.loading import Progress, Runs, find_runs
-from gaam_decoder.runs.result import RunResult, read_run, repair
+from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.tuning import on_training_rows
 from gaam_decoder.training.checkpoint import look
 
@@ -77,8 +76,8 @@ def list_runs(
     runs = Runs(sound).selected(**filters)
     entries = [_finished(run) for run in runs]
     for path, error in damaged.items():
-        what, again = error.details["found"], f"{repair(path)} && the gaam train that made the run"
-        entries.append(_entry(path, "damaged", {"what": what, "repair": again}))
+        said = {"what": error.details["found"], "repair": error.details["to do"]}
+        entries.append(_entry(path, "damaged", said))
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
     held = [one for place in places for one in holdings(place / CLAIM_FOLDER)]
     begun = [(place / work["folder"], work) for place in places for work in look(place)]
@@ -97,7 +96,7 @@ def list_runs(
 
 def is_runs(path: Path) -> bool:
     """Whether runs lie there, finished, damaged or begun, or ``path`` is one."""
-    return is_run(path) or bool(run_folders(path)) or bool(unfinished_folders(path))
+    return bool(is_run(path) or run_folders(path) or unfinished_folders(path))
 
 
 def _finished(run: RunResult) -> dict[str, Any]:
@@ -108,12 +107,9 @@ def _finished(run: RunResult) -> dict[str, Any]:
 
 
 def _entry(path: Path, state: str, known: dict[str, Any]) -> dict[str, Any]:
-    size = 0
-    for file in path.glob("*"):
-        with suppress(FileNotFoundError):  # of somebody who is at work
-            size += file.stat().st_size
-    path = path.absolute()
-    return known | {"state": state, "name": path.name, "path": str(path), "bytes": size}
+    size = sum(file.stat().st_size for file in path.glob("*") if file.exists())
+    about = {"state": state, "name": path.name, "path": str(path.absolute()), "bytes": size}
+    return known | about
 
 
 def _of_folders(about: dict[str, Any]) -> str:
@@ -148,26 +144,19 @@ def _of_folders(about: dict[str, Any]) -> str:
 
 
 def _of_run(about: dict[str, Any]) -> str:
-    parameters = about["parameters"]
-    lines = [
-        f"run {about['path']}",
-        f"  what         {about['what']}",
-        f"  encoder      {about['cache']['encoder']}",
-        f"  parameters   {parameters['total']:,}, {parameters['attention']:,} in the attention",
-        f"  recipe       {_settings(about['recipe'])}",
-        f"  run as       {_settings(about['engine'])}",
-    ]
+    parameters, lines = about["parameters"], [f"run {about['path']}", f"  what  {about['what']}"]
+    lines.append(f"  encoder  {about['cache']['encoder']}")
+    lines.append(f"  parameters  {parameters['total']:,}, {parameters['attention']:,} in attention")
+    for name in ("recipe", "engine"):
+        settings = (f"{k}={value}" for k, value in about[name].items() if value is not None)
+        lines.append(f"  {name}  {', '.join(settings)}")
     for seed in about["seeds"]:
         said = f"failed: {seed['failed']}" if seed["failed"] else f"epoch {seed['epoch']}"
         said += "" if seed["accuracy"] is None else f", {100 * seed['accuracy']:.2f}%"
-        lines.append(f"  seed {seed['seed']:<7} {said}, {seed['seconds']:.2f} s")
+        lines.append(f"  seed {seed['seed']:<4} {said}, {seed['seconds']:.2f} s")
     if about["importance"]:
-        lines.append("  importance   share of the summed attention map; mean factor (0 to 1)")
-    for one in about["importance"]["layers"] if about["importance"] else ():
-        share = f"{one['contribution']:5.1f}%; {one['factor']:.3f}"
-        lines.append(f"    layer {one['layer']:<4} {share}")
+        lines.append("  importance: share of the summed attention map; mean factor (0 to 1)")
+        for one in about["importance"]["layers"]:
+            share = f"{one['contribution']:5.1f}%; {one['factor']:.3f}"
+            lines.append(f"    layer {one['layer']:<4} {share}")
     return "\n".join(lines)
-
-
-def _settings(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items() if value is not None)

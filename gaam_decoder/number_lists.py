@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-MAX_NUMBERS = 100_000  # of one range: a slip of the finger must not fill the memory
+MOST_NUMBERS = 100_000  # of one range
 PER_CLASS = "/class"
 DRAWN_BY = ("train_rows", "shots")
 """Settings of a recipe that say how many of the training rows are learned from; not there: all."""
@@ -31,35 +31,25 @@ def parse_numbers(value: Any) -> tuple[int, ...]:
     numbers: set[int] = set()
     for part in _several(value):
         found = re.fullmatch(f"{_NUMBER}(-{_NUMBER})?", str(part), re.ASCII)
-        if found is None:
-            kinds = "a list (3,5,9), a range (0-31), or both (1-8,12)"
-            raise ValueError(f"{kinds}, without leading zeros: a comma parts two numbers")
+        if found is None:  # of 1,000 too, which would be 1 and 0
+            raise ValueError("a list (3,5,9), a range (0-31), or both (1-8,12), no leading zeros")
         first, last = int(found[1]), int(found[3] or found[1])
-        if not first <= last < first + MAX_NUMBERS:
-            raise ValueError(f"a range that rises, of at most {MAX_NUMBERS:,} numbers")
+        if not first <= last < first + MOST_NUMBERS:
+            raise ValueError(f"a range that rises, of at most {MOST_NUMBERS:,} numbers")
         numbers |= set(range(first, last + 1))
     if not numbers:
         raise ValueError("at least one number")
     return tuple(sorted(numbers))
 
 
-parse_layers = parse_numbers
-
-
 def spell_numbers(numbers: Sequence[int]) -> str:
     """Ascending numbers as ``parse_numbers`` reads them, as short as can be: ``1-8,12``."""
     parts: list[list[int]] = []
     for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
+        if not parts or number > parts[-1][-1] + 1:
+            parts.append([])
+        parts[-1][1:] = [number]
     return ",".join("-".join(map(str, part)) for part in parts)
-
-
-def spell_layers(layers: Layers) -> str:
-    """``19-21``, or ``all``."""
-    return "all" if layers is None else spell_numbers(layers)
 
 
 def parse_seeds(value: Any) -> tuple[int, ...]:
@@ -103,6 +93,6 @@ def parse_rates(value: Any) -> tuple[float, ...]:
 
 def parse_shuffle(value: Any) -> str:
     """``full``, or ``window:ROWS``."""
-    if not re.fullmatch("full|window:[1-9][0-9]{,14}", str(value), re.ASCII):
-        raise ValueError("full, or window:ROWS with 1 row or more, such as window:100000")
+    if not re.fullmatch("full|window:[1-9][0-9]{,14}", str(value)):
+        raise ValueError("full, or window:ROWS, such as window:100000")
     return str(value)

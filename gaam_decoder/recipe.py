@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugins
@@ -18,8 +17,6 @@ OF_STEPS = (
     *("loss_scale", "clip_order", "ties", "eval_dtype", "class_weights", "shuffle", "shard_rows"),
 )
 """Settings that play no part where a head is fitted at once."""
-IMPLIED = ("plugins", "shard_rows")
-"""What a recipe holds that nobody asks for: it follows from the session and the cache."""
 NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is tested on none."""
 Dtype = Literal["float32", "bfloat16", "float16"]  # of matrix products
@@ -41,22 +38,13 @@ class Groups:
     """Rows that are kept together where they learn, choose or are tested."""
 
     names: tuple[str, ...]  # one per row of the train split
-    source: str  # where they were read
-    kind: Literal["column", "file"] = "file"  # what that is: a kept column of the cache, or a file
+    source: str  # where they were read: a kept column of the cache, or an absolute path
+    kind: Literal["column", "file"] = "file"
 
     @cached_property
     def digest(self) -> str:
         """Of the names: from a column or a file, the same names are the same recipe."""
         return digest_of("\n".join(["whole groups choose", *self.names]).encode())[:16]
-
-    def in_words(self) -> str:
-        """Where they were read."""
-        return f"the {self.kind} '{self.source}'"
-
-    def to_dict(self) -> dict[str, str]:
-        """Where they were read, as JSON values."""
-        source = self.source if self.kind == "column" else str(Path(self.source).absolute())
-        return {"kind": self.kind, "source": source}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,12 +110,10 @@ class Recipe:
 
     def settled(self) -> Recipe:
         """The recipe in the one form that all have which mean the same."""
-        if not self.fitted:
-            return self
         own = {name: DEFAULTS[name] for name in OF_STEPS if name in DEFAULTS}
         own |= {"loss": Spec("cross-entropy"), "epochs": 1, "batch_size": 1, "dtype": "float32"}
         own |= {"lr": 0.0, "weight_decay": 0.0, "schedule": "constant", "clip_grad_norm": None}
-        return replace(self, **own)
+        return replace(self, **own) if self.fitted else self
 
     def without_test(self) -> Recipe:
         """The recipe of the final model beside this one; what only decides test rows is gone."""
@@ -144,12 +130,11 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """What plays a part, but for the decoder, as run.json has it: defaults are left out."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        values = {k: v for k, v in values.items() if k not in DEFAULTS or v != DEFAULTS[k]}
-        del values["attention"], values["head"], values["groups"]
         values |= {"loss": str(self.loss), "fold": str(self.fold) if self.fold else None}
         values["layers"] = spell_numbers(self.layers) if self.layers else None
-        if self.fitted:
-            values = {name: value for name, value in values.items() if name not in OF_STEPS}
+        out = {"attention", "head", "groups", *(OF_STEPS if self.fitted else ())}
+        out |= {name for name, usual in DEFAULTS.items() if values[name] == usual}
+        values = {name: value for name, value in values.items() if name not in out}
         values |= {"groups": self.groups.digest} if self.groups else {}
         # of others' plug-ins: a new version is another recipe
         theirs = {what: code for what, code in self.code().items() if " " in code}

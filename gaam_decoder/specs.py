@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,12 +43,9 @@ class Spec:
 
 def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
     """Keyword-only arguments of a plug-in's constructor: name -> type, default."""
-    hints = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
-    return {
-        parameter.name: (hints[parameter.name], parameter.default)
-        for parameter in inspect.signature(cls).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    made: Any = cls.__init__  # type: ignore[misc]
+    hints, defaults = typing.get_type_hints(made), getattr(made, "__kwdefaults__", None) or {}
+    return {name: (hints[name], default) for name, default in defaults.items()}
 
 
 def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
@@ -60,11 +56,9 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     name, _, tail = text.strip().partition(":")
     found = f"{option} {shortened(text)}"
     if "," in name:
-        hint = f"several: {option} A {option} B"
-        raise ConfigError(f"{option} takes one {kind}", found=found, hint=hint)
+        raise ConfigError(f"{option} takes one {kind}", found=found, hint=f"{option} A {option} B")
     cls = plugins.load(package, name, kind=kind, found=found)
-    with plugins.blamed(package, name, kind=kind):
-        known = plugin_options(cls)
+    known = plugin_options(cls)
     given: dict[str, Any] = {}
     for part in tail.split(",") if tail else ():
         key, _, value = (piece.strip() for piece in part.partition("="))
@@ -92,15 +86,8 @@ def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
 
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
-    """The plug-in that a spec names, made with its options and what its kind takes besides.
-
-    Raises:
-        ConfigError: an option that does not fit, or one of another distribution does not work.
-    """
-    package = KINDS[kind][0]
-    cls = plugins.load(package, spec.name, kind=kind)
-    with plugins.blamed(package, spec.name, kind=kind):
-        return cls(*arguments, **dict(spec.options))
+    """The plug-in that a spec names; ``arguments`` are what its kind takes besides options."""
+    return plugins.load(KINDS[kind][0], spec.name, kind=kind)(*arguments, **dict(spec.options))
 
 
 def head_class(spec: Spec) -> type[Head]:

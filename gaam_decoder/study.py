@@ -1,9 +1,8 @@
 """A study: public commands in a row, what came out of them, and whether it comes out again.
 
-``study.toml`` has a ``title``, a ``question`` and a ``text``; ``[caches.NAME]`` with options of
-``gaam extract`` or of ``command = "plant"`` (``from`` names another cache); ``[[train]]``,
-``[[ablate]]`` and ``[[report]]`` with those of these commands, ``cache`` naming one of the caches;
-and ``[check]`` with the tolerances of ``gaam study --check``, in hundredths.
+``study.toml`` has ``title``, ``question``, ``text``; ``[caches.NAME]`` with options of ``extract``
+or, with ``command``, of ``plant`` (``from`` names another cache); ``[[train]]``, ``[[ablate]]`` and
+``[[report]]`` with theirs; and ``[check]`` with tolerances in hundredths.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins, settings
-from gaam_cache.engines._base import find_rank
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.markdown import plain
 from gaam_cache.messages import duration, option_of
@@ -54,8 +52,7 @@ DECIDED = {"out", "runs", "rank", "since", "top", *MACHINE}
 """By the study itself, by the machine, or what would leave rows out."""
 REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "all"} - DECIDED
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
-"""Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere: machines
-sum in other orders. A mean of 20 seeds whose standard deviation is 0.4 points has one of 0.09."""
+"""Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere."""
 SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
 KEYS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
 """What makes two rows two; what validation chose does not."""
@@ -82,16 +79,15 @@ class Step:
     """One command."""
 
     command: str
-    options: Mapping[str, Any]
-    """With the folders that the study decides, and without what is of this machine."""
+    options: Mapping[str, Any]  # with folders, and without what is of this machine
     config: Any  # what the command makes of all of them; of an ablation its arguments
 
     def words(self) -> str:
         """The command as a shell takes it; an ablation is of a run that is there later."""
         given = dict(self.options)
         if self.command == "ablate":
-            of = ["RUN", *(f"{option_of(k)}={v}" for k, v in given.items() if k != "of")]
-            return shlex.join(["gaam", "ablate", *of])
+            options = (f"{option_of(k)}={v}" for k, v in given.items() if k != "of")
+            return shlex.join(["gaam", "ablate", "RUN", *options])
         first = [str(given.pop("out"))] if self.command == "plant" else []
         every = dataclasses.fields(COMMANDS[self.command][0])
         fields = {name: f for f in every for name in (f.name, settings.key_of(f).replace("-", "_"))}
@@ -99,7 +95,7 @@ class Step:
         return shlex.join(["gaam", self.command, *first, *(w for words in spelled for w in words)])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Study:
     """A recipe that was read and checked, and where it is run: ``out`` is of all studies."""
 
@@ -127,7 +123,7 @@ def read_study(
         if str(what) not in ours:
             raise plugins.unknown("study", str(what), sorted(ours), where=f"no {FILE} in {folder}")
         folder = ours[str(what)]
-    here = {**(machine or {}), **({} if dataset is None else {"dataset": dataset})}
+    here = {**(machine or {}), **({"dataset": dataset} if dataset else {})}
     try:
         found = tomllib.loads((folder / FILE).read_text("utf-8"))
         _check("setting", found, TABLES)
@@ -141,7 +137,7 @@ def read_study(
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         where = str(folder / FILE)
         raise ConfigError("no recipe of a study", found=str(error), where=where) from error
-    return Study(folder=folder, recipe=found, steps=steps, out=out)
+    return Study(folder, found, steps, out)
 
 
 def _steps(
@@ -206,16 +202,17 @@ class Outcome:
 
 def estimate(study: Study) -> Outcome:
     """The commands, and roughly how long each takes as far as that is known; nothing is written."""
-    found, of = [], {"extract": gaam_cache.estimate, "train": gaam_decoder.estimate}
+    of: dict[str, Any] = {"extract": gaam_cache.estimate, "train": gaam_decoder.estimate}
+    found, lines = [], []
     for step in study.steps:
-        about = ""
+        about = "not estimated"
         try:
-            if command := cast(Any, of.get(step.command)):
+            if command := of.get(step.command):
                 about = f"about {duration(max(1, command(step.config).seconds))}"
         except GaamError as error:
             about = f"no estimate: {error.message}"
         found.append({"command": step.words(), "estimate": about})
-    lines = [one["command"] + f"\n  # {one['estimate']}" * bool(one["estimate"]) for one in found]
+        lines += [step.words(), f"  # {about}"]
     return Outcome({"commands": found}, lines)
 
 
@@ -230,8 +227,6 @@ def carry_out(
     """Run what is missing, report what the recipe asks for, record that or compare it."""
     import pandas
 
-    if (rank := find_rank(None)) is not None and rank.total > 1:
-        raise ConfigError("a study is run by one process", found=f"{rank.total} ranks")
     if check and not (study.folder / ROWS).is_file():
         hint = "gaam study FOLDER --record makes it"
         raise NotFoundError(f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint)
@@ -252,25 +247,22 @@ def carry_out(
     for folder in (into, study.folder) if record else (into,):
         for name, content in files.items():
             write_file(folder / name, content)
-    lines = [*values["answers"], f"{len(files)} files are in {into}", *["recorded"] * record]
-    differs: list[str] = []
+    lines = [*values["answers"], f"{len(files)} files are in {into}"]
     if check:
         text = dict.fromkeys([*KEYS, *SAME], str)
         was, now = (pandas.read_csv(of / ROWS, dtype=text) for of in (study.folder, into))
-        differs = compare(was, now, TOLERANCES | study.recipe.get("check", {}))
-        lines += [f"differs: {line}" for line in differs]
-        told = f"{len(differs)} differences beyond" if differs else "within"
-        lines.append(f"check of {len(now)} rows: {told} the tolerances")
-        values["differences"] = differs
-    return Outcome({"folder": str(into), **values}, lines, exit_code=int(bool(differs)))
+        values["differences"] = compare(was, now, TOLERANCES | study.recipe.get("check", {}))
+        lines += [f"differs: {line}" for line in values["differences"]]
+        lines.append(f"of {len(now)} rows {len(values['differences'])} values differ")
+    exit_code = int(bool(values.get("differences")))
+    return Outcome({"folder": str(into), **values}, lines, exit_code)
 
 
 def _ablated(asked: Mapping[str, Any], runs: Sequence[RunResult], progress: Any) -> list[RunResult]:
     """The runs of an ablation of the run of a mechanism over all layers, of most seeds."""
     whole = [run for run in runs if not run.recipe.get("layers")]
     spec = one_form(str(parse_attention(asked["of"])), {run.attention for run in whole}, "of")
-    fits = [run for run in whole if run.attention == spec]
-    if not fits:
+    if not (fits := [run for run in whole if run.attention == spec]):
         raise NotFoundError(f"no run of '{spec}' to ablate")
     options = {k: v for k, v in asked.items() if k != "of"}
     run = max(fits, key=lambda run: len(run.seeds))
@@ -303,16 +295,13 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
             about[id(table)] = {"heading": title, "picture": name, "sheet": sheet(table, OF_STUDY)}
             about[id(table)] |= {"told": ("importance", *["pairs"] * ("pairs" in asked))}
             of = {"report": called, "cache": table.cache["fingerprint"][:12]}
-            of |= {"tested_on": table.where}
             for of_row, row in zip(table.shown, table.to_dict()["rows"], strict=True):
-                told = flat(row) | {name: table.cache[name] for name in ("dataset", "encoder")}
-                told |= {"seeds": spell_numbers(row["seeds"]), "failed": told["failed_seeds"]}
-                rows.append(
-                    of | {"label": of_row.label} | {k: told.get(v) for k, v in COLUMNS.items()}
-                )
-    seeds = runs.to_frame()
+                told = flat(row) | table.cache | {"seeds": spell_numbers(row["seeds"])}
+                told["failed"] = told["failed_seeds"]
+                one = of | {"tested_on": table.where, "label": of_row.label}
+                rows.append(one | {k: told.get(v) for k, v in COLUMNS.items()})
+    seeds = (frame := runs.to_frame()).loc[~frame["tuning_seed"], OF_SEED]
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
-    seeds = seeds.loc[~seeds["tuning_seed"], OF_SEED]
     # six digits: of accuracies of up to 100,000 rows nothing is lost
     for file, frame in ((ROWS, pandas.DataFrame(rows)), (SEEDS, seeds)):
         files[file] = frame.to_csv(index=False, float_format="%.6g").encode()
@@ -329,8 +318,8 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
     Settings, seeds and counts have to be the very same; accuracies and differences may differ by
     the tolerances, in hundredths. Verdicts are not compared: a p near 0.05 falls on either side.
     """
-    if (old := sorted(set(before["cache"]))) != (new := sorted(set(after["cache"]))):
-        told = {"expected": f"caches {', '.join(old)}", "found": ", ".join(new)}
+    if (old := {*before["cache"]}) != (new := {*after["cache"]}):
+        told = {"expected": f"caches {', '.join(sorted(old))}", "found": ", ".join(sorted(new))}
         raise CacheError("the study is of other states than those that are recorded", **told)
     both = before.merge(after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now"))
     who = both[KEYS].apply(lambda row: " ".join(str(value) for value in row.dropna()), axis=1)

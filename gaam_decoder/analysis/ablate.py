@@ -17,8 +17,7 @@ from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import spelled_out
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
-from gaam_decoder.recipe import IMPLIED
-from gaam_decoder.runs.folders import cache_of
+from gaam_decoder.runs.folders import find_cache
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_runs
@@ -148,7 +147,7 @@ def ablate(
         path: folder of the run.
         num_layers: layers of each group.
         seed: decides the random layers.
-        cache: folder of the cache, where ``cache_of`` does not find it.
+        cache: folder of the cache, if it has moved.
         attn: what to train where the options of the run's own mechanism do not fit that few layers
             (``gaam:heads=1`` for a run of ``gaam:heads=8``).
         device: auto, cpu, cuda, cuda:N or mps.
@@ -172,13 +171,14 @@ def ablate(
     # without a number of heads that its encoder chose to fit it
     fitting = spelled_out(rest, len(run.layer_numbers), run.cache["hidden_size"]) == spec
     trained = attn or str(rest if fitting else spec)
-    recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in IMPLIED}
+    implied = ("plugins", "shard_rows")
+    recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in implied}
     if (shots := recipe.pop("shots", None)) is not None:
         recipe["train_rows"] = f"{shots}{PER_CLASS}"
     recipe |= {
         "attn": (trained,),
         "head": run.head,
-        "cache": cache_of(run, cache).root,
+        "cache": find_cache(run.cache, run.path, cache),
         "runs": run.path.absolute().parent,
         "seeds": run.seeds,
         "device": device,

@@ -53,13 +53,14 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
             first = row.runs[0]
             ratio = first.cache["rows"][first.recipe["train_split"]] / row.folds / row.drawn
         over_folds = stats.corrected_resampled_t(by_part, ratio, most=score.highest)
+    grids = [[[c.values for c in t.candidates] for t in of.tunings] for of in (row, other)]
     return Comparison(
         baseline=other.attention,
         seeds=seeds,
         dropped=tuple(sorted({*row.seeds, *other.seeds} - {*seeds})),
         claim=claim_by_score(score, _scored(row, mine), _scored(other, theirs), margin=margin),
         other_training=over_folds,
-        other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
+        other_grid=grids[0] != grids[1],
     )
 
 

@@ -518,5 +518,5 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
                     found = held.temperature(run.seeds.index(seed)) if held else None
                     if found is None:
                         return None
-                    value_SP[index, place] = found[0]
+                    value_SP[index, place] = found
     return value_SP if seeds else None

@@ -15,7 +15,7 @@ from gaam_decoder.reports.rows import Comparison, Row, Tested, rows_by_test
 from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, percent, score_of
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import OF_TEST, TUNED, Choice, Tuning, choose, first_runs, reported
+from gaam_decoder.runs.tuning import TUNED, Choice, Tuning, choose, first_runs, reported
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 NOT_TESTED = "final models, which are not evaluated"
@@ -257,7 +257,7 @@ def _final_models(
     names = ("attention", "head", "select", "parameters", "recipe")
     for same in by_key.values():
         by_seed = first_runs(same)
-        seeds = list(reported(tuple(by_seed), tunings.get(same[0].key)))
+        seeds = reported(tuple(by_seed), tunings.get(same[0].key))
         there = [run for run in same if {*run.seeds} & {*seeds}]
         failed = {s: by_seed[s].failed[s] for s in seeds if s in by_seed[s].failed}
         found.append(
@@ -279,7 +279,7 @@ def _final_models(
 
 def _is_of(final: RunResult, row: Row) -> bool:
     """Whether a row has the recipe, but for what is tested, and what was chosen for each fold."""
-    apart = [*OF_TEST, *(TUNED if row.folds > 1 and row.tunings else ())]
+    apart = ["test_split", "fold", *(TUNED if row.folds > 1 and row.tunings else ())]
     apart += [] if final.select == "val" or final.drawn else ["split_seed", "groups"]
     alike = (row.attention, row.head) == (final.attention, final.head)
     return alike and any(compare.same_recipe(final.recipe, run.recipe, apart) for run in row.runs)

@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.engines._claims import is_alive
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.store.digest import digest_of, short_digest
 from gaam_cache.store.plan import read_plan
-from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run, reading
+from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run
 
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")  # how the names end that ``run_name`` gives
-_PARTIAL = ".partial"
 CLAIM_FOLDER = ".claims"  # in a folder of runs: who trains what
 
 
@@ -35,43 +33,25 @@ def ending(key: str, seeds: Sequence[int]) -> str:
     return f"-{key[:8]}-s{text}"
 
 
-def unfinished_name(work: str) -> str:
-    """What the folder of unfinished work is called, which begins with a dot."""
-    return f".{work}{_PARTIAL}"
-
-
-def work_of(name: str) -> str:
-    """The work that ``unfinished_name`` named."""
-    return name.removeprefix(".").removesuffix(_PARTIAL)
-
-
 def unfinished_folders(runs: Path) -> list[Path]:
-    """Folders of unfinished work, by name."""
-    return sorted(runs.glob(unfinished_name("*")))
+    """Folders of unfinished work, ``.NAME.partial``, by name."""
+    return sorted(runs.glob(".*.partial"))
 
 
-def run_folders(folder: Path, part: str = "") -> list[Path]:
+def run_folders(folder: Path, names: str = "*") -> list[Path]:
     """Folders below that are runs, by name; what is named like one is a damaged one at least."""
-    names = [name for name in _names_in(folder) if name[0] != "." and part in name]
-    return [folder / name for name in names if _ENDING.search(name) or is_run(folder / name)]
+    there = sorted(folder.glob(f"[!.]{names}"))
+    return [path for path in there if _ENDING.search(path.name) or is_run(path)]
 
 
 def is_run(folder: Path) -> bool:
     """Whether any file of a run lies there: without run.json it is a damaged one."""
-    return not {RUN_FILE, *ALL_FILES}.isdisjoint(_names_in(folder))
-
-
-def _names_in(folder: Path) -> list[str]:
-    with reading(folder):
-        try:
-            return sorted(path.name for path in folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # no file can be called so
-            return []
+    return any((folder / name).exists() for name in (RUN_FILE, *ALL_FILES))
 
 
 def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     """Finished runs of one mechanism, recipe and cache: those that a training need not make."""
-    found = [read_run(path) for path in run_folders(folder, f"-{key[:8]}-s")]
+    found = [read_run(path) for path in run_folders(folder, f"*-{key[:8]}-s*")]
     for run in found:
         if run.key[:8] != key[:8]:
             raise damaged_run(run.path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
@@ -84,11 +64,6 @@ def remove_unfinished(runs: Path, key: str) -> None:
         pid = folder.name.split(".")[-3]
         if not (pid.isdigit() and is_alive(int(pid))):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
-    """The complete cache that a run was trained on, and never another one."""
-    return open_cache(find_cache(run.cache, run.path, cache))
 
 
 def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Path:
@@ -110,8 +85,8 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
             return folder
         found.append(f"{folder}: another cache, {short_digest(fingerprint)}")
     raise CacheError(
-        "that is not the cache that the run was trained on",
-        expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
+        "the cache that the run was trained on is not there",
+        expected=f"the fingerprint {short_digest(about['fingerprint'])}",
         found="\n".join(found),
         where=f"the run {path.absolute()}",
         hint="name the folder of the cache with --cache",

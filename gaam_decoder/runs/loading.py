@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from gaam_cache import plugins
 from gaam_cache.engines._claims import holdings
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief, did_you_mean, visible
+from gaam_cache.messages import brief, did_you_mean
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
-from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders, work_of
-from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
+from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
+from gaam_decoder.runs.result import TEST_FILE, RunResult, read_run
 from gaam_decoder.runs.tuning import choose, first_runs, on_training_rows, reported
 from gaam_decoder.specs import parse_spec
 
@@ -52,8 +52,7 @@ class Selection:
     chosen: int  # runs
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Runs, by what left them out first; ``name``: they lie beside those that were named."""
-    lost: Mapping[str, str] = field(default_factory=dict)
-    """Mechanisms of which no run is left, and what left out the last of them."""
+    lost: Mapping[str, str] = field(default_factory=dict)  # mechanisms, by what left out the last
 
     @property
     def total(self) -> int:
@@ -62,23 +61,15 @@ class Selection:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "asked": list(self.asked),
-            "runs": self.chosen,
-            "of_runs": self.total,
-            "left_out": dict(self.left_out),
-            "mechanisms_left_out": sorted(self.lost),
-        }
-
-    def left_out_in_words(self) -> str:
-        """How many runs were left out by what; empty where none were."""
-        return ", ".join(f"{count:,} by {name}" for name, count in self.left_out.items())
+        counts = {"runs": self.chosen, "of_runs": self.total, "left_out": dict(self.left_out)}
+        return {"asked": list(self.asked), **counts, "mechanisms_left_out": sorted(self.lost)}
 
     def in_words(self) -> str:
         """A line for people."""
-        asked = f" ({' '.join(self.asked)})" if self.asked else ""
-        left_out = f"; left out: {self.left_out_in_words()}" if self.left_out else ""
-        return f"{self.chosen:,} of {self.total:,} runs{asked}{left_out}"
+        text = f"{self.chosen:,} of {self.total:,} runs"
+        text += f" ({' '.join(self.asked)})" if self.asked else ""
+        left_out = ", ".join(f"{count:,} by {name}" for name, count in self.left_out.items())
+        return f"{text}; left out: {left_out}" if left_out else text
 
 
 class Runs(list[RunResult]):
@@ -93,7 +84,7 @@ class Runs(list[RunResult]):
         given = {k: asked[k] for k in OPTIONS if asked.get(k) not in (None, (), [])}
         if not given:
             return self
-        given = {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in given.items()}
+        given = {k: v if isinstance(v, (list, tuple)) else [v] for k, v in given.items()}
         fits = {OPTIONS[name]: _rule(name, values, self) for name, values in given.items()}
         # a run that several filters leave out counts for the first of them
         by = [(run, next((o for o, fit in fits.items() if not fit(run)), "")) for run in self]
@@ -116,19 +107,17 @@ class Runs(list[RunResult]):
 
         from gaam_decoder.stats.scores._base import Answers
 
-        of_key: dict[str, list[RunResult]] = {}
-        for run in self:
-            of_key.setdefault(run.key, []).append(run)
-        counting = {key: first_runs(same) for key, same in of_key.items()}
-        choice = choose(self)
-        chosen = set(choice.runs)
+        counting = {
+            key: first_runs(r for r in self if r.key == key) for key in {r.key for r in self}
+        }
+        chosen = set((choice := choose(self)).runs)
         scores = {k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()}
         rows: list[dict[str, Any]] = []
         for run in self:
-            counts = run in chosen and run.evaluated
             tested = run.finished_logits() if run.evaluated else ()
             answers = dict(zip(run.finished, tested, strict=run.evaluated))
-            reports = set(reported(run.seeds, choice.tunings.get(run.key)) if counts else ())
+            meant = run.seeds if run in chosen and run.evaluated else ()
+            reports = reported(meant, choice.tunings.get(run.key))
             # of the epoch or fit that was kept, on the rows that chose it
             log, epochs = run.log if run.finished else [], run.epochs
             kept = {e["seed"]: e.get("accuracy") for e in log if e["epoch"] == epochs[e["seed"]]}
@@ -166,7 +155,7 @@ class Runs(list[RunResult]):
 def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[RunResult], bool]:
     """What a run must be to be meant."""
     if name == "cache":
-        there = (folder := Path(given[0]).expanduser()).joinpath(PLAN_FILE).is_file()
+        there = ((folder := Path(given[0]).expanduser()) / PLAN_FILE).is_file()
         digits = read_plan(folder).fingerprint if there else str(given[0]).lower()
         return lambda run: run.cache["fingerprint"].startswith(digits)
     if name in ("attn", "head"):
@@ -189,12 +178,10 @@ def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[R
 def one_form(spec: str, there: set[str], option: str) -> str:
     """The spec that is meant, of those that runs have: its heads may have been chosen to fit."""
     forms = sorted(one for one in there if one.partition(":")[0] == spec)
-    if spec in there or not forms:
-        return spec
-    if len(forms) > 1:
+    if spec not in there and len(forms) > 1:
         message = f"{option} {spec} may be any of several"
         raise ConfigError(message, expected=f"one of: {', '.join(forms)}")
-    return forms[0]
+    return spec if spec in there or not forms else forms[0]
 
 
 def load_runs(
@@ -241,7 +228,7 @@ def load_runs(
         raise next(iter(damaged.values()))
     found = Runs([*sound, *dict.fromkeys(one for one in several if isinstance(one, RunResult))])
     if begun:
-        names = brief(", ".join(work_of(folder.name) for folder in begun))
+        names = brief(", ".join(folder.stem[1:] for folder in begun))
         text = f"not among the runs, because they are not finished: {names}"
         warnings.warn(text, GaamWarning, stacklevel=2)
     # how many lie beside those that were named one by one
@@ -254,8 +241,7 @@ def load_runs(
     found = found.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if not found:
         words = found.selection.in_words() if found.selection else "none that is finished"
-        message, hint = "no run is left", "'gaam runs' lists what there is"
-        raise NotFoundError(message, expected="runs that are meant", found=words, hint=hint)
+        raise NotFoundError("no run is left", found=words, hint="'gaam runs' lists what there is")
     return found
 
 
@@ -269,9 +255,9 @@ def find_runs(
     found, begun = dict[Path, Path](), dict[Path, Path]()
     for place in paths:
         there = [place] if is_run(place) else run_folders(place)
-        partial = [] if is_run(place) else unfinished_folders(place)
+        partial = unfinished_folders(place)
         if not (there or partial or holdings(place / CLAIM_FOLDER)):
-            raise _nothing(place, "a folder of runs, or a run")
+            raise _nothing(place)
         for path in there:
             found.setdefault(path.resolve(), path)
         for path in partial:
@@ -293,16 +279,12 @@ def find_runs(
 def one_run(path: Path) -> RunResult:
     """The finished run in a folder."""
     if not is_run(path):
-        raise _nothing(path, f"the folder of one run, with {RUN_FILE}")
+        raise _nothing(path)
     return read_run(path)
 
 
-def _nothing(path: Path, expected: str) -> NotFoundError:
-    """That there is no run where one was named, and which name was probably meant."""
+def _nothing(path: Path) -> NotFoundError:
     beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {path.name}
-    return NotFoundError(
-        visible(f"no finished run at '{path}'"),
-        expected=expected,
-        found="no run, finished or begun" if path.is_dir() else "no such folder",
-        hint=did_you_mean(path.name, beside) or "make one with 'gaam train'",
-    )
+    found = "no run in it" if path.is_dir() else "no such folder"
+    hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
+    return NotFoundError(f"no finished run at '{path}'", found=found, hint=hint)

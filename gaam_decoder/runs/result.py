@@ -5,16 +5,13 @@ S seeds, N test rows, V rows that choose, C classes.
 A run is one mechanism trained under one recipe on one cache, over some seeds::
 
     runs/laplace-linear-1f9c2a7b-s0-9/
-      run.json             what was run, where, on what, per seed how it went, and size and SHA-256
-                           of the other files; it carries its own digest
+      run.json             what was run, on what, how it went; size and SHA-256 of every other file
       config.toml          the settings, resolved: gaam train --config trains the run again
       log.jsonl            one line per seed and epoch
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
-      test.safetensors     logits (S, N, C), labels (N,), of a fold the numbers of its rows (N,),
-                           mean attention map (S, ...), and learned parameters as they are used,
-                           learned.NAME (S, ...); of a final model N is 0, and there is no map
-      validation.safetensors  of rows of train that chose the epoch: logits of the epoch that was
-                           kept (S, V, C), labels (V,), rows (V,), their numbers in the train split
+      test.safetensors     logits (S, N, C), labels (N,), of a fold rows (N,), mean attention_map
+                           (S, ...), learned.NAME (S, ...); of a final model N is 0, and no map
+      validation.safetensors  of the rows that chose: logits (S, V, C), labels and rows (V,)
 
 It appears by one rename when it is finished. Sizes are checked when run.json is read, the digest of
 a file before it is first used.
@@ -39,18 +36,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gaam_cache.errors import CacheError, GaamError
-from gaam_cache.messages import visible
+from gaam_cache.store import files as disk
 from gaam_cache.store.digest import digest_of, hash_file, sealed_text, unsealed
-from gaam_cache.store.files import (
-    DAMAGE,
-    make_folder,
-    read_json,
-    sync_folder,
-    temporary_path,
-    write_synced,
-)
 from gaam_decoder import stats
-from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.recipe import DEFAULTS, NO_TEST
 from gaam_decoder.specs import row_title
 from gaam_decoder.stats.temperature import fit_temperature
@@ -69,8 +58,7 @@ ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
 class Validation:
     """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
 
-    logits: NDArray[np.float32]
-    """(S, V, C); NaN for seeds that failed, and where they are not finite."""
+    logits: NDArray[np.float32]  # (S, V, C); NaN for seeds that failed or are not finite
     labels: NDArray[np.int64]
     """(V,); where every seed held out rows of its own (S, V), with -1 below those of fewer."""
     rows: NDArray[np.int64]  # numbers in the train split, of the same shape
@@ -80,19 +68,16 @@ class Validation:
         label_V = self.labels if self.labels.ndim == 1 else self.labels[place]
         return self.logits[place][label_V >= 0], label_V[label_V >= 0]
 
-    def temperature(self, place: int) -> tuple[float, bool] | None:
-        """Of the seed at a place, fitted on these rows, and whether one has the smallest loss.
+    def temperature(self, place: int) -> float | None:
+        """Of the seed at a place, fitted on these rows; 1 if all is right, None if not finite.
 
-        None has if all is right (1), or nothing can be told (so large that classes are equally
-        likely). None where answers are not finite.
+        Where nothing can be told, so large that all classes are equally likely.
         """
         logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():
             return None
-        found = fit_temperature(logits_VC, label_V)
-        if found == np.inf:
-            return 1e6 * max(1.0, float(np.abs(logits_VC).max())), False
-        return found or 1.0, found is not None
+        found = fit_temperature(logits_VC, label_V) or 1.0
+        return found if found < np.inf else 1e6 * max(1.0, float(np.abs(logits_VC).max()))
 
 
 def _tensor(run: RunResult, key: str) -> Any:
@@ -101,12 +86,7 @@ def _tensor(run: RunResult, key: str) -> Any:
 
 
 def _of_test(key: str) -> Any:
-    """A tensor of the test rows, which is read when it is first asked for; None: there is none."""
     return cached_property(lambda run: _tensor(run, key))
-
-
-def _of_validation(key: str) -> Any:
-    return property(lambda run: getattr(run.validation, key, None))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -138,8 +118,7 @@ class RunResult:
     """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``."""
     drawn: dict[str, int] = field(default_factory=dict)
     """Rows of train that it learned from, ``learn``, and that chose, ``choose``; empty: all."""
-    tuning: dict[str, Any] = field(default_factory=dict)
-    """``seeds``: those that were trained to choose between candidates."""
+    tuning: dict[str, Any] = field(default_factory=dict)  # ``seeds`` that were trained to choose
     created: str | None = None  # when it was published, UTC, such as ``2026-11-01T09:30:00Z``
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
@@ -158,7 +137,7 @@ class RunResult:
     def layer_numbers(self) -> tuple[int, ...]:
         """Layers that it learned from, by number: 0 is what the first one reads."""
         some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)
-        return parse_layers(some) if some else tuple(range(first, first + self.cache["layers"]))
+        return parse_numbers(some) if some else tuple(range(first, first + self.cache["layers"]))
 
     def setting(self, name: str) -> Any:
         """What the recipe has of a setting, or means where it does not name it."""
@@ -188,7 +167,7 @@ class RunResult:
 
     @property
     def shuffled(self) -> bool:
-        """Whether it learned from shuffled labels, which shows what a decoder without any gets."""
+        """Whether it learned from shuffled labels."""
         return bool(self.recipe.get("shuffle_labels"))
 
     @property
@@ -256,17 +235,14 @@ class RunResult:
         with self.tensors(VALIDATION_FILE) as file:
             return Validation(**{k: file.get_tensor(k) for k in ("logits", "labels", "rows")})
 
-    validation_logits = _of_validation("logits")
-    """Logits of these rows, (S, V, C), as the epoch that was kept has them."""
-    validation_labels = _of_validation("labels")
-    """Labels of these rows, (V,), or (S, V) where every seed held out others."""
+    validation_logits = property(lambda run: run.validation and run.validation.logits)  # (S, V, C)
+    validation_labels = property(
+        lambda run: run.validation and run.validation.labels
+    )  # (V,), (S, V)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
-        """One entry per seed and epoch (of a fit per value that was tried): loss and more.
-
-        ``accuracy`` is on the rows that choose the epoch; None where none do.
-        """
+        """One entry per seed and epoch, or value of a fit; ``accuracy`` is on rows that choose."""
         with self.reading(LOG_FILE) as path:
             return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -277,9 +253,9 @@ class RunResult:
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
         accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=self.evaluated))
-        names = ["attention", "head", "recipe", "parameters", "cache", "evaluated", "engine"]
-        names += ["majority_accuracy", "environment", "created", "groups", "drawn", "fit"]
-        about = {name: getattr(self, name) for name in names}
+        names = "attention head recipe parameters cache evaluated engine majority_accuracy "
+        names += "environment created groups drawn fit"
+        about = {name: getattr(self, name) for name in names.split()}
         of_seed = {"accuracy": accuracy, "epoch": self.epochs, "seconds": self.seconds}
         of_seed |= {"failed": self.failed}
         seeds = [{"seed": s} | {k: of.get(s) for k, of in of_seed.items()} for s in self.seeds]
@@ -287,16 +263,14 @@ class RunResult:
 
     def in_words(self) -> str:
         """What was run, and what came of it, on one line."""
-        said = f"{self.title}: "
+        said = f"{self.title}: " + "not evaluated" * (not self.evaluated)
         if not self.finished:
-            said += f"no seed finished: {self.failed[self.seeds[0]]}"
+            said = f"{self.title}: no seed finished: {self.failed[self.seeds[0]]}"
         elif self.evaluated:
             said += f"{100 * self.accuracy.mean():.1f}%"
             if (spread := stats.standard_deviation(self.accuracy)) is not None:
                 said += f" (sd {100 * spread:.1f})"
             said += " (epoch chosen on the test rows)" * (self.select == "test")
-        else:
-            said += "not evaluated"
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
@@ -306,15 +280,15 @@ class RunResult:
 
     def summary(self) -> str:
         """The same, how it was run, and where it lies."""
-        how = "compiled" if self.engine["compiled"] else "not compiled"
-        how = f" ({how}, up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
+        how = " (" + "not " * (not self.engine["compiled"])
+        how += f"compiled, up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
         return f"{self.in_words()}{'' if self.fit else how}  {self.path}"
 
 
 def read_run(path: Path) -> RunResult:
     """Read one run directory; of its files beside run.json only the sizes are looked at."""
     with reading(path / RUN_FILE):
-        content = unsealed(read_json(path / RUN_FILE))
+        content = unsealed(disk.read_json(path / RUN_FILE))
         if (version := content.pop("run_version", None)) != RUN_VERSION:
             raise ValueError(f"run version {version}, this gaam reads {RUN_VERSION}")
         if not RUN_FILES <= set(content["files"]) <= ALL_FILES:
@@ -341,7 +315,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except GaamError:
         raise  # said already
-    except (*DAMAGE, SafetensorError) as error:
+    except (*disk.DAMAGE, SafetensorError) as error:
         found = f"{path.name}: {getattr(error, 'strerror', None) or error}"
         raise damaged_run(path, found) from error
 
@@ -349,17 +323,11 @@ def reading(path: Path) -> Iterator[None]:
 def damaged_run(path: Path, found: str) -> CacheError:
     """What is said of a run by a file of it that is not right."""
     return CacheError(
-        visible(f"the run '{path.parent.name}' is damaged"),
-        expected="the files that gaam train wrote",
-        found=visible(found),
-        where=visible(str(path.absolute())),
-        hint=f"{repair(path.parent)}; 'gaam train' makes the run again",
+        f"the run '{path.parent.name}' is damaged",
+        found=found,
+        where=str(path.absolute()),
+        hint=f"rm -r {shlex.quote(str(path.parent))} && the gaam train that made the run",
     )
-
-
-def repair(folder: Path) -> str:
-    """The command that removes a damaged run."""
-    return visible(f"rm -r {shlex.quote(str(folder))}")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -367,19 +335,16 @@ class SeedResult:
     """What one seed left behind; tensors on the CPU."""
 
     seed: int
-    failed: str | None  # why it stopped, or None
+    failed: str | None  # why it stopped
     epoch: int  # epoch that was kept, from 1; 0 where it failed
-    seconds: float
-    """Of a seed that was trained in a group: the time of the group divided by its size."""
+    seconds: float  # in a group: its time divided by its size
     weights: dict[str, Tensor]
     test_logits: Tensor  # (N, C); NaN where it failed. Of a final model N is 0
     attention_map: Tensor | None  # mean over the test rows; None where there are none
-    learned: dict[str, Tensor]
-    """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
+    learned: dict[str, Tensor]  # as ``Attention.learned`` has it
     log: list[dict[str, Any]]
     validation_logits: Tensor | None = None
-    """Of the rows of train that chose the epoch, as it was kept, (V, C); NaN where it failed, or
-    they are not finite. None where no rows of train chose."""
+    """Of the rows of train that chose the epoch that was kept, (V, C); NaN as in the test."""
 
 
 def write_run(
@@ -400,12 +365,11 @@ def write_run(
 
     test = {"logits": stacked(r.test_logits for r in results), "labels": labels.cpu().numpy()}
     test |= {} if rows is None else {"rows": rows}
-    if maps := [r.attention_map for r in results if r.attention_map is not None]:
-        nothing = maps[0].new_full(maps[0].shape, np.nan)  # of a seed that failed
-        every = (r.attention_map for r in results)
+    every = [r.attention_map for r in results]
+    if (first := next((one for one in every if one is not None), None)) is not None:
+        nothing = first.new_full(first.shape, np.nan)  # of a seed that failed
         test["attention_map"] = stacked(nothing if one is None else one for one in every)
-    for key in results[0].learned:
-        test[f"learned.{key}"] = stacked(r.learned[key] for r in results)
+    test |= {f"learned.{k}": stacked(r.learned[k] for r in results) for k in results[0].learned}
     weights = {key: stacked(r.weights[key] for r in results) for key in results[0].weights}
     order = {"seeds": json.dumps([r.seed for r in results])}
     contents = {
@@ -425,20 +389,20 @@ def write_run(
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     said = {"run_version": RUN_VERSION, **about, "created": created, "seeds": seeds, "files": files}
     contents[RUN_FILE] = sealed_text(said).encode()
-    final, temporary = runs / name, temporary_path(runs, name)
-    make_folder(runs)
+    final, temporary = runs / name, disk.temporary_path(runs, name)
+    disk.make_folder(runs)
     temporary.mkdir()
     try:
         for file, content in contents.items():
-            write_synced(temporary / file, content)
-        sync_folder(temporary)
+            disk.write_synced(temporary / file, content)
+        disk.sync_folder(temporary)
         temporary.rename(final)
     except OSError:
         if not (final / RUN_FILE).exists():
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    sync_folder(runs)
+    disk.sync_folder(runs)
     return final
 
 

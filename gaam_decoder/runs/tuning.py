@@ -15,8 +15,6 @@ from gaam_decoder.runs.result import TEST_FILE, RunResult
 
 TUNED = ("lr", "weight_decay")  # numbers of a recipe in which alone the candidates of a row differ
 HELD = "val_folds"  # the setting by which seeds hold out parts in turn
-OF_TEST = ("test_split", "fold")
-"""Settings that decide which rows are tested, and nothing of a final model, which tests none."""
 
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
@@ -35,13 +33,10 @@ def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
 
     def place(run: RunResult) -> tuple[str, ...]:
         results = run.files.get(TEST_FILE, {}).get("sha256", "")
-        return ending(run.key, run.seeds), results, run.path.name, str(run.path.absolute())
+        return ending(run.key, run.seeds), results, str(run.path.absolute())
 
-    found: dict[int, RunResult] = {}
-    for run in sorted(runs, key=place):
-        for seed in run.seeds:
-            found.setdefault(seed, run)
-    return dict(sorted(found.items()))
+    last_first = sorted(runs, key=place, reverse=True)
+    return dict(sorted({seed: run for run in last_first for seed in run.seeds}.items()))
 
 
 def by_seed(
@@ -56,7 +51,7 @@ def by_seed(
 
 
 class Candidate(NamedTuple):
-    """One value of what is tuned, and what ``mean_validation`` of the seeds that choose says."""
+    """One value of what is tuned, and its ``mean_validation``."""
 
     values: dict[str, float]
     accuracy: float | None
@@ -94,11 +89,6 @@ class Tuning:
     def names(self) -> tuple[str, ...]:
         """What was tuned."""
         return tuple(n for n in TUNED if len({c.values[n] for c in self.candidates}) > 1)
-
-    @property
-    def grid(self) -> tuple[tuple[float, ...], ...]:
-        """The values of all candidates."""
-        return tuple(tuple(c.values.values()) for c in self.candidates)
 
     @property
     def at_edge(self) -> tuple[str, ...]:
@@ -170,7 +160,6 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
 def _tuning(
     rows: Mapping[tuple[float, ...], Sequence[RunResult]], asked: Collection[int] | None
 ) -> Tuning | None:
-    """None where no seed could choose."""
     every = [run for runs in rows.values() for run in runs]
     there = {v: {seed for run in runs for seed in run.seeds} for v, runs in rows.items()}
     meant = {seed for run in every for seed in run.tuning_seeds} if asked is None else set(asked)
@@ -218,7 +207,6 @@ def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[fl
     return accuracy, loss
 
 
-def reported(seeds: Sequence[int], tuning: Tuning | None) -> Iterator[int]:
+def reported(seeds: Sequence[int], tuning: Tuning | None) -> list[int]:
     """Seeds that are reported, in order."""
-    left_out = tuning.seeds if tuning is not None and tuning.apart else ()
-    return (seed for seed in seeds if seed not in left_out)
+    return [s for s in seeds if not (tuning and tuning.apart and s in tuning.seeds)]

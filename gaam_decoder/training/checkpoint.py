@@ -26,7 +26,7 @@ from gaam_cache.errors import GaamWarning
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of
 from gaam_cache.store.files import write_file
-from gaam_decoder.runs.folders import unfinished_folders, unfinished_name, work_of
+from gaam_decoder.runs.folders import unfinished_folders
 from gaam_decoder.runs.result import SeedResult
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Unfinished:
     """The folder, with a dot before its name, of one decoder under one recipe."""
 
     def __init__(self, runs: Path, name: str, key: str, about: Mapping[str, Any]) -> None:
-        self.folder = runs / unfinished_name(name)
+        self.folder = runs / f".{name}.partial"
         self._begun: dict[str, Any] = {"version": VERSION, "key": key, **about}
 
     def group(self, seeds: Sequence[int], engine: dict[str, Any]) -> Checkpoint:
@@ -184,7 +184,7 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
     for folder in unfinished_folders(runs):
         if not (files := [about for path in _files(folder) if (about := _about(path))]):
             continue
-        name = work_of(folder.name)
+        name = folder.stem[1:]
         done = [entry for about in files for entry in about.get("results", ())]
         left = [about for about in files if not about["done"]]
         yield {

@@ -15,13 +15,13 @@ import torch
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages import did_you_mean, shortened
-from gaam_decoder.config import TrainConfig, loss_scaling, train_as_test
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest, spelled_out
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
-from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss
+from gaam_decoder.specs import head_class
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits
 from gaam_decoder.training.protocol import check_rows, read_groups
@@ -128,17 +128,18 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
     names = {one.name for one in fields(Recipe)} & {one.name for one in fields(config)}
+    asked = config.loss_scale
+    scaled = asked == "dynamic" or (asked == "auto" and dtype == "float16")
     usual = {name: getattr(config, name) for name in names} | {
-        "loss": parse_loss(config.loss),
         "dtype": dtype,
         "groups": groups,
-        "loss_scale": loss_scaling(config.loss_scale, dtype),
+        "loss_scale": "dynamic" if scaled else "none",
         "eval_dtype": config.eval_dtype if dtype != "float32" else "same",
         "val_folds": config.val_folds if config.val_folds != 1 else None,
     }
     axes: dict[str, Iterable[Any]] = {
-        "attention": map(parse_attention, config.attn),
-        "head": map(parse_head, config.head),
+        "attention": config.attn,
+        "head": config.head,
         "pool": config.pool,
         "lr": config.rates,
         "weight_decay": config.weight_decay,
@@ -246,7 +247,11 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     content = cache.plan.fingerprint_fields["content"]
     same = tests_a_split and content[train] == content[test]
     if same and not config.allow_train_as_test:
-        raise train_as_test(f"the splits '{train}' and '{test}' hold the same rows")
+        raise ConfigError(
+            "the rows to test on are the rows to learn from",
+            found=f"the splits '{train}' and '{test}' hold the same rows",
+            hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
+        )
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
     if beyond := {layer for one in config.layers for layer in one or ()} - set(layers):
         expected = f"--layers from {layers[0]} to {layers[-1]}"

@@ -275,11 +275,11 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
                 found=str(error),
                 hint="gaam extract --keep-column NAME",
             ) from error
-        groups = Groups(names=tuple(lines), source=str(path), kind="file")
+        groups = Groups(names=tuple(lines), source=str(path.absolute()), kind="file")
     rows, count = len(cache[split]), len(groups.names)
     empty = next((n for n, name in enumerate(groups.names, 1) if not name.strip()), None)
     if count != rows or empty:
-        message = f"{groups.in_words()} does not fit the split '{split}'"
+        message = f"the {groups.kind} '{groups.source}' does not fit the split '{split}'"
         expected = f"a name for each of its {rows} rows, in the order of the data set"
         found = f"line {empty} is empty" if empty else f"{count} names"
         raise ConfigError(message, expected=expected, found=found)

@@ -20,7 +20,7 @@ from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
-from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
+from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import remove_unfinished, run_name
 from gaam_decoder.runs.result import SeedResult, padded, write_run
@@ -97,7 +97,7 @@ def publish(
         held = data.selection if recipe.select == "val" else None
         about["drawn"] = {"learn": len(data.train), "choose": len(held or ())}
     if recipe.groups is not None:
-        about["groups"] = recipe.groups.to_dict()
+        about["groups"] = {"kind": recipe.groups.kind, "source": recipe.groups.source}
     if fit is not None:
         about["fit"] = fit.to_dict()
     elif (tuning := config.choosing_seeds) is not None:
@@ -120,11 +120,11 @@ def _config(
         "runs": str(config.runs.absolute()),
         # of one seed a list: a number alone is how many
         "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
-        "layers": spell_layers(recipe.layers),
+        "layers": spell_numbers(recipe.layers) if recipe.layers else "all",
         "train_rows": recipe.train_rows if recipe.shots is None else f"{recipe.shots}{PER_CLASS}",
         "fold": recipe.fold and recipe.fold.number,
         "folds": recipe.fold and recipe.fold.of,
-        "groups": recipe.groups and recipe.groups.to_dict()["source"],
+        "groups": recipe.groups and recipe.groups.source,
         "final": False,
         "probe": False,
         "device": engine.kind,

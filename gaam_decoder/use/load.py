@@ -161,7 +161,7 @@ def _temperatures(run: RunResult | None, config: DecoderConfig) -> list[float]:
     """One for every seed, above 0, fitted on the rows that chose its epoch."""
     held = run.validation if run else None
     fitted = [held.temperature(run.seeds.index(s)) for s in config.seeds] if run and held else []
-    found = [value for value, _ in filter(None, fitted)]
+    found = [value for value in fitted if value is not None]
     if len(found) < len(config.seeds):
         expected = "a run of --select val, whose answers to the rows that chose are finite"
         raise ConfigError("there is nothing that a temperature is fitted on", expected=expected)

@@ -18,12 +18,6 @@ READ: list[tuple[str, Any, Any]] = [
     ("layers", ["1-3", "4,5", "all"], ((1, 2, 3), (4, 5), None)),
     ("train_rows", "100, 1k,all,5/class", (100, 1000, None, "5/class")),
 ]  # fmt: skip
-REFUSED: dict[str, list[Any]] = {
-    "seeds": ["", "0", "3-1", "-1", "1.5", "999999999", "1,000", [-1], True, []],
-    "layers": ["", "ALL", "1,000", (-1, 1)],
-    "train_rows": ["", "0", "1-5", "1,,2", -3, 2.0, True, "1e3", "٣", "1,000", []],
-    "lr": ["", "a", "1,,2", 0, -1, True, float("nan")],
-}
 
 
 @given(st.sets(st.integers(0, 200), min_size=1).map(sorted))
@@ -38,8 +32,7 @@ def test_every_list_is_read_once_and_for_all() -> None:
         assert getattr(TrainConfig(**{name: found}), name) == expected
 
 
-def test_what_is_no_list_is_refused_with_its_name() -> None:
-    for name, cases in REFUSED.items():
-        for text in cases:
-            with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')}"):
-                TrainConfig(**{name: text})
+@pytest.mark.parametrize("given", [{"seeds": "1,000"}, {"layers": (-1, 1)}, {"train_rows": 2.0}])
+def test_what_is_no_list_is_refused_with_its_name(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"--{next(iter(given)).replace('_', '-')}"):
+        TrainConfig(**given)

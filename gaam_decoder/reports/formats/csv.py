@@ -33,8 +33,9 @@ class Csv(Format):
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
     about = table.to_dict()
     shared = {name: about["cache"][name] for name in ("fingerprint", "encoder", "dataset")}
-    left_out = table.selection and table.selection.left_out_in_words()
-    shared |= {"left_out": left_out or None, "compared_by": table.score}
+    left_out = table.selection and table.selection.left_out
+    counts = ", ".join(f"{count:,} by {name}" for name, count in (left_out or {}).items())
+    shared |= {"left_out": counts or None, "compared_by": table.score}
     tested = {name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")}
     for row, values in zip(table.shown, about["rows"], strict=True):
         yield shared | flat(values) | tested | {"settings": row.settings, "evaluated": True}

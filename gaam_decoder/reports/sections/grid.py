@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gaam_cache.messages import brief
-from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
 from gaam_decoder.reports.sections._base import Parts, Section, Writer
@@ -73,7 +73,7 @@ def _number(value: Any) -> float:
     """Where a value stands on an axis; several layers, and all, behind every single one."""
     if not isinstance(value, str):
         return float(value)
-    layers = () if value == ALL else parse_layers(value)
+    layers = () if value == ALL else parse_numbers(value)
     return float(layers[0]) if len(layers) == 1 else math.inf
 
 

@@ -47,13 +47,10 @@ def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult])
     """Write the curves of seeds that are finished, a warning where that fails: they are trained."""
     if name == "none":
         return
-    curves = {
-        one.seed: [
-            (e["epoch"], {k: e[k] for k in CURVES if e.get(k) is not None and isfinite(e[k])})
-            for e in one.log
-        ]
-        for one in results
-    }
+    curves = {}
+    for one in results:
+        epochs = [(e["epoch"], {k: e[k] for k in CURVES if e.get(k) is not None}) for e in one.log]
+        curves[one.seed] = [(n, {k: v for k, v in of.items() if isfinite(v)}) for n, of in epochs]
     try:
         plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
     except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained

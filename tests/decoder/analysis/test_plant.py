@@ -89,7 +89,7 @@ def test_mistakes_are_refused_and_leave_nothing(tiny_cache: Path, tmp_path: Path
     for given, said in {
         (("classes", 1),): "classes is out of range",
         (("rows", 30), ("classes", 11)): "more classes than rows",
-        (("layers", 2),): "layers is out of range",
+        (("layers", 2),): "standardises over layers",
         (("from_cache", tiny_cache), ("rows", 10**6)): "fewer rows than --rows",
         (("from_cache", tmp_path / "flat"), ("classes", 2)): "no teacher can tell the rows apart",
     }.items():

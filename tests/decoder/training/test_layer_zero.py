@@ -13,7 +13,7 @@ from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
-from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.grid import plan_items
 from tests.conftest import build_encoder
@@ -38,7 +38,7 @@ def caches(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
 def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
     whole = open_cache(caches[0])["train"].embeddings[:]  # layer n at place n
     for first, layers in ((0, "2-4"), (0, "0,4"), (0, "0-4"), (0, "1-4"), (1, "2-4"), (1, "1-4")):
-        cache, numbers = open_cache(caches[first]), parse_layers(layers)
+        cache, numbers = open_cache(caches[first]), parse_numbers(layers)
         config = TrainConfig(
             lr=3e-4, cache=caches[first], layers=layers, attn=("none",), probe=False
         )
