@@ -51,11 +51,6 @@ def marks(row: Row) -> str:
     return f" ({ON_TRAINING_ROWS})" * row.on_training_rows + optimistic
 
 
-def _seconds(row: Row) -> str:
-    taken = [row.seconds[seed] for seed in row.finished]
-    return f"{np.mean(taken):.2f}" if taken else "-"
-
-
 def _claim(row: Row) -> stats.Claim:
     assert row.compared is not None
     return row.compared.claim
@@ -78,27 +73,22 @@ def _decide(row: Row) -> str:
     return f"about {both[0]:,} seeds, {both[1]:,} rows" if both else "too few rows differ to say"
 
 
-def _other_training(row: Row) -> str:
-    other = row.compared and row.compared.other_training
-    return p_value(other.p) if other else ""
-
-
 # fmt: off
 DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r) + " †" * r.undertrained, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better", words=True)
 SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
-SCORE = Column("{score}", "{score}", lambda r: r.unit.value(r.chosen.mean), "mean over the seeds that finished, on the test rows")
-SD = Column("sd", "sd", lambda r: r.unit.std(r.chosen.std), "standard deviation over seeds")
-SEEDS_CI = Column("95% CI seeds", "", lambda r: r.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given")
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.unit.span(r.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
+SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.value(r.chosen.mean), "mean over the seeds that finished, on the test rows")
+SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds")
+SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given")
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
 SEEDS = Column("seeds", "seeds", lambda r: str(len(r.seeds)) + f" ({len(r.failed)} failed)" * bool(r.failed), "how many were trained; those that failed count in no mean and drop out of pairs")
 PARAMETERS = Column("parameters (attn / total)", "parameters\nattn / total", lambda r: f"{r.parameters['attention']:,} / {r.parameters['total']:,}", "of the mechanism, and with its head")
-SECONDS = Column("s/seed", "s per\nseed", _seconds, "seconds of training, mean over seeds")
-DIFFERENCE = Column("difference", "diff", lambda r: r.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
-DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
+SECONDS = Column("s/seed", "s per\nseed", lambda r: f"{np.mean([r.seconds[s] for s in r.finished]):.2f}" if r.finished else "-", "seconds of training, mean over seeds")
+DIFFERENCE = Column("difference", "diff", lambda r: r.chosen.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
+DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
 P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
 VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", words=True, pair=True)
 DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", words=True, pair=True)
-P_TRAINING = Column("p training", "", _other_training, "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
+P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
 # fmt: on
 COLUMNS = (
     *(DECODER, VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, DECIDE, SD, SEEDS),
@@ -120,14 +110,9 @@ VERDICTS = {
 }
 
 
-def shown(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """The columns that are not empty in all rows that are shown."""
-    return [column for column in columns if any(map(column.text, table.shown))]
-
-
 def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
-    """All rows that are shown, with these columns; default: ``COLUMNS``."""
-    kept = shown(table, columns or COLUMNS)
+    """All rows that are shown, with those of the columns that are not empty in all of them."""
+    kept = [column for column in columns or COLUMNS if any(map(column.text, table.shown))]
     caption = of_score(table)
     if table.compared:
         of = f"'{brief(str(table.baseline))}' in {table.unit.of_differences}"

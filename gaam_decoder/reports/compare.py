@@ -24,7 +24,6 @@ from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT_BASELINE = "none"
-DEFAULT_AXIS = "attn"
 MOST_VALUES = 12  # rows of a group that are compared: a matrix of 66 pairs can be read
 MOST_GROUPS = 8  # groups of a table that are compared, those of most rows first
 ALL = ("layers", *DRAWN_BY)  # settings that mean all of them where a recipe has none
@@ -37,7 +36,7 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
     A head that is fitted at once has no seeds: its answers are the same beside each. None without
     a seed in common, without the score, and where the probabilities of one alone were scaled.
     """
-    score, scaled = row.chosen.score, {row.temperatures is None, other.temperatures is None}
+    score, scaled = row.chosen.unit.score, {row.temperatures is None, other.temperatures is None}
     seeds = tuple(seed for seed in row.finished if other.fitted or seed in other.finished)
     lacking = row.chosen.mean is None or other.chosen.mean is None
     if not seeds or lacking or (score.of_sizes and len(scaled) > 1):
@@ -65,7 +64,7 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
 
 
 def _scored(row: Row, places: list[int]) -> Scored:
-    """Of some seeds, with what the doubt of its choices adds to the variance."""
+    # what the doubt of its choices adds to the variance
     choice = sum(one.variance for one in row.choices) / row.by_part.shape[1] ** 2
     return replace(row.chosen.scored.chosen(places), choice=choice)
 
@@ -113,7 +112,6 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     raise ConfigError(
         f"no run of the baseline '{asked}' was evaluated",
         expected=f"one of: {', '.join(there)}",
-        found=f"--baseline {asked}",
         hint=f"train it: gaam train --attn {asked}",
     )
 
@@ -179,17 +177,21 @@ def every_pair(
     Of many rows the best are compared, and Holm corrects for all pairs that there are, those of
     ``beside`` (what filters left out) too, as if those that were not compared had shown nothing.
     """
-    names = [name.strip().lower().replace("-", "_") for name in (axis or DEFAULT_AXIS).split(",")]
+    names = [name.strip().lower().replace("-", "_") for name in (axis or "attn").split(",")]
     sets = [together(rows, names) for rows in row_lists]
     if axis is not None and not any(sets):
         raise ConfigError(
             f"no two rows differ in '{axis}' alone",
             expected="attn, head, layers, lr or another setting in which some do",
-            found=f"--pairs {axis}",
             hint="--all shows every candidate of what validation chose",
         )
+
+    def place(row: Row) -> str:
+        of = row.runs[0].cache["fingerprint"], row.attention, row.head, sorted(row.recipe.items())
+        return repr(of)
+
     tested = {
-        frozenset({_place(one), _place(other)})
+        frozenset({place(one), place(other)})
         for of in [*sets, *(together(rows, names) for rows in beside)]
         for rows in of.values()
         for one, other in combinations(rows, 2)
@@ -206,7 +208,6 @@ def every_pair(
 
 
 def _groups(sets: dict[Same, list[Row]], names: Sequence[str], margin: float) -> list[Group]:
-    """Compared, and not corrected yet."""
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
     some = {key for same in sets for key, _ in same} & set(ALL)
     for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
@@ -226,16 +227,11 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
 
     def place(row: Row) -> float:
         mean = row.chosen.mean
-        return math.inf if mean is None else -mean if row.chosen.score.larger_is_better else mean
+        return (
+            math.inf if mean is None else -mean if row.chosen.unit.score.larger_is_better else mean
+        )
 
     return sorted(rows, key=place)
-
-
-def _place(row: Row) -> str:
-    """What tells a row from every other of all reports."""
-    return repr(
-        (row.runs[0].cache["fingerprint"], row.attention, row.head, sorted(row.recipe.items()))
-    )
 
 
 def _value(row: Row, names: Sequence[str]) -> str:
@@ -257,7 +253,7 @@ def together(rows: Sequence[Row], names: Sequence[str]) -> dict[Same, list[Row]]
             continue
         apart = {*names, *(TUNED if row.tunings else ())}
         same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
-        same["scaled logits"] = row.chosen.score.of_sizes and row.temperatures is not None
+        same["scaled logits"] = row.chosen.unit.score.of_sizes and row.temperatures is not None
         key = sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
         found.setdefault(tuple(key), []).append(row)
     return {key: of for key, of in found.items() if len({_value(row, names) for row in of}) > 1}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,7 @@ MOST_LINES = 4  # of a panel
 MOST_TICKS = 12  # of an axis; and points of a line up to which each is marked
 TEMPLATES = Path(__file__).with_name("templates")
 COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
-LIGHT, DARK = COLOURS["light"], COLOURS["dark"]
-"""Name of a CSS variable -> its colour on white paper, and in the dark."""
-PALETTE = {k: v for k, v in LIGHT.items() if not k.startswith(("pa", "warn"))}  # no two alike
+PALETTE = {k: v for k, v in COLOURS["light"].items() if not k.startswith(("pa", "warn"))}
 DASHES = ["-", "--", "-.", ":"]  # beside colours, for who does not see or print these
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 Values = Sequence[float] | np.ndarray
@@ -49,11 +47,6 @@ class Picture:
     title: str
     caption: str
     draw: Callable[[], Figure]
-
-    @property
-    def alt(self) -> str:
-        """What is said instead of it; all numbers stand in tables."""
-        return f"{self.title}. {self.caption}"
 
 
 class Line(NamedTuple):
@@ -90,7 +83,7 @@ def line_panels(
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
     name_of = dict(zip(labels, names_of(labels, 52), strict=True))
     rows = sum(name.count("\n") + 1 for name in name_of.values()) + len(panels) * bool(beside)
-    figure = _new_figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * rows)
+    figure = _figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * rows)
     every = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     before: list[str] = []
     for axes, (what, lines) in zip(every, panels, strict=True):
@@ -103,8 +96,9 @@ def line_panels(
             mark = "o" if len(line.x) <= MOST_TICKS else None
             if line.band:
                 axes.fill_between(line.x, *line.band, color=color, alpha=0.15, lw=0)
-            style: dict[str, Any] = {"color": color, "ls": dash, "lw": 1.5, "marker": mark, "ms": 3}
-            axes.plot(line.x, line.y, label=name_of[line.label], **style)
+            axes.plot(
+                line.x, line.y, dash, c=color, lw=1.5, marker=mark, ms=3, label=name_of[line.label]
+            )
         if before != (before := [line.label for line in lines]):
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, handlelength=2.6)
         axes.set_ylabel(what)
@@ -126,8 +120,7 @@ def in_fours(what: str, lines: Sequence[Line]) -> list[tuple[str, Sequence[Line]
     return [(what, lines[i : i + MOST_LINES]) for i in range(0, len(lines), MOST_LINES)]
 
 
-def _new_figure(height: float) -> Figure:
-    """An empty figure, its height in inches, that arranges itself when it is saved."""
+def _figure(height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH, height), layout="constrained")
@@ -157,15 +150,7 @@ def overviews(table: Table) -> list[Picture]:
 
 
 def _strip(table: Table) -> Figure:
-    """A dot for each seed, the mean, and both intervals."""
-    unit, ink = table.unit, PALETTE["ink"]
-    dot: dict[str, Any] = {
-        "ms": 3.4,
-        "mew": 0,
-        "color": PALETTE["c0"],
-        "alpha": 0.6,
-        "label": "one seed",
-    }
+    unit, dot = table.unit, {"ms": 3.4, "mew": 0, "c": PALETTE["c0"], "alpha": 0.6}
     figure, axes = _name_rows([row.label for row in table.shown])
     axes.set_xlabel(f"test {unit.column}")
     steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
@@ -173,38 +158,37 @@ def _strip(table: Table) -> Figure:
         value_S = unit.factor * np.sort(chosen.scored.values)
         if len(value_S):
             # heights that keep dots apart are by rank, not by chance: a picture is repeatable
-            axes.plot(value_S, height - 0.16 + np.resize(steps, len(value_S)), "o", **dot)
+            y = height - 0.16 + np.resize(steps, len(value_S))
+            axes.plot(value_S, y, "o", label="one seed", **dot)
             ends = [height - 0.36, height + 0.32]
-            axes.plot([value_S.mean()] * 2, ends, color=ink, lw=1.4, label="mean")
-        _draw_intervals(axes, height + 0.18, unit.factor, chosen.interval, chosen.two_level)
+            axes.plot([value_S.mean()] * 2, ends, c=PALETTE["ink"], lw=1.4, label="mean")
+        _intervals(axes, height + 0.18, unit.factor, chosen.interval, chosen.two_level)
     return _with_legend(figure)
 
 
 def _forest(table: Table) -> Figure:
-    """Differences with both intervals; filled where the corrected test finds one."""
     unit, ink = table.unit, PALETTE["ink"]
     shown = [(row, compared) for row, compared in table.compared if row.shown]
     figure, axes = _name_rows([row.label for row, _ in shown])
     points = "percentage points" if table.score == DEFAULT else unit.of_differences
     axes.set_xlabel(f"difference to {brief(str(table.baseline), 26)},\n{points}")
     margin = unit.factor * table.margin
-    band: dict[str, Any] = {"color": PALETTE["muted"], "alpha": 0.15, "lw": 0}
-    axes.axvspan(-margin, margin, label=f"within \u00b1{margin:g}", **band)
+    within = f"within \u00b1{margin:g}"
+    axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0, label=within)
     axes.axvline(0, color=ink, lw=1)
     for height, claim in enumerate(compared.claim for _, compared in shown):
         seeds, both = claim.on_these_rows.interval, claim.interval_corrected
-        _draw_intervals(axes, height, unit.factor, seeds, both)
+        _intervals(axes, height, unit.factor, seeds, both)
         face, label = (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
-        style: dict[str, Any] = {"ms": 6, "mew": 1.4, "mec": ink, "mfc": face, "label": label}
-        axes.plot(unit.factor * claim.difference, height, "o", **style)
+        at = unit.factor * claim.difference
+        axes.plot(at, height, "o", ms=6, mew=1.4, mec=ink, mfc=face, label=label)
     return _with_legend(figure)
 
 
 def _name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
-    """A figure with rows 0, 1, ... downwards, their labels beside them."""
     names = names_of(labels)
     most = max(name.count("\n") + 1 for name in names)
-    figure = _new_figure(1.2 + max(0.36, LINE * most + 0.04) * len(names))
+    figure = _figure(1.2 + max(0.36, LINE * most + 0.04) * len(names))
     axes = figure.add_subplot()
     axes.locator_params(axis="x", nbins=6, steps=[1, 2, 5, 10])
     axes.set_yticks(range(len(names)), names)
@@ -215,19 +199,17 @@ def _name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _draw_intervals(
-    axes: Axes, height: float, factor: int, seeds: Interval, both: Interval
-) -> None:
-    thin: dict[str, Any] = {"color": PALETTE["muted"], "lw": 1.2}
-    thick: dict[str, Any] = {"color": PALETTE["accent"], "lw": 3.2, "alpha": 0.75}
-    if both:
-        axes.plot(factor * np.array(both), [height] * 2, label="95% over seeds and rows", **thin)
-    if seeds:
-        axes.plot(factor * np.array(seeds), [height] * 2, label="95% over seeds", **thick)
+def _intervals(axes: Axes, y: float, factor: int, seeds: Interval, both: Interval) -> None:
+    for interval, over, name, width in (
+        (both, "seeds and rows", "muted", 1.2),
+        (seeds, "seeds", "accent", 3.2),
+    ):
+        if interval:
+            x, label = factor * np.array(interval), f"95% over {over}"
+            axes.plot(x, [y] * 2, c=PALETTE[name], lw=width, alpha=0.8, label=label)
 
 
 def _with_legend(figure: Figure) -> Figure:
-    """With a legend of everything in it that has a label, once."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     by_label = dict(zip(labels, handles, strict=True))
     figure.legend(list(by_label.values()), list(by_label), loc="outside lower left", ncols=2)
@@ -247,21 +229,21 @@ def styled() -> Iterator[None]:
         yield
 
 
-def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
+def inline_svg(picture: Picture, key: str) -> str:
     """An ``<svg>`` element to stand in a page: no fixed size, its colours CSS variables.
 
-    Ids inside begin with ``key``, unique in the page; ``alt`` is said to who does not see it.
+    Ids inside begin with ``key``, unique in the page; title and caption are said to who does not
+    see it.
     """
-    stream = io.StringIO()
+    stream, alt = io.StringIO(), f"{picture.title}. {picture.caption}"
     with styled():
-        draw().savefig(stream, format="svg", metadata=_NO_DATE["svg"])
+        picture.draw().savefig(stream, format="svg", metadata=_NO_DATE["svg"])
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     for gone in (r"<metadata>.*?</metadata>\s*", r"<defs>\s*<style.*?</style>\s*</defs>"):
         text = re.sub(gone, "", text, count=1, flags=re.DOTALL)
 
     def of_page(found: re.Match[str]) -> str:
-        """A tag whose ids are unique in the page, and whose colours are those of the page."""
         tag = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{key}-", found[0])
         for name, colour in PALETTE.items():
             tag = tag.replace(colour, f"var(--{name})")
@@ -269,22 +251,24 @@ def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
 
     head, rest = re.sub("<[^>]+>", of_page, text).split(">", 1)  # between tags are names
     box = re.findall(r'viewBox="[^"]+"', head)[0]
-    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    return f'<svg role="img" aria-label="{escape(visible(alt))}" {box} {names}>{rest}'
+    return (
+        f'<svg role="img" aria-label="{escape(visible(alt))}" {box} '
+        f'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">{rest}'
+    )
 
 
 def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
     """SVG files for a page in the light and in the dark, by name."""
-    files, svg = {}, inline_svg(picture.draw, key="p", alt=picture.alt)
-    font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
-    style = f"<style>{font}svg{{stroke-linejoin:round;stroke-linecap:butt}}</style>"
+    files, svg = {}, inline_svg(picture, "p")
+    style = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
+    style += "svg{stroke-linejoin:round;stroke-linecap:butt}"
     for theme, colours in COLOURS.items():
         text = svg
         for variable, colour in colours.items():
             text = text.replace(f"var(--{variable})", colour)
         head, rest = text.split(">", 1)
         paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
-        files[f"{name}-{theme}.svg"] = f"{head}>{style}{paper}{rest}\n".encode()
+        files[f"{name}-{theme}.svg"] = f"{head}><style>{style}</style>{paper}{rest}\n".encode()
     return files
 
 

@@ -89,35 +89,28 @@ def _no_control(table: Table) -> str | None:
     stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
     if not stepped or any(row.attention in CONTROLS and row.finished for row in stepped):
         return None
-    return (
-        "no control among these rows: whether a mechanism helps cannot be told without 'gaam train "
-        "--attn none --attn scalar-mix'"
-    )
+    return "no control: whether a mechanism helps is open without 'gaam train --attn none'"
 
 
 def _few_rows(table: Table) -> str | None:
     if (rows := table.num_test_rows) >= FEW_ROWS:
         return None
-    points = f"{100 / rows:.1f} points"
-    return f"only {rows} test rows: each is {points}, and intervals over rows say little"
+    return f"only {rows} test rows: each is {100 / rows:.1f} points, and intervals say little"
 
 
 def _few_seeds(table: Table) -> str | None:
     least = stats.LEAST_SEEDS
     if (fewest := min((len(c.seeds) for _, c in table.compared), default=least)) >= least:
         return None
-    chance = f"of 2**{fewest} sign patterns even the most extreme has p = {2 / 2**fewest:.3g}"
-    return f"no claim with fewer than {least} seeds: {chance}"
+    return f"no claim with fewer than {least} seeds: p is {2 / 2**fewest:.3g} at least"
 
 
 def _one_class(row: Row) -> bool:
-    """Whether a decoder has learned nothing but which class is frequent."""
     predicted_C = row.confusion.sum(0)
     return bool(len(predicted_C) > 1 and row.finished and (predicted_C > 0).sum() == 1)
 
 
 def _leaks(table: Table) -> str | None:
-    """Texts of the tested rows that were learned from."""
     found, splits = [], set()
     for recipe in (row.runs[0].recipe for row in table.rows if not row.on_training_rows):
         train = recipe.get("train_split", "train")
@@ -141,20 +134,17 @@ def _not_compared(table: Table) -> str | None:
         other = is_of(row, baseline) or counterpart(row, rows, baseline)
         return not (other or row.shuffled or row.fitted)
 
-    text = f"not compared, because no run of '{brief(baseline)}' has the same head and recipe"
-    return _rows(text, alone)(table)
+    return _rows(f"not compared, no '{brief(baseline)}' of the same head and recipe", alone)(table)
 
 
 def _against_probe(table: Table) -> str | None:
     by_verdict: dict[str, list[str]] = {"better": []}
     for row in table.rows:
-        if row.probed is not None:
+        if row.probed:
             by_verdict.setdefault(row.probed.claim.verdict, []).append(row.label)
     parts = [f"{verdict}: {', '.join(of) or 'none of them'}" for verdict, of in by_verdict.items()]
-    return (
-        "against logistic regression on the same states, none + lbfgs (Holm in a family of its "
-        f"own): {'; '.join(parts)}"
-    ) * any(row.probed for row in table.rows)
+    said = "against logistic regression on the same states, none + lbfgs (Holm in its own family): "
+    return (said + "; ".join(parts)) * any(row.probed for row in table.rows)
 
 
 def _few_chose(row: Row) -> bool:
@@ -168,9 +158,9 @@ def _few_chose(row: Row) -> bool:
 
 def _shuffled(table: Table) -> str | None:
     found = [
-        f"{row.label} {percent(row.mean)}% for {' to '.join(map(percent, chance(row)))}%"
+        f"{row.label} {percent(row.accuracy.mean)}% for {' to '.join(map(percent, chance(row)))}%"
         for row in table.rows
-        if row.shuffled and row.mean is not None
+        if row.shuffled and row.accuracy.mean is not None
     ]
     return f"with shuffled labels, must be at chance: {'; '.join(found)}" if found else None
 
@@ -190,6 +180,7 @@ def _above_chance(row: Row) -> bool:
     return found is not None and found[0] > chance(row)[1]
 
 
+# in order of weight
 NOTES: tuple[Note, ...] = (
     selected,
     _rows(f"{ON_TRAINING_ROWS}, no test accuracy", lambda row: row.on_training_rows),
@@ -209,18 +200,15 @@ NOTES: tuple[Note, ...] = (
         lambda row: row.at_edge or any(run.fit.get("edge") for run in row.runs),
     ),
     _rows(
-        "validation cannot tell the rate, or weight decay, from others; the intervals of "
-        "differences hold what that may change",
+        "validation cannot tell the rate, or decay, from others; differences' intervals hold that",
         lambda row: row.unsure,
     ),
+    _rows(f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers", _few_chose),
     _rows(
-        f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers (val-fraction gives "
-        "more)",
-        _few_chose,
+        "not chosen among, for no seed with a validation accuracy is in all", lambda r: r.unchosen
     ),
     _shuffled,
 )
-"""What these runs caused, in order of weight."""
 GRAVE = 8  # how many of them are warnings
 
 
@@ -230,9 +218,6 @@ def explained(table: Table) -> Iterator[str]:
         yield f"select {brief(select, 40)}: {SELECT_NOTES.get(select, 'not known here')}"
     if table.rows:
         yield f"majority class alone: {percent(chance(table.rows[0])[1])}% of the tested rows"
-    text = "not chosen among, for no seed with a validation accuracy is in all"
-    if said := _rows(text, lambda row: row.unchosen)(table):
-        yield said
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
     unit = table.unit
@@ -252,11 +237,10 @@ def explained(table: Table) -> Iterator[str]:
     if table.temperature:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
-    made_by = []
-    for name in ("python", "torch", "numpy", "device"):
-        values = {str(run.environment.get(name, "unknown")) for run in table.runs}
-        made_by.append(f"{name} {' and '.join(map(brief, sorted(values)))}")
-    yield f"versions: {', '.join(made_by)}"
+    names = ("python", "torch", "numpy", "device")
+    made_by = {n: {str(run.environment.get(n, "unknown")) for run in table.runs} for n in names}
+    told = (f"{name} {' and '.join(map(brief, sorted(of)))}" for name, of in made_by.items())
+    yield f"versions: {', '.join(told)}"
 
 
 def _grid(tuning: Tuning) -> str:
@@ -304,7 +288,6 @@ def conclusion(table: Table) -> str:
 
 
 def _spread(table: Table) -> str:
-    """How large the differences are, how wide the widest interval is, and what would tell."""
     unit, claims = table.unit, [compared.claim for _, compared in table.compared]
     low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
     text = f"differences of {low} to {high}" if len(claims) > 1 else f"a difference of {low}"
@@ -326,8 +309,7 @@ def recommended(table: Table) -> tuple[Row, str] | None:
         return None
     best, better = rows[0], [r for r, c in table.compared if c.claim.verdict == "better"]
     if best in better:
-        why = f"best mean, shown to be better than '{table.baseline}'"
-        return best, f"use {best.label}: {why}"
+        return best, f"use {best.label}: best mean, shown to be better than '{table.baseline}'"
     verdicts = {row.probed.claim.verdict for row in table.rows if row.probed}
     base = [row for row in rows if row.attention == table.baseline and not row.fitted]
     if best.fitted:
@@ -341,19 +323,15 @@ def recommended(table: Table) -> tuple[Row, str] | None:
 
 
 def _alone(table: Table) -> str:
-    """Where nothing is compared."""
     if len(table.rows) == 1 and (found := table.rows[0].chosen.two_level):
-        unit = table.unit
-        of = f"{unit.score.title} " * (table.score != DEFAULT)
-        return (
-            f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
-            f"{of}{unit.span(found)}{'%' * unit.score.percent} in 95 of 100 cases"
-        ) + _conditions(table)
+        unit, of = table.unit, f"{table.unit.score.title} " * (table.score != DEFAULT)
+        said = f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
+        said += f"{of}{unit.span(found)}{'%' * unit.score.percent} in 95 of 100 cases"
+        return said + _conditions(table)
     return "Nothing is compared with a baseline, so that nothing is said of differences"
 
 
 def _conditions(table: Table) -> str:
-    """What holds only under them."""
     made, found = [c for _, c in table.compared], []
     if any(row.optimistic and not row.shuffled for row in table.rows):
         found.append("some of it from numbers that are optimistic")
@@ -373,6 +351,5 @@ def _conditions(table: Table) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    """The first names and how many there are beyond them, with their verb."""
     more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
     return f"{', '.join(names[:NAMED])}{more} {'are' if len(names) > 1 else 'is'}"

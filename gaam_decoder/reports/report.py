@@ -5,17 +5,18 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_cache.store.files import check_file, check_folder, write_file
+from gaam_cache.store.files import write_file
 from gaam_decoder.reports import columns as columns
+from gaam_decoder.reports.compare import counterpart, ranked
 from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.sections._base import sections
-from gaam_decoder.reports.table import Format, Table, build_tables, laid_out
+from gaam_decoder.reports.table import Format, Table, build_tables
 from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
@@ -52,13 +53,11 @@ class Report:
 
     def save(self, file: str | Path, format: str, section: str | None = None) -> None:
         """Write the report to a file, which appears whole."""
-        check_file(Path(file), option="--out")
         # the file that a link means is replaced, and not the link
         write_file(Path(file).resolve(), self.text(format, section).encode())
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first six pictures, of a section one, as PDF and PNG; returns their paths."""
-        check_folder(Path(folder), option="--figures")
         paths: list[Path] = []
         most = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
@@ -161,6 +160,13 @@ def report(
         raise ConfigError(
             "no run has what a temperature is fitted on",
             expected="runs of --select val, which keep the logits of the rows that chose",
-            hint="leave out --temperature, or train again with --select val",
         )
-    return Report(tables=tuple(laid_out(table, top) for table in tables))
+    shown = []
+    for table in tables:
+        rows = ranked(table.rows)
+        # the baseline of a row that is shown stays beside it; statistics are of all rows
+        theirs = [counterpart(row, rows, table.baseline) for row in rows[:top]]
+        kept = {id(row) for row in (*rows[:top], *theirs)}
+        of = tuple(replace(row, shown=id(row) in kept) for row in rows)
+        shown.append(replace(table, rows=of))
+    return Report(tables=tuple(shown))

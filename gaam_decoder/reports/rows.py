@@ -31,6 +31,7 @@ from gaam_decoder.stats.scores.ece import BINS, reliability
 Floats = NDArray[np.float64]
 Part = Sequence[RunResult]  # on the same test rows, of seeds that differ
 BY_FOLD = "by fold"
+OF_RUN = ("attention", "head", "select", "parameters", "shuffled")
 SURE = 0.95  # share of draws of other rows that choose the same
 SCALED = ", temperature fitted"  # behind the name of a score of probabilities that were scaled
 
@@ -38,7 +39,7 @@ SCALED = ", temperature fitted"  # behind the name of a score of probabilities t
 class Measured(NamedTuple):
     """A score of the finished seeds of a row."""
 
-    score: Score
+    unit: Unit
     scored: Scored
     mean: float | None  # None if no seed finished, or there is no such score
     std: float | None  # over seeds
@@ -52,7 +53,7 @@ def _measured(score: Score, scored: Scored, fitted: bool) -> Measured:
         mean, std = float(value_S.mean()), stats.standard_deviation(value_S)
         interval = stats.within(stats.t_interval(value_S), 0, score.highest)
     both = interval_by_score(score, scored, without_seeds=fitted)
-    return Measured(score, scored, mean, std, interval, both)
+    return Measured(Unit(score), scored, mean, std, interval, both)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +135,7 @@ class Row:
     every: dict[str, Floats]  # every score of every seed, of those that these rows have
     confusion: NDArray[np.int64]  # true class by predicted class, summed over seeds, (C, C)
     vote_accuracy: float | None  # of the class that most seeds predict
+    majority_accuracy: float  # of the class that is most frequent among the training rows
     labels_per_class: NDArray[np.int64]  # test rows, (C,)
     temperatures: Floats | None  # that divide logits in scores of probabilities, (S, P)
     bins: Floats  # rows, right ones, summed probabilities by bin of the calibration error, (3, B)
@@ -149,16 +151,6 @@ class Row:
     def key(self) -> tuple[Any, ...]:
         """What decides its numbers: rows of two selections of runs that share it are one."""
         return self.runs, self.seeds, self.choices
-
-    @property
-    def unit(self) -> Unit:
-        """How values of the score that is compared are written."""
-        return Unit(self.chosen.score)
-
-    @property
-    def mean(self) -> float | None:
-        """Mean accuracy; None if no seed finished."""
-        return self.accuracy.mean
 
     @property
     def optimistic(self) -> bool:
@@ -190,8 +182,8 @@ class Row:
         """Temperatures as JSON values, in the order of the seeds."""
         if (found := self.temperatures) is None:
             return None
-        about = {"mean": found.mean(), "lowest": found.min(), "highest": found.max()}
-        return {k: float(value) for k, value in about.items()} | {"per_seed": found.tolist()}
+        mean, low, high = float(found.mean()), float(found.min()), float(found.max())
+        return {"mean": mean, "lowest": low, "highest": high, "per_seed": found.tolist()}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; statistics are over the seeds that finished."""
@@ -206,10 +198,8 @@ class Row:
             }
 
         taken, importance = [self.seconds[seed] for seed in self.finished], self.importance
-        names = (
-            *("attention", "head", "select", "optimistic", "parameters", "folds", "repeats"),
-            *("undertrained", "learned", "recipe"),
-        )
+        more = ("folds", "repeats", "undertrained", "learned", "recipe")
+        names = (*OF_RUN[:3], "optimistic", "parameters", *more)
         return {name: getattr(self, name) for name in names} | {
             "seeds": list(self.seeds),
             "tested_on_training_rows": self.on_training_rows,
@@ -237,20 +227,10 @@ class Row:
         }
 
 
-class Tested(NamedTuple):
-    """Rows that may stand in one table."""
-
-    where: str  # what tests them, in words
-    rows: list[Row]
-    incomplete: tuple[str, ...]  # what is not among them, because folds of it are missing
-    majority_accuracy: float
-    place: tuple[str, ...]  # that tables of two selections of runs share
-
-
 def rows_by_test(
     runs: Sequence[RunResult], tunings: Mapping[str, Tuning], score: str, temperature: bool
-) -> list[Tested]:
-    """Rows of runs, those of the same test rows together.
+) -> Iterator[tuple[str, list[Row], tuple[str, ...]]]:
+    """What tests rows, in words, the rows, and what is not among them as folds of it are missing.
 
     Rows of different folds are different test rows. Where all folds of a mechanism are there, its
     test rows are put one after the other, so that every row of the split is tested once, by
@@ -261,46 +241,41 @@ def rows_by_test(
         on_some, size = row.recipe.get("layers") is not None, row.drawn or math.inf
         return on_some, row.attention, row.head, row.select, size, str(row.recipe)
 
-    found = []
     for where, groups, incomplete in _by_test_rows(runs, tunings):
-        rows = sorted((_row(parts, tunings, score, temperature) for parts in groups), key=place)
-        firsts = [part[0] for part in groups[0]]
-        right = sum((one.majority_accuracy or 0) * len(one.labels) for one in firsts)
-        majority = right / sum(len(one.labels) for one in firsts)
-        shared = where, firsts[0].cache["fingerprint"]
-        found.append(Tested(where, rows, incomplete, majority, shared))
-    return found
+        rows = (_row(parts, tunings, score, temperature) for parts in groups)
+        yield where, sorted(rows, key=place), incomplete
 
 
 def _by_test_rows(
     runs: Sequence[RunResult], tuned: Container[str]
 ) -> Iterator[tuple[str, list[tuple[Part, ...]], tuple[str, ...]]]:
-    """What tests them, the parts of every row, and what lacks folds."""
     # by what folds must share, by what a row is, by split seed and fold
     folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
     for run in runs:
         if fold := run.recipe.get("fold"):
-            of = folds.setdefault(_partition(run), {}).setdefault(_row_name(run, tuned), {})
+            left_out = ("fold", "split_seed", *(TUNED if run.key in tuned else ()))
+            rest = sorted((k, str(v)) for k, v in run.recipe.items() if k not in left_out)
+            name = repr((run.attention, run.head, rest))  # what all folds of a row share
+            of = folds.setdefault(_partition(run), {}).setdefault(name, {})
             of.setdefault((_split_seed(run), int(fold.partition("/")[0])), []).append(run)
     whole = set()
     for partition, by_name in folds.items():
         numbers = range(1, int(partition[1]) + 1)
         # split seeds of which a row has all folds: those of the row that has most
         every = [
-            sorted({s for s, _ in of if all((s, n) in of for n in numbers)})
-            for of in by_name.values()
+            {s for s, _ in of if all((s, n) in of for n in numbers)} for of in by_name.values()
         ]
-        if not (seeds := max(every, key=len)):
+        most = max(every, key=len)
+        if not (seeds := sorted(most)):
             continue
         whole |= {(partition, seed) for seed in seeds}
         needed = [(seed, n) for seed in seeds for n in numbers]
         there = {name: sum(one in of for one in needed) for name, of in by_name.items()}
         full = [of for name, of in by_name.items() if there[name] == len(needed)]
         one = next(iter(full[0].values()))[0]
-        where = f"all {len(numbers)} folds{_split(one, len(seeds) == 1)}"
+        where = f"all {len(numbers)} folds{_split(one)}"
         if len(seeds) > 1:
-            where = where.replace("all", f"{len(seeds)} times", 1)
-            where += f", split seeds {spell_numbers(seeds)}"
+            where = f"{len(seeds)} times {len(numbers)} folds{_split(one, spell_numbers(seeds))}"
         lacking = [
             f"{brief(run.attention)} + {brief(run.head)} ({there[name]} of {len(needed)})"
             for name, of in by_name.items()
@@ -335,27 +310,18 @@ def _partition(run: RunResult) -> tuple[str, ...]:
     return run.cache["fingerprint"], count, *splitting
 
 
-def _row_name(run: RunResult, tuned: Container[str]) -> str:
-    """What the folds of one row have in common; tuned ones may have other numbers in each."""
-    left_out = ("fold", "split_seed", *(TUNED if run.key in tuned else ()))
-    rest = sorted((k, str(v)) for k, v in run.recipe.items() if k not in left_out)
-    return repr((run.attention, run.head, rest))
-
-
-def _split(run: RunResult, split_seed: bool = True) -> str:
+def _split(run: RunResult, seeds: str = "") -> str:
     """Of what the folds are, and what else decides which rows they hold."""
-    text = f" of the '{run.recipe.get('train_split', 'train')}' split"
-    if split_seed and (seed := run.recipe.get("split_seed")):
-        text += f", split seed {seed}"
+    text, seed = f" of the '{run.recipe.get('train_split', 'train')}' split", _split_seed(run)
+    text += f", split seed {seed}" * bool(seed and not seeds)
     if groups := run.recipe.get("groups"):
         text += f", groups {str(groups)[:8]} kept together"
-    return text
+    return text + f", split seeds {seeds}" * bool(seeds)
 
 
 def _row(
     parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str, temperature: bool
 ) -> Row:
-    """The row of runs of one mechanism under one recipe, in one part or the folds of several."""
     first, meant = parts[0][0], score_of(score)
     by_part: list[dict[int, RunResult]] = []
     for part in parts:
@@ -367,17 +333,14 @@ def _row(
     for runs in by_part:
         for seed in seeds & {seed for seed, run in runs.items() if seed in run.failed}:
             of, why = runs[seed].recipe, runs[seed].failed[seed]
-            where = f"fold {of.get('fold')}"
-            where += f" of split seed {of['split_seed']}" if of.get("split_seed") else ""
-            failed.setdefault(seed, f"{where}: {why}" if len(parts) > 1 else why)
+            failed.setdefault(seed, f"fold {of['fold']}: {why}" if len(parts) > 1 else why)
     recipe, recipes = first.recipe, [part[0].recipe for part in parts]
     repeats = len({one.get("split_seed") for one in recipes})
     if len(parts) > 1:
         apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
         recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
     if repeats > 1:
-        split_seeds = sorted({int(one["split_seed"]) for one in recipes})
-        recipe["split_seed"] = ", ".join(map(str, split_seeds))
+        recipe["split_seed"] = ", ".join(map(str, sorted({int(o["split_seed"]) for o in recipes})))
     counted = tuple(
         run for part in parts for run in ([o for o in part if set(o.seeds) & seeds] or part)
     )
@@ -386,20 +349,16 @@ def _row(
     finished = answered["finished"]
     late = {seed for run in counted for seed in run.still_learning}.intersection(finished)
     return Row(
-        attention=first.attention,
-        head=first.head,
-        select=first.select,
+        **{name: getattr(first, name) for name in OF_RUN},
         recipe=recipe,
         tunings=tuple(tuning for _, tuning in tuned),
         choices=tuple(one for of in tuned if (one := _choice(*of, meant))),
-        parameters=first.parameters,
         folds=len(parts) // repeats,
         repeats=repeats,
         seeds=tuple(sorted(seeds)),
         seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds},
         failed=failed,
         fitted=bool(first.fit),
-        shuffled=first.shuffled,
         on_training_rows=on_training_rows(first.recipe),
         drawn=min((sum(run.drawn.values()) for run in counted if run.drawn), default=None),
         still_learning=tuple(sorted(late)),
@@ -412,7 +371,6 @@ def _row(
 
 
 def _choice(part: Part, tuning: Tuning, score: Score) -> ChoiceOf | None:
-    """What other rows would have chosen, and the scores of that."""
     labels, right, values = part[0].labels, [], []
     for right_N, logits in tuning.answers():
         right.append(right_N)
@@ -430,6 +388,7 @@ def _answers(
     finished = [seed for seed in seeds if all(seed in by_seed for by_seed in by_part)]
     labels = np.concatenate([part[0].labels for part in parts])
     sizes = tuple(len(part[0].labels) for part in parts)
+    majority = sum((part[0].majority_accuracy or 0) * len(part[0].labels) for part in parts)
     ends, classes = np.cumsum(sizes)[:-1], len(parts[0][0].cache["class_names"])
     fitted = _temperatures(parts, finished) if fit else None
     logits_SNC = np.empty((len(finished), len(labels), classes), np.float32)
@@ -454,7 +413,7 @@ def _answers(
     predicted_SN = logits_SNC.argmax(-1)
     right_SN = predicted_SN == labels
     every = {name: np.array(of_seeds, np.float64) for name, of_seeds in values.items()}
-    votes_N = stats.majority_votes(logits_SNC, predicted_SN) == labels if finished else None
+    votes = stats.majority_votes(logits_SNC, predicted_SN) if finished else None
     right = Scored(values=every[DEFAULT], by_row=_by_row(right_SN, parts, repeats))
     there, scored = [one for one in found if one is not None], right
     if len(there) < len(found):
@@ -472,7 +431,8 @@ def _answers(
         "by_part": np.array(part_values, np.float64).reshape(len(finished), len(parts)),
         "every": every,
         "confusion": stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
-        "vote_accuracy": None if votes_N is None else float(votes_N.mean()),
+        "vote_accuracy": None if votes is None else float((votes == labels).mean()),
+        "majority_accuracy": majority / len(labels),
         "labels_per_class": np.bincount(labels, minlength=classes),
         "temperatures": fitted,
         "bins": bins,
@@ -493,14 +453,13 @@ def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
-    """Test logits of every finished seed, in the run that counts."""
     decides = first_runs(part)
     found: dict[int, NDArray[np.float32]] = {}
     for run in part:
         logits = run.finished_logits()
         if not np.isfinite(logits).all():  # which class is largest would be anything
-            message = f"the run '{run.path.name}' has test logits that are no numbers"
-            raise CacheError(message, where=str(run.path), hint="remove that folder, train again")
+            where = str(run.path)
+            raise CacheError("the run has test logits that are no numbers", where=where)
         mine = zip(run.finished, logits, strict=True)
         found |= {seed: one for seed, one in mine if decides[seed] is run}
     return found

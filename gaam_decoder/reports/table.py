@@ -11,18 +11,15 @@ from gaam_cache.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.rows import Comparison, Row, Tested, rows_by_test
+from gaam_decoder.reports.rows import Comparison, Row, rows_by_test
 from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, percent, score_of
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Choice, Tuning, choose, first_runs, reported
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
-NOT_TESTED = "final models, which are not evaluated"
 ON_TRAINING_ROWS = "tested on its own training rows"
-SHUFFLED = "labels shuffled"
 AT_EDGE = " (edge)"
-UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")  # marked in words of their own
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
 
 
@@ -34,7 +31,6 @@ class Table:
     """
 
     cache: dict[str, Any]
-    majority_accuracy: float | None = None
     where: str  # which rows are tested, in words
     num_test_rows: int = 0
     rows: tuple[Row, ...] = ()
@@ -75,10 +71,6 @@ class Table:
             f"{self.cache['layers']} layers{zero} x {self.cache['hidden_size']}{fold}"
         )
 
-    def shows_head(self, row: Row) -> bool:
-        """Whether a row is called by its head too: where those of others differ, or it is a fit."""
-        return row.fitted or len({one.head for one in self.rows if not one.fitted}) > 1
-
     def beside(self) -> list[str]:
         """What is not in the table: rows that are not shown, and final models."""
         rest = len(self.rows) - len(self.shown)
@@ -86,8 +78,8 @@ class Table:
         said += "what is shown because its test score is good is better by luck too"
         lines = [said] * bool(rest)
         for one in self.finals:
-            near = ((of["accuracy_mean"], of["tested_on"]) for of in one["expected"])
-            found = [f"{percent(mean)}% on {brief(where)}" for mean, where in near]
+            near = one["expected"]
+            found = [f"{percent(of['accuracy_mean'])}% on {brief(of['tested_on'])}" for of in near]
             failed = f" ({len(one['failed_seeds'])} failed)" * bool(one["failed_seeds"])
             lines.append(
                 f"final model {brief(one['attention'])} + {brief(one['head'], 60)}, seeds "
@@ -104,7 +96,7 @@ class Table:
         found = {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
             "rows": rows,
-            "majority_accuracy": self.majority_accuracy,
+            "majority_accuracy": self.rows[0].majority_accuracy if self.rows else None,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
             "test_rows": self.num_test_rows,
@@ -147,14 +139,14 @@ def build_tables(
     """
     margin = score_of(score).margin if margin is None else margin
 
-    def grouped(runs: Sequence[RunResult]) -> tuple[Choice, list[Tested]]:
+    def grouped(runs: Sequence[RunResult]) -> tuple[Choice, list[Any]]:
         choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
         evaluated = [run for run in choice.runs if run.evaluated]
-        return choice, rows_by_test(evaluated, choice.tunings, score, temperature)
+        return choice, list(rows_by_test(evaluated, choice.tunings, score, temperature))
 
     choice, tested = grouped(runs)
     hidden = grouped([*runs, *beside])[1] if beside else []
-    lists, others = [one.rows for one in tested], [one.rows for one in hidden]
+    lists, others = [rows for _, rows, _ in tested], [rows for _, rows, _ in hidden]
     chosen = compare.choose_baseline([row for rows in lists for row in rows], baseline)
 
     def of_baseline(row: Row, rows: Sequence[Row]) -> Row | None:
@@ -166,34 +158,38 @@ def build_tables(
     num_tests = max((c.claim.num_tests for c in compared.values() if c.claim.testable), default=0)
     shared: dict[str, Any] = {"margin": margin, "score": score, "selection": selection}
     shared["temperature"] = temperature
-    tables = []
-    for one, of_pairs in zip(tested, compare.every_pair(lists, pairs, margin, others), strict=True):
-        first = one.rows[0]
-        near = [of.rows for of in hidden if of.place == one.place]
+    by_row = {mine: of for (mine, _), of in compared.items()}
+    tables, of_pairs = [], iter(compare.every_pair(lists, pairs, margin, others))
+    for where, rows, incomplete in tested:
+        cache = rows[0].runs[0].cache
+        near = [
+            of
+            for place, of, _ in hidden
+            if (place, of[0].runs[0].cache["fingerprint"]) == (where, cache["fingerprint"])
+        ]
         probed = compare.corrected(
-            compare.against([one.rows], margin, compare.probe_of),
+            compare.against([rows], margin, compare.probe_of),
             compare.against(near, margin, compare.probe_of),
         )
-        of_row = [{mine: c for (mine, _), c in of.items()} for of in (compared, probed)]
-        rows = [
+        of_probe = {mine: of for (mine, _), of in probed.items()}
+        told = [
             replace(
                 row,
-                compared=of_row[0].get(row.key),
-                probed=of_row[1].get(row.key),
+                compared=by_row.get(row.key),
+                probed=of_probe.get(row.key),
                 unchosen=row.runs[0].key in choice.unchosen,
             )
-            for row in one.rows
+            for row in rows
         ]
         table = Table(
-            cache=first.runs[0].cache,
-            majority_accuracy=one.majority_accuracy,
-            where=one.where,
-            num_test_rows=first.accuracy.scored.by_row.shape[1],  # type: ignore[union-attr]
-            rows=_named(rows),
+            cache=cache,
+            where=where,
+            num_test_rows=rows[0].accuracy.scored.by_row.shape[1],
+            rows=_named(told),
             baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
-            incomplete=one.incomplete,
+            incomplete=incomplete,
             num_tests=num_tests,
-            pairs=of_pairs,
+            pairs=next(of_pairs),
             runs=tuple(run for row in rows for run in row.runs),
             uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
             **shared,
@@ -207,7 +203,8 @@ def build_tables(
         places = [i for i, one in enumerate(tables) if one.cache["fingerprint"] == fingerprint]
         if not places:
             places = [len(tables)]
-            tables.append(Table(cache=of_cache[0].cache, where=NOT_TESTED, runs=(), **shared))
+            where = "final models, which are not evaluated"
+            tables.append(Table(cache=of_cache[0].cache, where=where, runs=(), **shared))
         beside_them = [(tables[i].where, row) for i in places for row in tables[i].rows]
         models = _final_models(of_cache, beside_them, choice.tunings)
         table = tables[places[0]]
@@ -216,29 +213,26 @@ def build_tables(
 
 
 def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """With names as short as can be, and the settings that not all share.
-
-    A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; what was
-    tuned always is, with a mark at the edge of its grid.
-    """
+    """With names as short as can be, and the settings that not all share, or that were tuned."""
 
     def varies(name: str) -> bool:  # in the rows in which the setting plays a part
         playing = [row for row in rows if name in row.recipe or name in DRAWN_BY or not row.fitted]
         return len({str(row.recipe.get(name)) for row in playing}) > 1
 
     tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
-    known = sorted({name for row in rows for name in row.recipe} - {*UNSPELT})
+    said = {"select", "allow_train_as_test", "shuffle_labels"}  # in words of their own
+    known = sorted({name for row in rows for name in row.recipe} - said)
     varied = [name for name in known if name in tuned or varies(name)]
     heads = len({row.head for row in rows if not row.fitted}) > 1
     selects = len({row.select for row in rows}) > 1
     found = []
     for row in rows:
         name = brief(row.attention) + f" + {brief(row.head, 60)}" * (heads or row.fitted)
-        name += f" {SHUFFLED}" * row.shuffled
+        name += " labels shuffled" * row.shuffled
         apart = row.select == "test" or (selects and row.select != "val")
         name += f" select={row.select}" * apart
-        spelt = {one: brief(f"{one}={row.recipe[one]}") for one in varied
-                 if row.recipe.get(one) is not None}  # fmt: skip
+        there = [one for one in varied if row.recipe.get(one) is not None]
+        spelt = {one: brief(f"{one}={row.recipe[one]}") for one in there}
         marked = [text + AT_EDGE * (one in row.at_edge) for one, text in spelt.items()]
         label = f"{name} {', '.join(spelt.values())}"
         found.append(replace(row, name=name, label=label, settings=", ".join(marked)))
@@ -250,7 +244,6 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
 def _final_models(
     runs: Sequence[RunResult], rows: Sequence[tuple[str, Row]], tunings: Mapping[str, Tuning]
 ) -> tuple[dict[str, Any], ...]:
-    """Those of one cache as JSON values, with what evaluated rows of each recipe came to."""
     by_key, found = dict[str, list[RunResult]](), list[dict[str, Any]]()
     for run in sorted(runs, key=lambda run: (run.attention, run.head, str(run.recipe))):
         by_key.setdefault(run.key, []).append(run)
@@ -267,7 +260,7 @@ def _final_models(
                 "seeds": seeds,
                 "failed_seeds": [{"seed": s, "reason": why} for s, why in failed.items()],
                 "expected": [
-                    {"tested_on": where, "accuracy_mean": row.mean}
+                    {"tested_on": where, "accuracy_mean": row.accuracy.mean}
                     for where, row in rows
                     if _is_of(same[0], row)
                 ],
@@ -283,15 +276,3 @@ def _is_of(final: RunResult, row: Row) -> bool:
     apart += [] if final.select == "val" or final.drawn else ["split_seed", "groups"]
     alike = (row.attention, row.head) == (final.attention, final.head)
     return alike and any(compare.same_recipe(final.recipe, run.recipe, apart) for run in row.runs)
-
-
-def laid_out(table: Table, top: int | None) -> Table:
-    """The table with its rows by score, of which no more than ``top`` are shown.
-
-    The baseline of a row that is shown stays beside it. All rows stay in the table: statistics,
-    warnings and what Holm corrects for are of all of them, whatever is shown.
-    """
-    rows = compare.ranked(table.rows)
-    theirs = [compare.counterpart(row, rows, table.baseline) for row in rows[:top]]
-    kept = {id(row) for row in (*rows[:top], *theirs)}
-    return replace(table, rows=tuple(replace(row, shown=id(row) in kept) for row in rows))

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.drawing import DARK, LIGHT, Picture, inline_svg, overviews
+from gaam_decoder.reports.drawing import COLOURS, inline_svg, overviews
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.notes import warnings
 from gaam_decoder.reports.table import Format, Table
@@ -24,23 +24,18 @@ class Html(Format):
         """Write the page."""
         numbers = count()
 
-        def svg(picture: Picture) -> str:
-            return inline_svg(picture.draw, key=f"p{next(numbers)}", alt=picture.alt)
-
-        def variables(dark: bool) -> str:
-            return "".join(f"--{k}:{v};" for k, v in (DARK if dark else LIGHT).items())
+        def variables(theme: str) -> str:
+            return "".join(f"--{k}:{v};" for k, v in COLOURS[theme].items())
 
         def more(table: Table) -> dict[str, Any]:
             return {"warnings": warnings(table), "pictures": list(overviews(table))}
 
-        filters: dict[str, Any] = {"svg": svg, "variables": variables, "parts": _parts}
-        stream.write(rendered("report.html", tables, _text, more, **filters))
+        def parts(name: str) -> str:  # a narrow column may break it behind an option
+            return "<wbr>".join(map(text, re.findall("[^:=,]{1,24}[:=,]?|[:=,]", visible(name))))
 
+        def text(of: str) -> str:
+            return html.escape(visible(of))
 
-def _text(text: str) -> str:
-    return html.escape(visible(text))
-
-
-def _parts(name: str) -> str:
-    """A name that a narrow column may break where one option ends and the next begins."""
-    return "<wbr>".join(map(_text, re.findall("[^:=,]{1,24}[:=,]?|[:=,]", visible(name))))
+        filters: dict[str, Any] = {"variables": variables, "parts": parts}
+        filters["svg"] = lambda picture: inline_svg(picture, f"p{next(numbers)}")
+        stream.write(rendered("report.html", tables, text, more, **filters))

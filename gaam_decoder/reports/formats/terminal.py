@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gaam_cache import plugins
 from gaam_cache.messages import brief, visible
-from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, Sheet, marks, of_score, shown
+from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, marks, of_score
 from gaam_decoder.reports.drawing import names_of
 from gaam_decoder.reports.notes import caused, conclusion
 from gaam_decoder.reports.rows import SCALED
@@ -68,7 +68,8 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     _say(console, conclusion(table) + ".")
     if table.rows:
         console.print(_main(table, console), "")
-        heads = {f", head {brief(row.head)}" for row in table.rows if not table.shows_head(row)}
+        heads = {row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name}
+        heads = {f", head {brief(head)}" for head in heads}
         how = f"{of_score(table)}{''.join(heads)}; {HOW}"
         how += SCALED if table.temperature and SCALED not in how else ""
         how += f"; differences to {brief(str(table.baseline))}" if table.compared else ""
@@ -90,20 +91,16 @@ def _write_section(one: Section, console: Console) -> None:
     sheets, pictures = one.parts
     _say(console, one.heading + (f": {one.lead}" if one.lead else ""))
     for sheet in sheets:
-        _write_sheet(sheet, console)
+        _say(console, sheet.caption, style="bold")
+        columns = zip(sheet.header, *sheet.lines, strict=True)
+        # as wide as it is: what does not fit, the screen wraps
+        width = max(console.width, sum(max(map(_width, texts)) + 2 for texts in columns))
+        header = [(name, name in sheet.words) for name in sheet.header]
+        console.print(_drawn(header, sheet.lines), "", width=width, soft_wrap=True)
     for line in one.lines:
         _say(console, f"- {line}")
     if pictures:
         _say(console, f"pictures in --format html and --figures: {len(pictures)}")
-
-
-def _write_sheet(sheet: Sheet, console: Console) -> None:
-    """A table as wide as it is: what does not fit, the screen wraps."""
-    _say(console, sheet.caption, style="bold")
-    columns = zip(sheet.header, *sheet.lines, strict=True)
-    wide = sum(max(map(_width, texts)) + 2 for texts in columns)
-    header = [(name, name in sheet.words) for name in sheet.header]
-    console.print(_drawn(header, sheet.lines), "", width=max(wide, console.width), soft_wrap=True)
 
 
 def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> RichTable:
@@ -118,16 +115,16 @@ def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 
 
 def _main(table: Table, console: Console) -> RichTable:
-    """The table with as many columns as fit."""
-    labels = []
-    for row in table.shown:
-        settings = row.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
-        labels.append(f"{row.name} {settings}{marks(row)}")
+    labels = [
+        f"{row.name} {row.settings.replace(AT_EDGE, '(edge)').replace(', ', ' ')}{marks(row)}"
+        for row in table.shown
+    ]
     names = [name.replace("\n", "\n  ") for name in names_of(labels, LONGEST_NAME)]
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     drawn = {
         one: [one.short.format(score=score), *map(one.text, table.shown)]
-        for one in shown(table, SCREEN)
+        for one in SCREEN
+        if any(map(one.text, table.shown))
     }
     width = {one: max(map(_width, texts)) + 2 for one, texts in drawn.items()}
     for column in DISPENSABLE:

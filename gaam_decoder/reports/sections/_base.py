@@ -71,4 +71,4 @@ def signature(table: Table) -> str:
 
 def most_accurate(table: Table, count: int | None = None) -> list[Row]:
     """Rows with the highest mean, the best first."""
-    return sorted(table.rows, key=lambda row: -(row.mean or 0.0))[:count]
+    return sorted(table.rows, key=lambda row: -(row.accuracy.mean or 0.0))[:count]

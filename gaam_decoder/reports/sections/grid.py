@@ -36,18 +36,17 @@ class Grid(Writer):
             for value, mean in of.items()
         ]
         if cells:
+            said = "what is best here is best on the test rows, which must not choose"
             yield Section(
                 name="grid",
                 heading="Accuracy by setting",
-                lead=f"rows differ in {axis}; what is best here is best on the test rows, which "
-                "must not choose",
+                lead=f"rows differ in {axis}; {said}",
                 make=lambda: _parts(axis, cells),
                 values={"axis": axis, "cells": values},
             )
 
 
 def _cells(table: Table) -> tuple[str, Cells]:
-    """The setting with most values, and by all else that differs the accuracy of each."""
     rows, of_rows = [row for row in table.rows if row.finished and not row.shuffled], []
     for row in rows:
         left_out = NO_AXES | {name for tuning in row.tunings for name in tuning.names}
@@ -63,7 +62,7 @@ def _cells(table: Table) -> tuple[str, Cells]:
         rest = [f"{brief(row.attention)} + {brief(row.head, 60)}"]
         rest += [brief(f"{k}={of[k]}") for k in varied if k != axis and of.get(k, ALL) != ALL]
         if axis in of:
-            cells.setdefault(", ".join(rest), {})[of[axis]] = row.mean or 0.0
+            cells.setdefault(", ".join(rest), {})[of[axis]] = row.accuracy.mean or 0.0
     # a line of one value is on no axis
     cells = {name: line for name, line in cells.items() if len(line) > 1}
     return axis, dict(sorted(cells.items(), key=lambda one: -max(one[1].values())))
@@ -80,12 +79,9 @@ def _number(value: Any) -> float:
 def _parts(axis: str, cells: Cells) -> Parts:
     every = {value for line in cells.values() for value in line}
     values = sorted(every, key=lambda value: (_number(value), str(value)))
-    sheet = Sheet(
-        caption=f"accuracy % by {axis}",
-        header=[axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)],
-        lines=[[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()],
-        words=(axis,),
-    )
+    header = [axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)]
+    table = [[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()]
+    sheet = Sheet(f"accuracy % by {axis}", header, table, (axis,))
     place = {value: _number(value) for value in values if _number(value) < math.inf}
     at, lines = list(place.values()), []
     log = len(at) > 1 and axis != "layers" and at[0] > 0 and at[-1] / at[0] > 9.999

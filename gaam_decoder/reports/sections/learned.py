@@ -1,13 +1,17 @@
-"""Learned parameters, and the gates that densities have become, beside a planted one.
+"""What was learned: by epoch, of every layer, the parameters, and the gates beside a planted one.
 
-S seeds, P points.
+S seeds, L layers, P points, E epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from gaam_cache.messages import brief
+from gaam_decoder.analysis.importance import factor_by_seed
 from gaam_decoder.analysis.learned import (
     RESIDUALS,
     learned_cells,
@@ -15,12 +19,25 @@ from gaam_decoder.analysis.learned import (
     planted_curve,
     planted_gate,
 )
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
+from gaam_decoder.reports.compare import same_recipe
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, in_fours, line_panels
+from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.sections._base import Parts, Section, Writer, most_accurate
 from gaam_decoder.reports.table import Table
+from gaam_decoder.runs.tuning import TUNED, first_runs
+from gaam_decoder.stats.rank_correlation import rank_correlation
 
-MOST = 8  # gates that are drawn
+HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
+LEAST_LAYERS = 4  # three have six orders: every rank correlation is as good as chance
+MOST_GATES = 8  # that are drawn
+IMPORTANCE = (
+    "importance is the mean importance factor of a layer over features and seeds, accuracy that of "
+    "the same head and recipe on this layer alone; rho is Spearman's rank correlation",
+    "the interval is of 1,000 draws of seeds and test rows. It is no test: neighbouring layers are "
+    "alike in both, so that curves over depth may agree without one saying anything of the other",
+)
 GATE = (
     "gate: the weight of a feature by how many standard deviations it lies from the gate's centre, "
     "mean over heads and features; peak 1, since the head undoes any factor"
@@ -28,55 +45,191 @@ GATE = (
 
 
 class Learned(Writer):
-    """Ranges of parameters, and curves of gates."""
+    """Shares of layers, learning curves, ranges of parameters, and curves of gates."""
 
-    place = 40
+    place = 12
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where no row learned any."""
+        """Nothing of several folds, whose seeds learned from other rows in each."""
+        rows = [row for row in table.rows if row.folds == 1]
+        if found := list(beside_alone(table.rows)):
+            yield _beside_alone(table, found)
+        elif any(map(_importance, rows)):
+            heading = "What mechanisms read of every layer"
+            yield Section(name="importance", heading=heading, make=lambda: _shares(table))
+        if any(run.log for row in rows if not row.fitted for run in row.runs):
+            yield Section(name="curves", heading="Learning curves", make=lambda: _curves(table))
         header = ["decoder", "parameter", "start", "min", "median", "max", "sd of seed medians"]
         lines = []
         for row in table.shown:
-            for name, found in row.learned.items():
-                start = dict.fromkeys(f"{value:.3g}" for value in found["start"] or ())
-                values = [found[key] for key in ("min", "median", "max", "seed_medians_sd")]
+            for name, of in row.learned.items():
+                start = dict.fromkeys(f"{value:.3g}" for value in of["start"] or ())
+                values = [of[key] for key in ("min", "median", "max", "seed_medians_sd")]
                 cells = ["-" if value is None else f"{value:.3g}" for value in values]
                 lines.append([row.label, brief(name, 40), " to ".join(start) or "-", *cells])
         if lines:
             title = "learned parameters after training, over heads, features and seeds"
             sheet = Sheet(title, header, lines, ("decoder", "parameter"))
             yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
-        rows = [row for row in table.rows if row.folds == 1 and row.finished]
-        if count := sum(learned_cells(row.runs) is not None for row in rows):
-            gate, about = planted_gate(table.cache), table.cache.get("planted")
+        gates = {
+            r.label: c for r in rows if r.finished and (c := learned_cells(r.runs)) is not None
+        }
+        if gates:
+            gate = planted_gate(table.cache)
             yield Section(
                 name="gates",
                 heading="Learned gates",
-                lead=f"the gates of {count} rows"
+                lead=f"the gates of {len(gates)} rows"
                 + f", beside the planted one ({gate})" * bool(gate),
                 lines=(GATE,),
-                make=lambda: _gates(table, gate),
-                values={"planted": about if gate else None},
+                make=lambda: _gates(table, gates, gate),
+                values={"planted": table.cache.get("planted") if gate else None},
             )
 
 
-def _gates(table: Table, gate: str | None) -> Parts:
-    """The curve of every density after training; see ``analysis.learned``."""
+def _curves(table: Table) -> Parts:
+    import pandas
+
+    held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
+    names = {"loss": "training loss", "train_accuracy": "training accuracy, %"}
+    panels = dict[str, list[Line]]()
+    for row in table.rows:
+        counts = {} if row.fitted else first_runs(row.runs)
+        every = [one for run in row.runs for one in run.log if counts.get(one["seed"]) is run]
+        log = pandas.DataFrame(every)  # of each seed that of the run that counts
+        for key, what in (names | {"accuracy": held_out}).items() if len(log) else ():
+            by_epoch = log.astype({key: float}).groupby("epoch")[key] if key in log else None
+            if by_epoch is not None and len(mean_E := by_epoch.mean().dropna()):
+                mean_E *= (factor := 1 if key == "loss" else 100)
+                sd_E = factor * by_epoch.std(ddof=0)[mean_E.index]
+                line = Line(row.label, [*mean_E.index], [*mean_E], (mean_E - sd_E, mean_E + sd_E))
+                panels.setdefault(what, []).append(line)
+    ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for lines in panels.values()]
+    cells = [[row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows]
+    sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells, ("decoder",))
+    best = {row.label for row in most_accurate(table, MOST_LINES)}
+    drawn = [(what, [o for o in of if o.label in best] or of[:1]) for what, of in panels.items()]
+    picture = Picture(
+        "curves",
+        "Learning curves",
+        "Mean over seeds, of the most accurate decoders; the band is one standard deviation.",
+        lambda: line_panels(drawn, "epoch"),
+    )
+    return (sheet,), (picture,) if drawn else ()
+
+
+def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Importance that a mechanism gives to layers beside the accuracy on each, as JSON values.
+
+    Of every row with attention maps and rows on one of its layers each: four or more, with the same
+    head and recipe but for the layers; what was tuned may differ. The rows of its own mechanism
+    count, or where it has none, those of others.
+    """
+    usable = [row for row in rows if row.finished and not row.shuffled and row.folds == 1]
+    singles = [row for row in usable if len(row.runs[0].layer_numbers) == 1]
+    for row in usable:
+        layers, apart = row.runs[0].layer_numbers, ("layers", *(TUNED if row.tunings else ()))
+        by_mechanism: dict[str, dict[int, Row]] = {}
+        for one in singles:
+            (layer,) = one.runs[0].layer_numbers
+            same = one.head == row.head and same_recipe(one.recipe, row.recipe, apart)
+            if same and layer in layers:
+                by_mechanism.setdefault(one.attention, {})[layer] = one
+        enough = {name: of for name, of in by_mechanism.items() if len(of) >= LEAST_LAYERS}
+        enough = {name: of for name, of in enough.items() if name == row.attention} or enough
+        factor_SL = factor_by_seed(row.runs, row.finished) if enough else None
+        if factor_SL is None or not np.isfinite(factor_SL).all():
+            continue
+        for name, of in enough.items():
+            alone = [of[layer] for layer in sorted(of)]
+            if not (seeds := sorted(set.intersection(*(set(one.finished) for one in alone)))):
+                continue
+            mine_SL = factor_SL[:, [layers.index(layer) for layer in sorted(of)]]
+            right_LSN = np.stack([one.right[list(map(one.finished.index, seeds))] for one in alone])
+            rho, interval = rank_correlation(mine_SL, right_LSN)
+            columns = zip(sorted(of), mine_SL.mean(0), right_LSN.mean(2).mean(1), strict=True)
+            yield {
+                "importance_of": row.label,
+                "alone": brief(name),
+                "rho": rho,
+                "ci95_seeds_and_rows": interval,
+                "seeds_of_importance": list(row.finished),
+                "seeds_alone": seeds,
+                "layers": [
+                    {"layer": layer, "importance": float(factor), "accuracy": float(accuracy)}
+                    for layer, factor, accuracy in columns
+                ],
+            }
+
+
+def _beside_alone(table: Table, found: list[dict[str, Any]]) -> Section:
+    cells = []
+    for one in found:
+        rho, interval = one["rho"], one["ci95_seeds_and_rows"]
+        between = "{:+.2f} to {:+.2f}".format(*interval) if interval else "-"
+        layers = spell_numbers([of["layer"] for of in one["layers"]])
+        told = "-" if rho is None else f"{rho:+.2f}"
+        cells.append([one["importance_of"], one["alone"], layers, told, between])
+    name, alone, layers, told, between = cells[0]
+    header = ["importance", "alone", "layers", "rho", "95% interval"]
+    sheet = Sheet("importance of layers and accuracy of each alone", header, cells, (*header[:3],))
+    return Section(
+        name="importance",
+        heading="Does importance predict accuracy",
+        lead=f"importance by {name} and accuracy of {alone} on one of layers {layers} "
+        f"alone: rank correlation {told}, 95% interval {between}",
+        lines=IMPORTANCE,
+        make=lambda: _shares(table, sheet),
+        values={"mechanisms": found},
+    )
+
+
+def _importance(row: Row) -> Any:
+    """Of a row that reads several layers, else None."""
+    return of if (of := row.importance) and len(of.layers) > 1 else None
+
+
+def _shares(table: Table, *first: Sheet) -> Parts:
+    lines, curves = [], []
+    for row in most_accurate(table):
+        if of := _importance(row):
+            by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
+            told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
+            lines.append([row.label, ", ".join(told[:3]), told[-1]])
+            mean_L = np.array(of.contribution)
+            sd_L = np.array(of.contribution_sd or 0 * mean_L)
+            curves.append(Line(row.label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
+    header = ["decoder", "layers read most (share)", "least"]
+    sheet = Sheet("share of layers in the summed attention", header, lines, tuple(header))
+    panels = [("share of the layer, %", curves[:MOST_LINES])]
+    layers = sorted({layer for one in curves[:MOST_LINES] for layer in one.x})
+    equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
+    picture = Picture(
+        "importance",
+        "Share of layers in the summed attention",
+        "Mean over seeds, of the most accurate; the band is one standard deviation.",
+        lambda: line_panels(panels, "encoder layer", ticks=layers, beside=equal, bottom=0),
+    )
+    return (*first, sheet), (picture,)
+
+
+def _gates(table: Table, gates: dict[str, Any], gate: str | None) -> Parts:
     lines = []
     for row in most_accurate(table):
-        cells = learned_cells(row.runs) if row.folds == 1 and row.finished else None
-        curve_SP = None if cells is None else learned_curves(row.attention, cells)
-        if curve_SP is not None:
+        cells = gates.get(row.label)
+        if cells is not None and (curve_SP := learned_curves(row.attention, cells)) is not None:
             band = curve_SP.min(0), curve_SP.max(0)
             lines.append(Line(row.label, RESIDUALS, curve_SP.mean(0), band))
     beside = Line("planted", RESIDUALS, planted_curve(gate)) if gate else None
     picture = Picture(
         "gates",
         "Learned gates",
-        f"Mean over seeds, heads and features of the {MOST} most accurate; the band goes from the "
-        "lowest seed to the highest" + f"; dashed: the planted gate, {gate}" * bool(gate) + ".",
+        f"Mean over seeds, heads and features of the {MOST_GATES} most accurate; the band goes "
+        "from the lowest seed to the highest"
+        + f"; dashed: the planted gate, {gate}" * bool(gate)
+        + ".",
         lambda: line_panels(
-            in_fours("weight", lines[:MOST]) or [("weight", [])],
+            in_fours("weight", lines[:MOST_GATES]) or [("weight", [])],
             "standardised feature value, from the gate's centre",
             ticks=[-4, -2, 0, 2, 4],
             beside=beside,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group
@@ -53,24 +54,19 @@ class EveryPair(Writer):
             values={
                 "axis": axis,
                 "corrected_for": found.num_tests,
-                "groups": [
-                    {
-                        "shared": group.name,
-                        "labels": list(group.labels),
-                        "pairs": [
-                            {
-                                "first": group.labels[first],
-                                "second": group.labels[second],
-                                "paired_seeds": list(one.seeds),
-                                **claim_values(one.claim),
-                            }
-                            for (first, second), one in group.pairs.items()
-                        ],
-                    }
-                    for group in found.groups
-                ],
+                "groups": list(map(_values, found.groups)),
             },
         )
+
+
+def _values(group: Group) -> dict[str, Any]:
+    pairs = [
+        {"first": group.labels[first], "second": group.labels[second]}
+        | {"paired_seeds": list(one.seeds)}
+        | claim_values(one.claim)
+        for (first, second), one in group.pairs.items()
+    ]
+    return {"shared": group.name, "labels": list(group.labels), "pairs": pairs}
 
 
 def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:
@@ -80,11 +76,7 @@ def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:
         mark = MARKS.get(one.claim.verdict, "")
         cells[first][second] = unit.difference(one.claim.difference) + mark
         cells[second][first] = unit.difference(-one.claim.difference) + mark
-    lines = zip(group.labels, cells, strict=True)
-    return Sheet(
-        caption=f"every pair along {axis}{f' ({group.name})' if group.name else ''}, "
-        f"{unit.of_differences}",
-        header=[axis, *(str(place) for place in range(1, count + 1))],
-        lines=[[f"{place} {label}", *line] for place, (label, line) in enumerate(lines, 1)],
-        words=(axis,),
-    )
+    name = f" ({group.name})" * bool(group.name)
+    header = [axis, *(str(place) for place in range(1, count + 1))]
+    lines = [[f"{i + 1} {group.labels[i]}", *cells[i]] for i in range(count)]
+    return Sheet(f"every pair along {axis}{name}, {unit.of_differences}", header, lines, (axis,))

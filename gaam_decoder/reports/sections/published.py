@@ -1,7 +1,6 @@
 """Published accuracies of the data set and mechanisms of a report, in a section of their own.
 
-The figures are in ``published.json`` with their source. They are never beside ours, and no test
-compares them: encoder, rows, head and protocol differ, and the section says in what.
+They are never beside ours, and no test compares them: encoder, rows, head and protocol differ.
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ class Published(Writer):
         ]
         ranges = (f"{k} {low} to {high}" for k, (low, high) in dataset["learned_ranges"].items())
         lines += [f"gaam learned {' and '.join(ranges)} there"] * ("gaam" in found)
-        cells = [
-            [n, f"{o['mean']:.1f}", ", ".join(map(str, o["values"]))] for n, o in found.items()
-        ]
+        told = {name: ", ".join(map(str, of["values"])) for name, of in found.items()}
+        cells = [[name, f"{of['mean']:.1f}", told[name]] for name, of in found.items()]
         header = ["mechanism", "published %", dataset["unit"]]
         sheet = Sheet("published accuracies, which no test compares", header, cells, ("mechanism",))
         yield Section(

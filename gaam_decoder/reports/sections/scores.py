@@ -89,10 +89,10 @@ def _calibration(table: Table) -> Section:
         if row.finished:
             value_S, by = row.every["ece"], row.temperature
             count, right, sure = row.bins.sum(1)
-            cells = [row.label, unit.value(value_S.mean())]
-            cells.append(unit.std(stats.standard_deviation(value_S)))
-            cells += [unit.value(sure / count), unit.value(right / count)]
-            lines.append([*cells, *[f"{by['mean']:.3g}" if by else "-"] * table.temperature])
+            sd = unit.std(stats.standard_deviation(value_S))
+            means = map(unit.value, (sure / count, right / count))
+            fitted = [f"{by['mean']:.3g}" if by else "-"] * table.temperature
+            lines.append([row.label, unit.value(value_S.mean()), sd, *means, *fitted])
             bins = dict(zip(("rows", "right", "sum"), row.bins.tolist(), strict=True))
             more = {"temperature": by} if table.temperature else {}
             values.append({"decoder": row.label, "ece": float(value_S.mean())} | bins | more)
@@ -104,13 +104,13 @@ def _calibration(table: Table) -> Section:
         count_B, right_B, sure_B = row.bins[:, row.bins[0] >= FEWEST]
         curves.append(Line(row.label, 100 * sure_B / count_B, 100 * right_B / count_B))
     beside, axis = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
+    said = f"Test rows of all seeds of the {MOST_LINES} most accurate in {BINS} bins by the "
+    said += "probability of what is predicted; below the dashed line probabilities are too large."
+    said += " Logits were divided by a temperature where one was fitted." * table.temperature
     picture = Picture(
         "reliability",
         "Reliability diagram",
-        f"Test rows of all seeds of the {MOST_LINES} most accurate in {BINS} bins by the "
-        "probability of what is predicted; below the dashed line probabilities are too large."
-        + " Logits were divided by a temperature where one was fitted."
-        * table.temperature,
+        said,
         lambda: line_panels([("accuracy, %", curves)], axis, beside=beside),
     )
     low, high = (unit.value(of(one["ece"] for one in values)) for of in (min, max))

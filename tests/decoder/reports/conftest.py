@@ -15,6 +15,7 @@ import pytest
 from gaam_cache import plugins
 from gaam_cache.messages import visible
 from gaam_decoder import RunResult
+from gaam_decoder.reports.drawing import Picture
 from gaam_decoder.reports.table import Table
 
 FORMATS = plugins.names("gaam_decoder.reports.formats")
@@ -132,7 +133,8 @@ def seen(format: str, tables: Sequence[Table]) -> str:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page without its pictures, which have tests of their own; what is said beside them."""
 
-    def text_of(draw: Any, *, key: str, alt: str) -> str:
+    def text_of(picture: Picture, key: str) -> str:
+        alt = f"{picture.title}. {picture.caption}"
         return f'<svg aria-label="{html.escape(visible(alt))}"></svg>'
 
     monkeypatch.setattr("gaam_decoder.reports.formats.html.inline_svg", text_of)

@@ -106,7 +106,7 @@ def test_rows_stand_by_score_and_the_first_are_kept_beside_their_baseline() -> N
     for top in (2, 12, 40):
         report = gaam_decoder.report(runs, top=top)
         (table,) = report.tables
-        means = [row.mean or 0 for row in table.rows]
+        means = [row.accuracy.mean or 0 for row in table.rows]
         assert means == sorted(means, reverse=True)
         shown = table.shown
         assert shown[:top] == list(table.rows[:top])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -12,16 +13,21 @@ import numpy as np
 import pytest
 
 from gaam_decoder.reports.drawing import (
+    COLOURS,
     MOST_LINES,
     PALETTE,
+    Line,
     Picture,
+    image_files,
     inline_svg,
+    line_panels,
     overviews,
 )
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run, written
+from tests.hostile_strings import HOSTILE, harmful
 
 VOID = {"meta", "link", "br", "wbr", "img"}
 RNG = np.random.default_rng(1)
@@ -115,9 +121,9 @@ def test_pictures_are_well_formed_and_take_their_colours_from_the_page() -> None
     for table in rich_tables():
         for name, picture in pictures_of(table).items():
             names.add(name)
-            svg = inline_svg(picture.draw, key="k1", alt='of "xi" & <others>')
+            svg = inline_svg(replace(picture, title='of "xi" & <others>', caption=""), "k1")
             root = ET.fromstring(svg)
-            assert root.get("aria-label") == 'of "xi" & <others>'
+            assert root.get("aria-label") == 'of "xi" & <others>. '
             assert not re.search(r"#[0-9a-f]{6}\b", svg), f"a fixed colour in {name}"
             variables = set(re.findall(r"var\(--(\w+)\)", svg))
             assert "ink" in variables
@@ -149,7 +155,7 @@ def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
     assert found["importance"].draw().axes[0].get_ylim()[0] == 0
     dots, mean, both, seeds = found["accuracy"].draw().axes[0].lines
     np.testing.assert_allclose(sorted(dots.get_xdata()), sorted(100 * row.accuracy.scored.values))
-    np.testing.assert_allclose(mean.get_xdata(), 100 * (row.mean or 0))
+    np.testing.assert_allclose(mean.get_xdata(), 100 * (row.accuracy.mean or 0))
     np.testing.assert_allclose(both.get_xdata(), 100 * np.array(row.accuracy.two_level))
     np.testing.assert_allclose(seeds.get_xdata(), 100 * np.array(row.accuracy.interval))
 
@@ -162,3 +168,29 @@ def test_a_dozen_files_at_most_are_written_each_with_its_title(tmp_path: Path) -
         for path in paths:
             start = b"%PDF" if path.suffix == ".pdf" else b"\x89PNG"
             assert path.read_bytes().startswith(start)
+
+
+@pytest.mark.filterwarnings("error")
+def test_pictures_draw_every_name_and_obey_none() -> None:
+    names = [name[:80] for name in HOSTILE.values()]
+    panels = [("y", [Line(name, [1, 2], [3, 4])]) for name in names]
+    picture = Picture("p", "".join(names), "", lambda: line_panels(panels[:9], "x"))
+    svg = inline_svg(replace(picture, draw=lambda: line_panels(panels, "x")), "k")
+    assert not harmful(svg)
+    kinds = {element.tag.split("}")[-1] for element in ET.fromstring(svg).iter()}
+    assert not {"script", "a", "foreignObject", "image"} & kinds
+    assert HOSTILE["Chinese"] in "".join(ET.fromstring(svg).itertext())
+    assert image_files(picture)["pdf"].startswith(b"%PDF")  # whatever our font lacks
+
+
+def test_contrast_is_that_of_wcag_aa_in_light_and_dark() -> None:
+    def luminance(colour: str) -> float:
+        part = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05
+
+    for of in COLOURS.values():
+        pairs = [(of[n], of[on]) for n in ("ink", "muted", "accent") for on in ("paper", "panel")]
+        for first, second in [*pairs, (of["warn"], of["warn-paper"])]:
+            low, high = sorted(map(luminance, (first, second)))
+            assert high / low >= 4.5, (first, second)

@@ -115,7 +115,7 @@ WEAK: dict[str, tuple[Make, str]] = {
     ),
     "fewer than six seeds": (
         lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))],
-        "no claim with fewer than 6 seeds: of 2",
+        "no claim with fewer than 6 seeds: p is 0.0625",
     ),
     "training rows": (
         lambda: [one(0.9, **TAUGHT), base(**TAUGHT)], f"{ON_TRAINING_ROWS}, no test accuracy",
@@ -164,7 +164,7 @@ def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_numbe
         for table in tables:
             of_sections = [one for found in sections(table) for one in found.parts[1]]
             for picture in [*overviews(table), *of_sections]:
-                svg = inline_svg(picture.draw, key="k", alt=picture.alt)
+                svg = inline_svg(picture, "k")
                 assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg)
 
 

@@ -62,3 +62,13 @@ def test_a_new_column_is_one_object(runs: Path, monkeypatch: pytest.MonkeyPatch)
     for format in set(FORMATS) - {"json", "csv"}:
         assert "folds" in report.text(format), format
     assert "number of folds: the last one" in columns.explain()
+
+
+def test_a_bad_place_is_refused_before_anything_is_read(
+    gaam: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for option, place in (("--out", tmp_path), ("--figures", tmp_path / "file")):
+        refused = gaam("report", tmp_path / "nothing", option, place)
+        assert refused.code == 2
+        assert "nothing can be written" in refused.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from gaam_decoder.analysis.learned import (
 from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections._base import Section, sections, signature
+from gaam_decoder.reports.sections.published import FILE
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, seen
 
@@ -130,6 +132,23 @@ def test_other_runs_have_another_signature_and_the_same_have_the_same() -> None:
 
 
 LLAMA = {"dataset": "fancyzhx/ag_news", "encoder": "meta-llama/Llama-2-13b-hf"}
+
+
+SOURCE = Path(__file__).parents[4] / "shared" / "published" / "results.json"
+
+
+@pytest.mark.skipif(not SOURCE.exists(), reason="../shared/published is not there")
+def test_nothing_that_was_published_was_mistyped() -> None:
+    source = json.loads(SOURCE.read_text("utf-8"))
+    for name, dataset in json.loads(FILE.read_text("utf-8"))["datasets"].items():
+        assert [dataset["train"], dataset["test"]] == [
+            source[name].get(s) for s in ("train", "test")
+        ]
+        for mechanism, found in dataset["mechanisms"].items():
+            expected = dict(source[name][mechanism])
+            assert found["values"] == expected.pop(dataset["unit"])
+            assert {k: v for k, v in found.items() if k not in ("values", "code")} == expected
+        assert [*dataset["learned_ranges"].values()] == [*source[name]["learned_ranges"].values()]
 
 
 def published(attention: str, classes: list[str] = AG_NEWS, **about: Any) -> Section | None:

@@ -12,7 +12,7 @@ import scipy.stats
 import gaam_decoder
 from gaam_decoder import RunResult
 from gaam_decoder.reports.sections._base import sections
-from gaam_decoder.reports.sections.importance import beside_alone
+from gaam_decoder.reports.sections.learned import beside_alone
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -38,7 +38,10 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_rows() -> None:
         header = [name, *("all" if value is None else str(value) for value in values)]
         assert sheet.header == header
         means = {
-            (f"{row.attention} + linear, epochs={row.recipe['epochs']}", row.recipe[name]): row.mean
+            (
+                f"{row.attention} + linear, epochs={row.recipe['epochs']}",
+                row.recipe[name],
+            ): row.accuracy.mean
             for row in table.rows
         }
         for line in sheet.lines:
