@@ -151,11 +151,12 @@ def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:
     zero = "" if about["first_layer"] else ", from layer 0"
     states = f"{about['num_layers']} layers x {about['hidden_size']}{zero}, "
     states += f"pooled by {' and '.join(about['pooling'])}" + (f" over {over}" if over else "")
+    length = f", at most {about['max_length']} tokens a row"
     teacher = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}"
     return [
         ("encoder", f"{about['label']}{revision}, computed {where}"),
         ("layers", about["layers"] or ""),
-        ("data set", f"{about['dataset']}, at most {about['max_length']} tokens a row"),
+        ("data set", f"{about['dataset']}" + length * (about["imported_from"] is None)),
         ("states", f"{states}, stored as {about['storage_dtype']}"),
         ("fingerprint", short_digest(about["fingerprint"])),
         ("prompt", excerpt(about["prompt"]) if about["prompt"] else ""),

@@ -59,10 +59,16 @@ def spelled(config: object, name: str) -> str:
 
 
 def settle_paths(config: object) -> None:
-    """Make paths of texts, which Python code hands over too."""
+    """Make paths of texts, as Python code hands them over, and refuse words that are no choice."""
+    hints = typing.get_type_hints(type(config))
     for one in fields(config):  # type: ignore[arg-type]
-        if str(one.type).startswith("Path") and isinstance(text := getattr(config, one.name), str):
-            object.__setattr__(config, one.name, Path(text))
+        value = getattr(config, one.name)
+        if str(one.type).startswith("Path") and isinstance(value, str):
+            object.__setattr__(config, one.name, Path(value))
+        parts = (hints[one.name], *typing.get_args(hints[one.name]))
+        words = [p for part in parts if typing.get_origin(part) is Literal for p in part.__args__]
+        if words and value is not None and value not in words:
+            raise plugins.unknown(key_of(one), str(value), words)
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:

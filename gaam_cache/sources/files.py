@@ -69,7 +69,9 @@ class FileSource(Source):
 def _file_of(config: ExtractConfig, split: str) -> Path:
     """The file of a split, in a folder or by itself; with ``test_fraction`` the only one."""
     path, only = Path(config.dataset).expanduser(), config.test_fraction is not None
-    there = sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
+    if not path.exists():
+        raise NotFoundError(f"no file or folder at '{path}'", where=str(path.absolute()))
+    there = sorted(path.iterdir()) if path.is_dir() else [path]
     there = [one for one in there if one.suffix in SUFFIXES and one.is_file()]
     anyway = only or (path.is_file() and len(config.splits) == 1)
     files = [one for one in there if anyway or one.stem == split]

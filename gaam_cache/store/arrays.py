@@ -188,6 +188,9 @@ def choose(
                 found.append((int(match[1]) if "*" in asked else 0, one))
         if not found or ("*" not in asked and len(found) > 1):
             raise unclear(f"there is {'more than one' if found else 'no'} array '{asked}'")
+        numbers = sorted(number for number, _ in found)
+        if gaps := set(range(numbers[0], numbers[-1])) - set(numbers):
+            raise unclear(f"layer {min(gaps)} of '{asked}' is missing")
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     said: dict[tuple[str, str], list[tuple[int, Array]]] = {}
