@@ -34,8 +34,8 @@ class Unusable(Exception):  # noqa: N818 caught within this package
 class Span(NamedTuple):
     """Of every row the positions that are pooled: from ``start_B`` on, ``length_B`` of them."""
 
-    start_B: Tensor  # noqa: N815 a shape suffix
-    length_B: Tensor  # noqa: N815
+    start_B: Tensor
+    length_B: Tensor
     width: int  # W: kept beside the lengths, so that nobody waits for a device
 
     def of(self, x_BTD: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
     """Rows as a model takes them, on its device."""
 
     inputs: dict[str, Tensor]  # what it is called with, but for the mask
-    length_B: Tensor  # noqa: N815 a shape suffix; how many positions of every row are pooled
+    length_B: Tensor  # how many positions of every row are pooled
     mask: Tensor | None = None  # 1 where there is something of a row, 0 where there is padding
     padded: bool = False  # whether rows differ in length
     positions: int | None = None  # T; None where only the model knows

@@ -221,8 +221,8 @@ class Teacher:
     """
 
     attention: Attention
-    weight_CF: Floats  # noqa: N815 a shape suffix
-    bias_C: Floats  # noqa: N815
+    weight_CF: Floats
+    bias_C: Floats
 
     def logits(self, x_NLD: Floats) -> Floats:
         """(N, L, D) -> (N, C)."""

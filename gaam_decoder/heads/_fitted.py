@@ -18,9 +18,9 @@ from gaam_decoder.heads._base import Head
 class Examples(NamedTuple):
     """Rows with their classes, on one device."""
 
-    x_NF: Tensor  # noqa: N815 a shape suffix
+    x_NF: Tensor
     """float32."""
-    label_N: Tensor  # noqa: N815
+    label_N: Tensor
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -110,8 +110,8 @@ class LBFGSHead(FittedHead, LinearHead):
 class _Scale(NamedTuple):
     """What standardises features: ``z = (x - mean) * factor``."""
 
-    mean_F: Tensor  # noqa: N815 a shape suffix
-    factor_F: Tensor  # noqa: N815
+    mean_F: Tensor
+    factor_F: Tensor
 
     @classmethod
     def of(cls, x_NF: Tensor) -> _Scale:

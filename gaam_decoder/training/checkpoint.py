@@ -32,7 +32,10 @@ from gaam_decoder.runs.result import SeedResult
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 2  # of the files
+    from gaam_decoder.training.arithmetic.engine import Engine
+    from gaam_decoder.training.grid import Item
+
+VERSION, FILES = 2, "group-*"
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05  # of the training that writing checkpoints may take
 OF_A_SEED = ("seed", "failed", "epoch", "seconds", "log")
@@ -44,8 +47,8 @@ DAMAGED = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 class Checkpoint:
     """The file of one group of seeds; what ``begun`` says of the work stands in it, too."""
 
-    def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
-        self.path, self.begun = path, dict(begun or {})
+    def __init__(self, path: Path, begun: Mapping[str, Any]) -> None:
+        self.path, self.begun = path, dict(begun)
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
 
     @property
@@ -87,23 +90,24 @@ class Checkpoint:
 
 
 class Unfinished:
-    """The folder, with a dot before its name, of one decoder under one recipe."""
+    """The folder, with a dot before its name, where finished seeds of an item wait for others."""
 
-    def __init__(self, runs: Path, name: str, key: str, about: Mapping[str, Any]) -> None:
-        self.folder = runs / f".{name}.partial"
-        self._begun: dict[str, Any] = {"version": VERSION, "key": key, **about}
+    def __init__(self, runs: Path, item: Item) -> None:
+        self.folder = runs / f".{item.name}.partial"
+        self._begun: dict[str, Any] = {"version": VERSION, "key": item.key}
+        self._begun |= {"title": str(item), "epochs": item.epochs}
 
-    def group(self, seeds: Sequence[int], engine: dict[str, Any]) -> Checkpoint:
+    def group(self, seeds: Sequence[int], engine: Engine) -> Checkpoint:
         """The file of seeds that are trained together, and how they are run."""
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
         path = self.folder / f"group-{digest}.safetensors"
-        return Checkpoint(path, {**self._begun, "engine": engine})
+        return Checkpoint(path, {**self._begun, "engine": engine.to_dict()})
 
     def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
         """Seeds that are finished, and what every file says of itself, those at work first."""
         results: dict[int, SeedResult] = {}
         files: list[dict[str, Any]] = []
-        for path in _files(self.folder):
+        for path in sorted(self.folder.glob(FILES)):
             try:
                 tensors, about = _read(path)
                 if any(about.get(name) != self._begun[name] for name in ("version", "key")):
@@ -128,18 +132,13 @@ class Unfinished:
 
         Where nobody else is at work, the folder goes with the last of them.
         """
-        for path in _files(self.folder):
+        for path in sorted(self.folder.glob(FILES)):
             about = _about(path) or {"seeds": []}
             begun = about.get("done") or about.get("epochs_done")
             if set(about["seeds"]) <= published or not (begun or others):
                 path.unlink(missing_ok=True)
-        if not others and not _files(self.folder):
+        if not others and not any(self.folder.glob(FILES)):
             shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
-
-
-def _files(folder: Path) -> list[Path]:
-    """By name; none where another trainer has removed the folder at this moment."""
-    return sorted(folder.glob("group-*"))
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -182,23 +181,19 @@ def claim_of(work: str, group: Sequence[int]) -> str:
 def look(runs: Path) -> Iterator[dict[str, Any]]:
     """All that is begun, by name, as JSON values; ``planned`` and ``done`` are seeds."""
     for folder in unfinished_folders(runs):
-        if not (files := [about for path in _files(folder) if (about := _about(path))]):
+        if not (files := [about for path in sorted(folder.glob(FILES)) if (about := _about(path))]):
             continue
-        name = folder.stem[1:]
-        done = [entry for about in files for entry in about.get("results", ())]
-        left = [about for about in files if not about["done"]]
+        name, groups = folder.stem[1:], []
+        for about in files:
+            if not about["done"]:
+                claim = claim_of(name, about["seeds"])
+                group = {"seeds": about["seeds"], "epoch": about["epochs_done"], "claim": claim}
+                groups.append(group)
         yield {
             "folder": folder.name,
             "title": files[0]["title"],
             "epochs": files[0]["epochs"],
             "planned": sorted({seed for about in files for seed in about["seeds"]}),
-            "done": sorted({entry["seed"] for entry in done}),
-            "groups": [
-                {
-                    "seeds": a["seeds"],
-                    "epoch": a["epochs_done"],
-                    "claim": claim_of(name, a["seeds"]),
-                }
-                for a in left
-            ],
+            "done": sorted({one["seed"] for about in files for one in about.get("results", ())}),
+            "groups": groups,
         }

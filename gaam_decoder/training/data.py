@@ -39,7 +39,6 @@ TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.
 MEMORY_SHARE = 0.5
 """Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
 BLOCKS = 2  # of a window at once: one that is computed with and one that is read
-EVERY_SEED = 0  # in the place of a seed, where all are to draw the same
 Place = Literal["cuda", "memory", "disk"]
 
 
@@ -69,12 +68,9 @@ class Features:
         return self.resident is not None and self.resident.device.type == self.device.type
 
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
-        """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
+        """Of rows (N,) or (S, N) batches of ``size``, as stored: (B, L, D) or (S, B, L, D).
 
         A thread gathers them ahead where they are not on the device.
-
-        Shape:
-            rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
         """
         rows = self._places(rows)
         starts = range(0, rows.shape[-1], size)
@@ -206,7 +202,7 @@ class Subset:
 
     features: Features
     rows: Rows
-    label_N: Tensor  # noqa: N815 a shape suffix
+    label_N: Tensor
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -260,13 +256,10 @@ def prepare_data(
 def told_labels(
     data: TrainData, seeds: Sequence[int], *, shuffle: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Classes of the rows that learn and of those that choose, as each seed is told them.
+    """Classes of the rows that learn, (S, N), and of those that choose, as each seed is told them.
 
     Shuffled, they are permuted among all of these rows, by every seed in a way of its own. What is
     tested is not touched, also where it chooses (``--select test``).
-
-    Shape:
-        (S, N) and (S, N of those that choose); None where nothing chooses.
     """
     train, selection = data.train, data.selection
     told_SN = train.label_N.expand(len(seeds), -1)
@@ -291,7 +284,7 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     assert recipe.shard_rows is not None
     ends = np.flatnonzero(np.diff(row_N // recipe.shard_rows)) + 1
     shards = np.split(np.arange(len(row_N)), ends)
-    generator = np.random.default_rng(stream_seed(EVERY_SEED, "shards", epoch))
+    generator = np.random.default_rng(stream_seed(0, "shards", epoch))  # the same for all seeds
     blocks: list[list[Rows]] = [[]]
     for number in generator.permutation(len(shards)):
         shard = shards[number]

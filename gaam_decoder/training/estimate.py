@@ -102,9 +102,8 @@ def estimate(config: TrainConfig) -> TrainEstimate:
             kind = spec, len(group), few
             if kind not in per_row:  # each decoder is timed once
                 part = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
-                data = replace(data, train=part, selection=None)
-                eager = replace(engine, compiled=False)
-                training = Group(spec, data, recipe, group, engine=eager)
+                data, eager = replace(data, train=part), replace(engine, compiled=False)
+                training = Group(spec, replace(data, selection=None), recipe, group, engine=eager)
                 training.train_epoch()
                 warm = training.seconds
                 training.train_epoch()

@@ -16,14 +16,14 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages import did_you_mean, shortened
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest, spelled_out
-from gaam_decoder.number_lists import PER_CLASS, spell_numbers
+from gaam_decoder.decoder import DecoderSpec, shortest, spelled_out
+from gaam_decoder.number_lists import PER_CLASS
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
 from gaam_decoder.specs import head_class
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
-from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits
+from gaam_decoder.training.probe import ATTENTION, HEAD, check_decoder, probe_fits
 from gaam_decoder.training.protocol import check_rows, read_groups
 
 
@@ -44,6 +44,11 @@ class Item:
         """As the recipe is called."""
         return str(self.recipe)
 
+    @property
+    def name(self) -> str:
+        """One for all calls that share the key: other seeds may be asked for after a stop."""
+        return f"{self.recipe.attention.name}-{self.key[:8]}"
+
     def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
         """Seeds that are wanted: of a fit one, since ten would look like ten experiments."""
         return (0,) if self.recipe.fitted else tuple(asked)
@@ -54,14 +59,7 @@ class Item:
 
 
 def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
-    """Everything that a config asks for, in order.
-
-    Raises:
-        ConfigError: an option does not fit the cache, or not all of a sweep can be built.
-
-    Warns:
-        GaamWarning: for everything that is left out, where that was asked for.
-    """
+    """Everything that a config asks for, in order; ConfigError where it does not fit the cache."""
     usual = torch.get_default_dtype(), torch.get_default_device().type
     if usual != (torch.float32, "cpu") or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
         expected = "default type torch.float32, no torch.autocast or torch.device around it"
@@ -75,9 +73,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     specs, impossible = {item.spec: item for item in reversed(items)}, set[DecoderSpec]()
     for spec, item in reversed(specs.items()):
         try:
-            with on_paper():
-                decoder = build_decoder(spec, seed=0)
-            check_fitted(decoder, spec, item.recipe.select)
+            check_decoder(spec, config.select)
         except ConfigError as error:
             error.details.setdefault("where", str(item))
             impossible.add(spec)
@@ -98,33 +94,26 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         first = {item.spec: item.recipe for item in reversed(probes)}
         fits = {spec for spec, recipe in first.items() if probe_fits(spec, recipe, cache, device)}
         probes = [item for item in probes if item.spec in fits]
-    finals: dict[Recipe, Item] = {}
-    if config.final:  # one of all folds and repeats
-        for item in items:
-            recipe = replace(item.recipe, split_seed=config.split_seed).without_test()
-            finals.setdefault(recipe, _item(recipe, cache))
-    return [*items, *probes, *finals.values()]
+    alone, split_seed = items if config.final else [], config.split_seed
+    # one of all folds and repeats
+    finals = [replace(item.recipe, split_seed=split_seed).without_test() for item in alone]
+    return [*items, *probes, *(_item(recipe, cache) for recipe in dict.fromkeys(finals))]
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
-    layers, size = len(recipe.layers or range(cache.num_layers)), cache.hidden_size
-    same = recipe
+    layers, size, same = len(recipe.layers or range(cache.num_layers)), cache.hidden_size, recipe
     with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
         same = replace(recipe, attention=shortest(recipe.attention, layers, size))
         recipe = replace(recipe, attention=spelled_out(recipe.attention, layers, size))
-    shape: dict[str, Any] = {"num_layers": layers, "hidden_size": size}
-    shape["num_classes"] = len(cache.class_names)
+    shape = {"num_layers": layers, "hidden_size": size, "num_classes": len(cache.class_names)}
     spec = DecoderSpec(attention=recipe.attention, head=recipe.head, **shape)
     return Item(spec=spec, recipe=recipe, key=same.key(cache.fingerprint))
 
 
 def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> list[Recipe]:
-    """One per mechanism, head, pool, rate, weight decay, layers, rows, repeat and fold, in order.
-
-    Those that mean the same, such as several rates for a head that has none, are one.
-    """
+    """One per value of every axis, in order; those that mean the same are one."""
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
     names = {one.name for one in fields(Recipe)} & {one.name for one in fields(config)}
@@ -170,10 +159,8 @@ def grids_of(items: Sequence[Item]) -> list[list[Item]]:
 def candidates_of(
     items: Sequence[Item], config: TrainConfig, cache: EmbeddingCache
 ) -> dict[str, Item]:
-    """What is trained to choose, by the key of every evaluated item that has others beside it.
-
-    Every seed that chooses holds out another part of train.
-    """
+    """What is trained to choose, by the key of every evaluated item that has others beside it."""
+    # every seed that chooses holds out another part of train
     parts, found = config.val_folds or len(config.choosing_seeds or ()), {}
     for grid in grids_of(items):
         for item in grid if len(grid) > 1 and not (config.final and grid[0].recipe.final) else ():
@@ -227,22 +214,20 @@ def reporting_items(
 
 def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """The config with one spelling of what it asks of a cache, which has it all."""
-    where, pools = str(cache.root.absolute()), cache.plan.pooling
-    train, test = config.train_split, config.test_split
+    train, test, pools = config.train_split, config.test_split, cache.plan.pooling
     tests_a_split = config.folds is None and test != NO_TEST
     labelled = tuple(name for name in cache if name not in cache.unlabelled)
-    asked = [("split with labels", "train-split", train, labelled)]
-    asked += [("split with labels", "test-split", test, labelled)] * tests_a_split
-    asked += [("pooling", "--pool", pool, pools) for pool in config.pool]
-    for kind, option, name, there in asked:
+    asked = [("split with labels", train, labelled)]
+    asked += [("split with labels", test, labelled)] * tests_a_split
+    asked += [("pooling", pool, pools) for pool in config.pool]
+    for kind, name, there in asked:
         if name not in there:
-            folds = "--folds 5 tests on parts of train-split" if option == "test-split" else None
             raise ConfigError(
                 f"the cache has no {kind} '{shortened(name)}'",
                 expected=f"one of: {', '.join(there)}",
-                found=f"{option} {shortened(name)}",
-                where=where,
-                hint=did_you_mean(name, there) or folds,
+                where=str(cache.root.absolute()),
+                hint=did_you_mean(name, there)
+                or ("--folds 5 tests on parts of train-split" if name == test else None),
             )
     content = cache.plan.fingerprint_fields["content"]
     same = tests_a_split and content[train] == content[test]
@@ -253,10 +238,9 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
         )
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
-    if beyond := {layer for one in config.layers for layer in one or ()} - set(layers):
+    if beyond := {layer for one in config.layers for layer in one or ()} - {*layers}:
         expected = f"--layers from {layers[0]} to {layers[-1]}"
-        found = spell_numbers(sorted(beyond))
-        raise ConfigError("the cache has no such layer", expected=expected, found=found)
+        raise ConfigError(f"the cache has no layer {min(beyond)}", expected=expected)
     # folds have fewer rows than all
     rows = len(cache[train]) if config.folds is None else None
     return replace(

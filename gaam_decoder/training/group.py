@@ -30,11 +30,7 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.adamw import bias_corrections
-from gaam_decoder.training.arithmetic.engine import (
-    EVAL_BATCH_SIZE,
-    Engine,
-    rows_at_once,
-)
+from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, Engine, rows_at_once
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
@@ -47,10 +43,7 @@ Score = tuple[float, float]  # accuracy and loss of an epoch on the rows that se
 
 @dataclass(kw_only=True, slots=True)
 class Plateau:
-    """Divides the rate by 10 when what is watched has not risen for more than 10 epochs.
-
-    As torch's ReduceLROnPlateau(mode='max'), without an optimiser, which seeds of a group share.
-    """
+    """torch's ReduceLROnPlateau(mode='max') without an optimiser, which seeds of a group share."""
 
     rate: float
     best: float = float("-inf")
@@ -58,10 +51,9 @@ class Plateau:
 
     def watch(self, value: float) -> None:
         """Take notice of an epoch's value, such as an accuracy."""
+        self.waited += 1
         if value > self.best * (1 + THRESHOLD):
             self.best, self.waited = value, 0
-        else:
-            self.waited += 1
         if self.waited > PATIENCE:
             self.waited, lower = 0, self.rate * FACTOR
             self.rate = lower if self.rate - lower > SMALLEST_CHANGE else self.rate
@@ -89,8 +81,7 @@ class Member:
     ) -> bool:
         """Take notice of an epoch: whether the weights as they are now are to be kept.
 
-        ``loss`` and ``accuracy`` are means over training rows as they were seen; ``scaled`` holds
-        the scale, steps of the epoch that were not taken, and all that were taken.
+        ``scaled`` holds the scale, steps of the epoch that were not taken, and all that were.
         """
         entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
         entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
@@ -119,10 +110,7 @@ class Member:
 
 
 class Group:
-    """Seeds of one decoder that are trained together.
-
-    Parameters and optimiser are of ``dtype``; ``steps`` are what earlier groups compiled.
-    """
+    """Seeds of one decoder that are trained together; ``steps`` are what earlier ones compiled."""
 
     def __init__(
         self,
@@ -150,12 +138,12 @@ class Group:
             self._weight_SC = balanced(self._told_SN, spec.num_classes, dtype)
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
-        scaled = recipe.loss_scale == "dynamic"
-        self.state = State.of(decoders, device, dtype, scaled=scaled)
-        self.kept = self.state.weights.copy()
-        self.step, self.compiler = (steps or Steps()).get(
-            spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
-        )
+        self.state = State.of(decoders, device, scaled=recipe.loss_scale == "dynamic")
+        weights = self.state.weights
+        self.kept = Weights(*({k: one.clone() for k, one in part.items()} for part in weights))
+        kind = spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
+        self.step = (steps or Steps()).get(*kind)
+        self.compiler = self.step.compiler
 
     def train(
         self,
@@ -191,21 +179,19 @@ class Group:
             columns = (scaling.scale_S, scaling.skipped_S, scaling.steps_S)
             scaled = list(zip(*(column.tolist() for column in columns), strict=True))
         finite = [loss for loss in losses if np.isfinite(loss)]
-        scores: list[Score | None] = [None] * len(losses)
+        scores: list[Any] = [None] * len(losses)
         if self.data.selection is not None and self._held_SN is not None and finite:
             logits_SNC = self.logits(self.data.selection, self.state.weights)
             hit_S = float64(logits_SNC.argmax(-1) == self._held_SN).mean(1)
-            pairs = zip(logits_SNC, self._held_SN, strict=True)
-            scores = list(
-                zip(hit_S.tolist(), [float(self.loss_of(*p)) for p in pairs], strict=True)
-            )
+            held = [float(self.loss_of(*p)) for p in zip(logits_SNC, self._held_SN, strict=True)]
+            scores = list(zip(hit_S.tolist(), held, strict=True))
         self.seconds += time.perf_counter() - start
         seen = zip(self.members, losses, accuracies, scores, scaled, strict=True)
         for place, (member, *about) in enumerate(seen):
-            if member.failed is not None:
-                continue
-            if member.note(self.recipe, epoch, *about):
-                self.kept.keep(place, self.state.weights)
+            if member.failed is None and member.note(self.recipe, epoch, *about):
+                for part, new in zip(self.kept, self.state.weights, strict=True):
+                    for name, value in new.items():
+                        part[name][place].copy_(value[place])
             if member.failed is None:
                 member.log[-1]["seconds"] = round(self.seconds / len(self.members), 4)
         self.epochs_done = epoch
@@ -217,14 +203,14 @@ class Group:
         device, like = train.label_N.device, state.loss_S
         streams = (stream_seed(seed, "noise", epoch) for seed in self.seeds)
         noise = [torch.Generator().manual_seed(stream) for stream in streams]
-        rates = [member.schedule.rate for member in self.members]
-        lr_S = torch.tensor(rates, dtype=like.dtype, device=device)
+        lr_S = like.new_tensor([member.schedule.rate for member in self.members])
         steps = -(-len(train) // self.recipe.batch_size)
         bias_correction_T2 = bias_corrections((epoch - 1) * steps + 1, steps, like)
         state.loss_S.zero_()
         state.hit_S.zero_()
         if state.scaling is not None:
-            state.scaling.new_epoch()
+            state.scaling.skipped_S.zero_()
+            state.scaling.lost_S.zero_()
         batches = epoch_batches(train, self._told_SN, self.recipe, self.seeds, epoch)
         for step, (x_SBLD, label_SB) in enumerate(batches):
             noise_SBK = None
@@ -299,11 +285,10 @@ class Group:
         finished: list[tuple[SeedResult, Attention]] = []
         for place, member in enumerate(self.members):
             # without buffers that are not part of it
-            weights = {name: kept[name][place].cpu() for name in self.decoder.state_dict()}
-            self.decoder.load_state_dict(weights)
+            own = {name: kept[name][place] for name in self.decoder.state_dict()}
+            self.decoder.load_state_dict(own)
             held_VC = None if held_SVC is None else held_SVC[place]
-            about = member.seed, member.best_epoch, member.log, member.failed
-            results.append(result_of(self.decoder, weights, logits_SNC[place], held_VC, *about))
+            results.append(result_of(self.decoder, member, logits_SNC[place], held_VC))
             if results[-1].failed is None:
                 finished.append((results[-1], copy.deepcopy(self.decoder.attention)))
         if test is not None:
@@ -314,33 +299,30 @@ class Group:
 
 
 def result_of(
-    decoder: Decoder,
-    weights: dict[str, Tensor],
-    logits_NC: Tensor,
-    held_VC: Tensor | None,
-    seed: int,
-    epoch: int,
-    log: list[dict[str, Any]],
-    failed: str | None = None,
+    decoder: Decoder, member: Member, logits_NC: Tensor, held_VC: Tensor | None
 ) -> SeedResult:
     """Of one seed, but for map and time; ``decoder`` has its weights."""
+    weights, learned = (
+        {name: value.detach().cpu().clone().contiguous() for name, value in of.items()}
+        for of in (decoder.state_dict(), decoder.attention.learned())
+    )
+    failed = member.failed
     if not bool(logits_NC.isfinite().all()):
         failed = failed or "the logits of the test rows are not finite"
     elif not len(logits_NC) and not all(bool(one.isfinite().all()) for one in weights.values()):
         failed = failed or "the weights are not finite"
-    learned = decoder.attention.learned().items()
     if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
         held_VC = torch.full_like(held_VC, torch.nan)
     return SeedResult(
-        seed=seed,
+        seed=member.seed,
         failed=failed,
-        epoch=0 if failed else epoch,
+        epoch=0 if failed else member.best_epoch,
         seconds=0.0,
         weights=weights,
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
         attention_map=None,
-        learned={name: v.detach().cpu().clone().contiguous() for name, v in learned},
-        log=log,
+        learned=learned,
+        log=member.log,
         validation_logits=held_VC,
     )
 

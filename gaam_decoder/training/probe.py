@@ -16,7 +16,7 @@ from torch import Tensor
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.devices import with_float64
 from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
+from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
@@ -29,7 +29,7 @@ from gaam_decoder.training.arithmetic.engine import (
     free_on,
 )
 from gaam_decoder.training.data import Subset, TrainData, told_labels
-from gaam_decoder.training.group import add_attention_maps, result_of
+from gaam_decoder.training.group import Member, Plateau, add_attention_maps, result_of
 from gaam_decoder.training.protocol import num_rows
 
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
@@ -40,16 +40,17 @@ OPERATIONS = {"cpu": 8e9, "cuda": 4e11}
 """A second of a fit, in float64: measured on each thread of a CPU; of a GPU assumed."""
 
 
-def check_fitted(decoder: Decoder, spec: DecoderSpec, select: str) -> None:
-    """Refuse a head that is fitted at once on a mechanism that learns or looks at other rows."""
-    expected = found = None
-    if decoder.num_parameters()["attention"] or decoder.attention.depends_on_batch:
-        expected, found = "a mechanism that learns nothing: --attn none", f"--attn {spec.attention}"
-    elif select == "last":
-        expected, found = "--select val", "--select last"
-    if expected and head_class(spec.head).trained_by == "fit":
-        message = f"--head {spec.head.name} is fitted at once, on rows that choose its penalty"
-        raise ConfigError(message, expected=expected, found=found)
+def check_decoder(spec: DecoderSpec, select: str) -> None:
+    """Build it on paper; refuse to fit a head at once on what learns or looks at other rows."""
+    with on_paper():
+        decoder = build_decoder(spec, seed=0)
+    learns = decoder.num_parameters()["attention"] or decoder.attention.depends_on_batch
+    if head_class(spec.head).trained_by == "fit" and (learns or select == "last"):
+        raise ConfigError(
+            f"--head {spec.head.name} is fitted at once, on rows that choose its penalty",
+            expected="--select val, and a mechanism that learns nothing: --attn none",
+            found=f"--select {select}, --attn {spec.attention}",
+        )
 
 
 def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float, float]:
@@ -81,10 +82,7 @@ def probe_fits(
 def fit_item(
     spec: DecoderSpec, data: TrainData, recipe: Recipe, tell: Callable[[str], None]
 ) -> tuple[SeedResult, Fit, Engine]:
-    """Fit the head of a decoder whose mechanism has no parameters, and evaluate it.
-
-    ``tell`` is called with what came of a value of the setting.
-    """
+    """Fit and evaluate a head; ``tell`` is called with what came of a value of the setting."""
     assert data.selection is not None
     start = time.perf_counter()
     device = data.train.label_N.device
@@ -100,19 +98,17 @@ def fit_item(
             examples.append(Examples(x_NF, label_N.to(place)))
         learn, choose = examples
         fit = head.fit(learn, choose, lambda done, text: tell(text))
-    if fit.unconverged:
-        text = f"{len(fit.unconverged)} of {fit.tried} values of {fit.setting}"
-        text = f"{recipe}: the fit did not converge for {text}"
-        warnings.warn(text, GaamWarning, stacklevel=4)
-    weights = {name: value.cpu() for name, value in decoder.state_dict().items()}
-    logits_NC = torch.empty(0, spec.num_classes)
-    if data.test is not None:
-        logits_NC = _of_rows(decoder, data.test)
-    held_VC = None if (held := data.choosing(recipe)) is None else _of_rows(decoder, held)
+    if missed := len(fit.unconverged):
+        text = f"the fit did not converge for {missed} of {fit.tried} values of {fit.setting}"
+        warnings.warn(f"{recipe}: {text}", GaamWarning, stacklevel=4)
+    test, held = data.test, data.choosing(recipe)
+    logits_NC = torch.empty(0, spec.num_classes) if test is None else _of_rows(decoder, test)
+    held_VC = None if held is None else _of_rows(decoder, held)
     log = [{"seed": SEED, **entry} for entry in fit.log]
-    result = result_of(decoder, weights, logits_NC, held_VC, SEED, fit.kept, log)
-    if data.test is not None and result.failed is None:
-        add_attention_maps([(result, decoder.attention)], data.test, _batch_size(data.test))
+    member = Member(seed=SEED, schedule=Plateau(rate=0.0), best_epoch=fit.kept, log=log)
+    result = result_of(decoder, member, logits_NC, held_VC)
+    if test is not None and result.failed is None:
+        add_attention_maps([(result, decoder.attention)], test, _batch_size(test))
     result.seconds = time.perf_counter() - start
     how = "fitted at once in float64"
     engine = Engine(device=str(device), dtype="float32", seed_batch=1, compiled=False, why=how)

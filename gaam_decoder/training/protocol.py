@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,20 +33,15 @@ Rows = NDArray[np.int64]
 class Parts(NamedTuple):
     """Rows of the train split, ascending; no row is in two of these."""
 
-    learn_N: Rows  # noqa: N815 a shape suffix
-    held_N: Rows  # noqa: N815
-    """Those that choose; empty where none do."""
-    test_N: Rows | None  # noqa: N815
-    """Those of a fold."""
+    learn_N: Rows
+    held_N: Rows  # those that choose; empty where none do
+    test_N: Rows | None  # those of a fold
 
 
 def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     """Rows of the train split that learn, choose and are tested; no group is in two of these.
 
     Only with ``val_folds`` does the seed of an experiment have a say: in which part chooses.
-
-    Raises:
-        ConfigError: there are too few rows or groups.
     """
     row_N, test_N = np.arange(len(labels)), None
     names = None if recipe.groups is None else recipe.groups.names
@@ -75,8 +71,8 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     if recipe.select == "val" and not len(second):
         raise ConfigError(
             f"no {what} can be held out to choose the epoch",
-            expected=f"a class with two or more {what} {_where(recipe)}",
-            hint="--select last, which chooses nothing",
+            expected=f"a class with two or more {what}, or --select last, which chooses nothing",
+            where=str(recipe),
         )
     return Parts(row_N[first], row_N[second], test_N)
 
@@ -88,10 +84,6 @@ def _folds(labels: Rows, names: Sequence[str] | None, count: int, seed: int) -> 
     if names is None:
         return stratified_folds(labels, count, seed)
     return grouped_folds(names, count, seed)
-
-
-def _where(recipe: Recipe) -> str:
-    return f"in '{recipe.train_split}'" + (f" without fold {recipe.fold}" if recipe.fold else "")
 
 
 def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]:
@@ -179,11 +171,7 @@ def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Ro
 
 
 def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
-    """Rows of a budget that learn and those held out: places among these labels, ascending.
-
-    The place of a row in its class says whether it is held out, so that the held-out rows of
-    smaller budgets are among those of larger ones too.
-    """
+    """Rows of a budget that learn and those held out: places among these labels, ascending."""
     classes, class_N, there_C = np.unique(labels, return_inverse=True, return_counts=True)
     fewest, shots = int(there_C.min()), recipe.shots or 0
     size = recipe.train_rows or shots * len(classes)
@@ -193,15 +181,15 @@ def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
             "--train-rows is out of range",
             expected=f"1/class to {fewest:,}/class, the smallest one" if shots else of_all,
             found=f"--train-rows {recipe.train_rows or f'{shots}/class'}",
-            where=f"the rows {_where(recipe)}",
+            where=str(recipe),
         )
-    count_C = apportioned(tuple(there_C.tolist()), size) if recipe.train_rows else None
+    counts = apportioned(tuple(there_C.tolist()), size) if recipe.train_rows else repeat(shots)
     learn, held = [], []
-    for place, label in enumerate(classes.tolist()):
-        count = recipe.shots if count_C is None else count_C[place]
+    for place, (label, count) in enumerate(zip(classes.tolist(), counts, strict=False)):
         generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
         row_K = generator.permutation(np.flatnonzero(class_N == place))[:count]
         is_held_K = np.zeros(len(row_K), dtype=bool)
+        # by the place in the class: what smaller budgets hold out larger ones do too
         if recipe.select == "val":
             is_held_K = np.diff(held_counts(np.arange(len(row_K) + 1), recipe.val_fraction)) > 0
         learn.append(row_K[~is_held_K])
@@ -245,11 +233,9 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     """There are as many rows and groups as every recipe takes; said before any is trained."""
     places = {(one.fold, one.split_seed, one.train_rows, one.shots): one for one in recipes}
     for recipe in places.values():
-        groups = recipe.groups
-        if groups is None and not recipe.drawn:
-            continue
-        parts_of(cache[recipe.train_split].labels, recipe)
-        apart = recipe.fold or recipe.final or recipe.allow_train_as_test
+        if recipe.groups is not None or recipe.drawn:
+            parts_of(cache[recipe.train_split].labels, recipe)
+        groups, apart = recipe.groups, recipe.fold or recipe.final or recipe.allow_train_as_test
         if groups is None or groups.kind == "file" or apart:  # a file is of the train split alone
             continue
         if shared := set(groups.names) & set(cache[recipe.test_split].column(groups.source)):
@@ -261,20 +247,17 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
 def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     """A name for every row of a split, from a kept column, or a file with one name per line."""
     if given in cache.columns:
-        names = tuple(cache[split].column(given))
-        groups = Groups(names=names, source=given, kind="column")
+        groups = Groups(names=tuple(cache[split].column(given)), source=given, kind="column")
     else:
         path = Path(given).expanduser()
         try:
             lines = path.read_text("utf-8-sig").splitlines()
         except (OSError, ValueError) as error:
             kept = ", ".join(map(shortened, cache.columns)) or "it has none"
-            raise NotFoundError(
-                f"cannot read the groups '{shortened(given)}'",
-                expected=f"a kept column of the cache ({kept}), or a file with a name per row",
-                found=str(error),
-                hint="gaam extract --keep-column NAME",
-            ) from error
+            expected = f"a kept column of the cache ({kept}), or a file with a name per row"
+            message = f"cannot read the groups '{shortened(given)}'"
+            hint = "gaam extract --keep-column NAME"
+            raise NotFoundError(message, expected=expected, found=str(error), hint=hint) from error
         groups = Groups(names=tuple(lines), source=str(path.absolute()), kind="file")
     rows, count = len(cache[split]), len(groups.names)
     empty = next((n for n, name in enumerate(groups.names, 1) if not name.strip()), None)

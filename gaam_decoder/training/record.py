@@ -60,7 +60,6 @@ def publish(
         "encoder": plan.encoder_label,
         "dataset": plan.dataset["name"],
         "layers": cache.num_layers,
-        **({} if cache.first_layer == 1 else {"first_layer": cache.first_layer}),
         "hidden_size": cache.hidden_size,
         "rows": plan.rows,
         "shared_texts": plan.shared_texts,
@@ -68,26 +67,26 @@ def publish(
         "plan": plan.to_dict(),
     }
     more = {"fitted_on": plan.identity.get("fitted_on"), PLANTED: plan.planted}
+    more["first_layer"] = None if cache.first_layer == 1 else cache.first_layer
     about_cache |= {name: value for name, value in more.items() if value is not None}
     learned = decoder.attention.learned()
-    environment = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "device": devices.name_of(torch.device(engine.device)),
-        "cpu": devices.cpu_name(),
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "code": recipe.code(),
-    }
     about: dict[str, Any] = {
         "key": item.key,
         "attention": str(recipe.attention),
         "head": str(recipe.head),
         "recipe": recipe.to_dict(),
         "cache": about_cache,
-        "environment": environment,
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "platform": platform.platform(),
+            "device": devices.name_of(torch.device(engine.device)),
+            "cpu": devices.cpu_name(),
+            "cpus": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "code": recipe.code(),
+        },
         "engine": engine.to_dict() | {"data": data.train.features.place},
         "parameters": decoder.num_parameters(),
         "learned_start": {n: [v.min().item(), v.max().item()] for n, v in learned.items()},

@@ -184,10 +184,10 @@ class _Sweep:
         self._total += sum(left.values())
         self._left |= left
         # of what is there, a kill after it was published may have left something to tidy up
-        asked = waiting = [i for i in items if left[i.key] or self._unfinished(i).folder.exists()]
+        asked = [i for i in items if left[i.key] or Unfinished(self._runs, i).folder.exists()]
         if asked:
             make_folder(self._runs)
-        pause = SHORTEST_PAUSE_SECONDS
+        waiting, pause = asked, SHORTEST_PAUSE_SECONDS
         while waiting:
             held = [(item, self._train(item, seeds, len(items))) for item in waiting]
             others = [(item, holder) for item, holder in held if holder is not None]
@@ -207,10 +207,8 @@ class _Sweep:
     def _runs_of(self, item: Item) -> list[RunResult]:
         return runs_of_key(self._runs, item.key)
 
-    def _unfinished(self, item: Item) -> Unfinished:
-        """Where finished seeds of an item wait for the others."""
-        about = {"title": str(item), "epochs": item.epochs}
-        return Unfinished(self._runs, _name(item), item.key, about)
+    def _published(self, item: Item) -> set[int]:
+        return {seed for run in self._runs_of(item) for seed in run.seeds}
 
     def _tell(self, item: Item, text: str, new: int = 0) -> None:
         """Say what is going on with an item, and how many of its seed-epochs are done since."""
@@ -218,12 +216,8 @@ class _Sweep:
         self._report(self._total - sum(self._left.values()), self._total, f"{item}{text}", new)
 
     def _train(self, item: Item, seeds: Sequence[int], num_items: int) -> Holder | None:
-        """Train what nobody else trains of an item, which workers share with so many others.
-
-        Returns:
-            Who is at work on what is left; None where runs hold all seeds.
-        """
-        data, unfinished = None, self._unfinished(item)
+        """Train what nobody else trains of an item; who is at work on what is left, if anybody."""
+        data, unfinished = None, Unfinished(self._runs, item)
         while item.lacking(seeds, self._runs_of(item)):
             if data is None:
                 self._tell(item, ": reading and checking the cache")
@@ -233,7 +227,7 @@ class _Sweep:
                     text = "training rows stay on disk, where every seed reads them one by one; "
                     text += f"--set shuffle=window:{max(1, len(data.train) // 8)} reads them once"
                     warnings.warn(text, GaamWarning, stacklevel=2)
-            claim = self._claims.take(_name(item))
+            claim = self._claims.take(item.name)
             if isinstance(claim, Holder):
                 return claim
             try:
@@ -244,7 +238,7 @@ class _Sweep:
                     result, fit, engine = fit_item(
                         item.spec, data, item.recipe, lambda text: self._tell(item, f": {text}", 1)
                     )
-                    track_seeds(self._config.track, self._runs, _name(item), [result])
+                    track_seeds(self._config.track, self._runs, item.name, [result])
                     about = data, engine, self._config, self._cache, fit
                     self._on_run(publish(item, [result], *about))
                     continue
@@ -255,12 +249,11 @@ class _Sweep:
             if holders and all(holders):
                 return holders[0]
         if unfinished.folder.exists():
-            claim = self._claims.take(_name(item))
+            claim = self._claims.take(item.name)
             if isinstance(claim, Holder):
                 return claim
-            others = self._claims.others_at_work(f"{_name(item)}-")
-            published = {seed for run in self._runs_of(item) for seed in run.seeds}
-            unfinished.remove(published, others=others)
+            others = self._claims.others_at_work(f"{item.name}-")
+            unfinished.remove(self._published(item), others=others)
             claim.done()
         self._left[item.key] = 0
         return None
@@ -273,18 +266,15 @@ class _Sweep:
     ) -> tuple[Engine, list[list[int]]]:
         """How seeds of an item are run, and in which groups; none where they are published now.
 
-        Seeds are in groups as they were when the work was begun: first those at work, then those
-        that were planned together and of which nothing is there.
+        Groups are as they were when the work was begun, first those at work.
         """
-        asked, unfinished = self._config.seed_batch, self._unfinished(item)
-        # fewer seeds together, where workers would have nothing to do
-        most = None
-        if self._workers > 1 and asked is None:
+        asked, unfinished = self._config.seed_batch, Unfinished(self._runs, item)
+        most = None if item.recipe.val_folds is None else 1
+        if most is None and self._workers > 1 and asked is None:
+            # fewer seeds together, where workers would have nothing to do
             most = -(-len(lacking) // -(-self._workers // num_items))
-        engine = choose_engine(
-            item.spec, item.recipe, self._device, len(lacking), len(data.train), asked,
-            self._config.compile, most=1 if item.recipe.val_folds is not None else most,
-        )  # fmt: skip
+        sizes = len(lacking), len(data.train), asked, self._config.compile
+        engine = choose_engine(item.spec, item.recipe, self._device, *sizes, most=most)
         size = engine.seed_batch
         results, files = unfinished.load()
         # how it was begun, where it can go on so: that gives the same bits
@@ -295,8 +285,7 @@ class _Sweep:
         left = set(lacking) - results.keys()
         self._left[item.key] = min(self._left[item.key], len(left) * item.epochs)
         if not left:
-            published = {seed for run in self._runs_of(item) for seed in run.seeds}
-            finished = [results[seed] for seed in sorted(results.keys() - published)]
+            finished = [results[seed] for seed in sorted(results.keys() - self._published(item))]
             self._on_run(publish(item, finished, data, engine, self._config, self._cache))
             return engine, []
         groups: list[list[int]] = []
@@ -308,7 +297,7 @@ class _Sweep:
                 left -= {*group}
         groups += groups_of(sorted(left), min(size, engine.seed_batch))
         for group in groups:  # for other trainers, too
-            planned = unfinished.group(group, engine.to_dict())
+            planned = unfinished.group(group, engine)
             if not planned.path.exists():
                 planned.save({}, {"seeds": group, "epochs_done": 0, "seconds": 0.0})
         return engine, groups
@@ -317,10 +306,10 @@ class _Sweep:
         self, item: Item, group: list[int], data: TrainData, engine: Engine
     ) -> Holder | None:
         """Train seeds together, unless somebody has or is at it; who that is."""
-        file = self._unfinished(item).group(group, engine.to_dict())
+        file = Unfinished(self._runs, item).group(group, engine)
         if file.done:
             return None
-        claim = self._claims.take(claim_of(_name(item), group))
+        claim = self._claims.take(claim_of(item.name, group))
         if isinstance(claim, Holder):
             return claim
         if not file.done:  # finished a moment before
@@ -332,22 +321,17 @@ class _Sweep:
                 self._tell(item, f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}", new)
 
             own = data if item.recipe.val_folds is None else self._data(item, group[0])
+            about = item.spec, own, item.recipe, group
             with enough_memory(item.recipe, group, engine.device):
-                how: dict[str, Any] = {"engine": engine, "steps": self._steps}
-                training = Group(item.spec, own, item.recipe, group, **how)
+                training = Group(*about, engine=engine, steps=self._steps)
                 trained = training.train(file, on_epoch)
             if engine.compiled and not training.compiler.works:
                 failed = replace(engine, compiled=False, why="the compiler failed")
                 file.begun["engine"] = failed.to_dict()
-            track_seeds(self._config.track, self._runs, _name(item), trained)
+            track_seeds(self._config.track, self._runs, item.name, trained)
             file.finish(trained)
         claim.done()
         return None
-
-
-def _name(item: Item) -> str:
-    """One for all calls that share the key: other seeds may be asked for after a stop."""
-    return f"{item.recipe.attention.name}-{item.key[:8]}"
 
 
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:

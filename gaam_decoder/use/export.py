@@ -9,9 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save
+
 from gaam_cache.errors import ConfigError
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
+from gaam_cache.store.digest import digest_of, sealed_text
 from gaam_cache.store.files import whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
@@ -21,7 +24,15 @@ from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.unit import percent
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.use.load import CARD_FILE, OWN_FILES, open_decoder, read_export, write_export
+from gaam_decoder.use.load import (
+    CARD_FILE,
+    CONFIG_FILE,
+    FORMAT,
+    MODEL_FILE,
+    OWN_FILES,
+    open_decoder,
+    read_export,
+)
 from gaam_decoder.use.predictor import DecoderConfig, Predictions, Predictor
 
 SLOTS = {
@@ -29,9 +40,8 @@ SLOTS = {
     "language": "of the rows that it learned from, such as en",
 }
 """What no program can know."""
-TASKS = {"text": "text", "audio": "audio", "vision": "image"}
-"""What the hub says before '-classification'."""
-ROWS = {"text": "a text", "audio": "a.wav", "vision": "a.png"}
+ROWS = {"text": ("text", "a text"), "audio": ("audio", "a.wav"), "vision": ("image", "a.png")}
+"""What the hub says before '-classification', and a row."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 USE = """
 ```python
@@ -56,21 +66,14 @@ class DecoderExport:
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = (
-            f"exported to '{self.path}', {_which(self.seeds)}",
-            f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB",
-            f"  card         {CARD_FILE}: licences are for you to fill in",
-        )
-        return visible("\n".join(lines), keep="\n")
+        text = f"exported to '{self.path}', {_which(self.seeds)}\n"
+        text += f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB\n"
+        text += f"  card         {CARD_FILE}: licences are for you to fill in"
+        return visible(text, keep="\n")
 
 
 def _which(seeds: Sequence[int]) -> str:
     return f"of seed {seeds[0]}" if len(seeds) == 1 else f"the average of {len(seeds)} seeds"
-
-
-def is_export(folder: Path) -> bool:
-    """Whether a folder is an exported decoder, and holds nothing else."""
-    return {path.name for path in folder.iterdir()} == set(OWN_FILES) and bool(read_export(folder))
 
 
 def export_run(
@@ -102,8 +105,17 @@ def export_run(
     if run is None:
         raise ConfigError("it was exported already", expected="a run", where=str(folder))
     Predictor(config, weights, device="cpu")  # or it cannot be used
+
+    def is_export(there: Path) -> bool:
+        return {one.name for one in there.iterdir()} == {*OWN_FILES} and bool(read_export(there))
+
     with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
-        write_export(made, config, weights)
+        # by the names that a decoder gives them, each (S, ...)
+        whole = {name: one.cpu().contiguous() for name, one in weights.items()}
+        content = save(whole, {"format": "pt"})
+        about = {**FORMAT, **config.to_dict(), "sha256_of_weights": digest_of(content)}
+        write_file(made / MODEL_FILE, content)
+        write_file(made / CONFIG_FILE, sealed_text(about).encode())
         write_file(made / CARD_FILE, card(run, config).encode())
         sizes = [file.stat().st_size for file in made.iterdir()]
     return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
@@ -141,10 +153,11 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         limits.append(f"texts are cut at {plan.identity['max_length']:,} tokens")
     classes, more = plan.class_names[:MOST_CLASSES], len(plan.class_names) - MOST_CLASSES
     states = "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
+    task, row = ROWS.get(plan.kind, ("", "a row"))
     head = {
         "library_name": "gaam",
         "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
-        "pipeline_tag": f"{TASKS[plan.kind]}-classification" if plan.kind in TASKS else "",
+        "pipeline_tag": f"{task}-classification" if task else "",
         "base_model": _on_hub(config.plan.encoder),
         "datasets": list(filter(None, [_on_hub(config.plan.dataset)])),
     }
@@ -155,7 +168,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         ["", f"{len(plan.class_names):,} classes:", "", *items(map(brief, classes))],
         items([f"and {more:,} more, in config.json"] * (more > 0)),
         ["", "## Evaluation", "", *_evaluation(run, config), "", "## Use"],
-        [USE.format(states if plan.imported else f'predict(["{ROWS.get(plan.kind, "a row")}"])')],
+        [USE.format(states if plan.imported else f'predict(["{row}"])')],
         ["## Limits", "", *items(limits), ""],
         licences(("the data", "the encoder", "this decoder")),
     ]
@@ -172,10 +185,9 @@ def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """The table of a report and all that stands below it; what is averaged reaches more."""
     if not run.evaluated:
         return items([f"not evaluated: no rows were kept for it; exported: {_which(config.seeds)}"])
-    table = build_tables([run], every_candidate=True)[0]
-    shown, places = sheet(table), [run.seeds.index(seed) for seed in config.seeds]
-    own_NC = Predictions.of(run.logits[places], config.plan.class_names).probabilities_NC
-    right = percent(stats.accuracy(own_NC.argmax(-1), run.labels))
+    [table], places = build_tables([run], every_candidate=True), map(run.seeds.index, config.seeds)
+    own_NC = Predictions.of(run.logits[[*places]], run.cache["class_names"]).probabilities_NC
+    right, shown = percent(stats.accuracy(own_NC.argmax(-1), run.labels)), sheet(table)
     marks = [f"as it is exported, {_which(config.seeds)}, it has an accuracy of {right}%"]
     marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"] * run.shuffled
     if fold := run.recipe.get("fold"):

@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ import gaam_cache
 from gaam_cache import devices, plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import digest_of, sealed_text, unsealed
-from gaam_cache.store.files import read_json, write_file
+from gaam_cache.store.digest import digest_of, unsealed
+from gaam_cache.store.files import read_json
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.notes import recommended
 from gaam_decoder.reports.report import report
@@ -82,7 +81,13 @@ def load(
         _warn(f"evaluated in float32: {computes.type} is not used for {config.dtype}, as it was")
         opens["dtype"] = "float32"
     if temperature:
-        opens["temperatures"] = _temperatures(run, config)
+        held = run and run.validation
+        fitted = [held.temperature(run.seeds.index(s)) for s in config.seeds if run and held]
+        found = [value for value in fitted if value is not None]
+        if len(found) < len(config.seeds):
+            expected = "a run of --select val, whose answers to the rows that chose are finite"
+            raise ConfigError("there is nothing that a temperature is fitted on", expected=expected)
+        opens["temperatures"] = found
     return Predictor(config, weights, device=str(computes), **opens)
 
 
@@ -103,17 +108,16 @@ def open_decoder(
         run = one_run(_recommended(folder) if several else folder)
         if run.chose:
             _warn(f"'{run.path.name}' was trained to choose a rate: what was chosen is another run")
-        folder, about = run.path, run.cache
-        first = about.get("first_layer", 1)
+        folder, about, plan = run.path, run.cache, Plan.from_dict(run.cache["plan"])
         config = DecoderConfig(
             attention=run.attention,
             head=run.head,
             recipe=run.recipe,
-            layers=tuple(number - first for number in run.layer_numbers),
+            layers=tuple(number - plan.first_layer for number in run.layer_numbers),
             seeds=run.finished,
             key=run.key,
             gaam=gaam_cache.__version__,
-            plan=Plan.from_dict(about["plan"]),
+            plan=plan,
         )
         places = [run.seeds.index(one) for one in run.finished]
         with run.tensors(WEIGHTS_FILE) as file:
@@ -147,25 +151,10 @@ def _recommended(folder: Path) -> Path:
     if found is None and len(rows) == 1:
         found = rows[0], f"use {rows[0].attention}: the only row"
     if found is None or len(found[0].runs) != 1:
-        raise ConfigError(
-            "the report of these runs recommends no single one",
-            expected="one run",
-            found=", ".join(row.runs[0].path.name for row in rows[:6]),
-            where=str(folder.absolute()),
-        )
+        shown = ", ".join(row.runs[0].path.name for row in rows[:6])
+        raise ConfigError("the report of these runs recommends no single one", found=shown)
     _warn(f"{found[1]}: {found[0].runs[0].path}")
     return found[0].runs[0].path
-
-
-def _temperatures(run: RunResult | None, config: DecoderConfig) -> list[float]:
-    """One for every seed, above 0, fitted on the rows that chose its epoch."""
-    held = run.validation if run else None
-    fitted = [held.temperature(run.seeds.index(s)) for s in config.seeds] if run and held else []
-    found = [value for value in fitted if value is not None]
-    if len(found) < len(config.seeds):
-        expected = "a run of --select val, whose answers to the rows that chose are finite"
-        raise ConfigError("there is nothing that a temperature is fitted on", expected=expected)
-    return found
 
 
 def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:
@@ -185,14 +174,4 @@ def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:
             expected=f"the files that 'gaam export' wrote: {', '.join(OWN_FILES)}",
             found=visible(f"{type(error).__name__}: {error}"),
             where=visible(str(folder.absolute())),
-            hint="export it again, or download it again",
         ) from error
-
-
-def write_export(folder: Path, config: DecoderConfig, weights: Mapping[str, Tensor]) -> None:
-    """Write configuration and weights, by the names that a decoder gives them, each (S, ...)."""
-    whole = {name: one.cpu().contiguous() for name, one in weights.items()}
-    content = safetensors.torch.save(whole, {"format": "pt"})
-    about = {**FORMAT, **config.to_dict(), "sha256_of_weights": digest_of(content)}
-    write_file(folder / MODEL_FILE, content)
-    write_file(folder / CONFIG_FILE, sealed_text(about).encode())

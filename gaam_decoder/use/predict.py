@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import pyarrow
 import pyarrow.parquet as pq
@@ -27,16 +27,20 @@ from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.files import make_folder, temporary_path
-from gaam_cache.store.plan import Plan, differences
+from gaam_cache.store.plan import differences
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
 
 Records = list[dict[str, Any]]
+Chunks = Callable[[], Iterator[tuple[Records, Any]]]
+Rows = tuple[Sequence[str], Any, Chunks, Callable[[Iterable[Any]], Iterable[Predictions]]]
+"""What is predicted: columns and their types, records by chunks, and predictions of these."""
 STDIN = "-"  # the text that means those that come by stdin
 TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
 SUFFIXES = (*TABLES, ".jsonl")  # of files of results
 JSON = {".jsonl": ("", "\n", b"\n"), ".json": ("[\n", ",\n", b"\n]\n")}
 """What stands before, between and behind the records."""
+ALIKE = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,15 +128,6 @@ class Predicted:
         return "\n".join(lines)
 
 
-class _Rows(NamedTuple):
-    """What is predicted: columns and their types, records by chunks, and predictions of these."""
-
-    names: Sequence[str]
-    chunks: Callable[[], Iterator[tuple[Records, Any]]]
-    predictions: Callable[[Iterable[Any]], Iterable[Predictions]]
-    schema: Any = ()
-
-
 def predict(
     config: PredictConfig,
     *,
@@ -158,7 +153,7 @@ def predict(
     """
     out, top = config.out, config.top
     if out is not None and out.exists() and not config.overwrite:
-        raise ConfigError(f"'{out}' is there already", expected="another --out", found="a file")
+        raise ConfigError(f"'{out}' is there already", expected="another --out, or --overwrite")
     names = ("seed", "temperature", "encoder", "device", "batch_tokens")
     given = {name: getattr(config, name) for name in names}
     predictor = load(config.run, cache=None if config.of_cache else config.cache, **given)
@@ -173,33 +168,33 @@ def predict(
     where = str(config.file or config.cache or "stdin")
     with tempfile.TemporaryDirectory() as folder:
         if config.of_cache:
-            of = _of_cache(config, predictor)
+            columns, schema, chunks, predictions = _of_cache(config, predictor)
         else:
             path = config.file or Path(folder, "stdin.txt")
-            if config.file is None:  # it is read twice, too
+            if not config.file:  # it is read twice, too
                 path.write_bytes(stdin.read() if stdin else b"")
-            of = _of_file(config, predictor, path, where)
-        if taken := set(of.names) & set(result_names(top)):
+            columns, schema, chunks, predictions = _of_file(config, predictor, path, where)
+        if taken := set(columns) & set(result_names(top)):
             message = f"there is a column '{min(taken)}' already"
             raise ConfigError(message, where=where, hint="rename the column")
         total = 0
-        for records, _ in of.chunks():  # what is wrong with a row is said now
+        for records, _ in chunks():  # what is wrong with a row is said now
             total += len(records)
             progress(total, 0, "reading")
         if not total:
-            raise DataError("no rows", expected="at least one row", found="none", where=where)
+            raise DataError("no rows", where=where)
 
         def results() -> Iterator[Records]:
             """Records of chunk after chunk, each with its results."""
-            done, found = 0, of.predictions(read for _, read in of.chunks())
-            for (records, _), predicted in zip(of.chunks(), found, strict=True):
+            done, found = 0, predictions(read for _, read in chunks())
+            for (records, _), predicted in zip(chunks(), found, strict=True):
                 yield [a | b for a, b in zip(records, predicted.rows(top), strict=True)]
                 done += len(records)
                 progress(done, total, "predicting")
 
         kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
         written = out or Path(folder, f"results{'.json' if as_list else kind}")
-        _write_file(written, results(), of.schema)
+        _write_file(written, results(), schema)
         if out is None:
             with written.open("rb") as file:
                 while piece := file.read(2**20):
@@ -207,7 +202,7 @@ def predict(
     return Predicted(rows=total, out=out, seeds=seeds)
 
 
-def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: str) -> _Rows:
+def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: str) -> Rows:
     if (plan := predictor.plan) is None:
         hint = "import the states of these rows too, then --cache CACHE --split NAME"
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
@@ -246,16 +241,34 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: st
             kept = [{k: r[k] for k in (r if objects else table.names)} for _, r in several]
             yield kept, Placed(inputs, [place for place, _ in several])
 
-    names, predictions = open_table(path, reading).names, partial(predictor.stream, origin=origin)
+    predictions = partial(predictor.stream, origin=origin)
     schema = pq.read_schema(path) if path.suffix == ".parquet" else ()
-    return _Rows(names, chunks, predictions, schema)
+    return open_table(path, reading).names, schema, chunks, predictions
 
 
-def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
+def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     assert config.cache is not None
-    cache = open_cache(config.cache)
-    if cache.fingerprint != predictor.fingerprint:
-        _check_alike(predictor.plan, cache.plan, config.cache)
+    cache, ours = open_cache(config.cache), predictor.plan
+    other, theirs = cache.fingerprint != predictor.fingerprint, cache.plan
+    if other and ours is None and theirs.imported:
+        text = "states of run and cache were imported: nobody here knows whether they are alike"
+        warnings.warn(text, GaamWarning, stacklevel=2)
+    elif other:
+        found = ["states of one of them were imported"]
+        if ours is not None and not theirs.imported:
+            # which poolings are there beside the run's decides no number
+            both = [
+                {name: getattr(plan, name) for name in ALIKE} | plan.identity | {"pooling": None}
+                for plan in (theirs, ours)
+            ]
+            found = differences(*both)
+        if found:
+            raise CacheError(
+                "rows of the cache are not known to be encoded as those of the run",
+                found="\n".join(found[:8]),
+                where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
+                hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
+            )
     split = cache[config.split or "test"]
     states = split.pooled(predictor.pooling)
     columns: dict[str, Any] = {"row": range(len(split))}
@@ -271,32 +284,7 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     def predicted(rows: range) -> Predictions:
         return predictor.predict_states(states[rows.start : rows.stop])
 
-    return _Rows(list(columns), chunks, partial(map, predicted))
-
-
-def _check_alike(ours: Plan | None, theirs: Plan, folder: Path) -> None:
-    """Rows of another cache than the run's were encoded as those of the run; else CacheError."""
-    if ours is None and theirs.imported:
-        text = "states of run and cache were imported: nobody here knows whether they are alike"
-        warnings.warn(text, GaamWarning, stacklevel=2)
-        return
-    found = ["states of one of them were imported"]
-    if ours is not None and not theirs.imported:
-        names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
-        # which poolings are there beside the run's decides no number
-        numbers = [
-            {name: getattr(plan, name) for name in names} | plan.identity | {"pooling": None}
-            for plan in (theirs, ours)
-        ]
-        found = differences(*numbers)
-    if found:
-        raise CacheError(
-            "rows of the cache are not known to be encoded as those of the run",
-            expected="the cache of the run, or one of the same encoder, layers and types",
-            found="\n".join(found[:8]),
-            where=f"{folder.absolute()}, fingerprint {short_digest(theirs.fingerprint)}",
-            hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
-        )
+    return list(columns), (), chunks, partial(map, predicted)
 
 
 def _write_file(out: Path, results: Iterable[Records], schema: Any) -> None:

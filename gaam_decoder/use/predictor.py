@@ -68,9 +68,8 @@ class DecoderConfig:
 class Predictions:
     """Classes of rows, and how sure the decoders of all seeds are of them."""
 
-    probabilities_NC: NDArray[np.float64]  # noqa: N815 a shape suffix
-    """Mean over the seeds, (N, C)."""
-    agreement_N: NDArray[np.float64]  # noqa: N815
+    probabilities_NC: NDArray[np.float64]  # mean over the seeds, (N, C)
+    agreement_N: NDArray[np.float64]
     """Share of the seeds that by themselves predict the same class, (N,)."""
     class_names: tuple[str, ...]
 
@@ -162,14 +161,10 @@ class Predictor:
             self._decoder = build_decoder(spec, seed=0).eval().to(self._device)
         own = self._decoder.state_dict()  # without buffers that are no part of it
         shapes = {(name, len(self.seeds), *one.shape) for name, one in own.items()}
-        if other := shapes ^ {(name, *one.shape) for name, one in weights.items()}:
-            expected = f"those of {spec.attention} + {spec.head}, as this gaam has them"
-            found = ", ".join(sorted({name for name, *_ in other})[:4])
-            raise CacheError("the weights are of another decoder", expected=expected, found=found)
+        if shapes != {(name, *one.shape) for name, one in weights.items()}:
+            raise CacheError(f"the weights are not those of {spec.attention} + {spec.head}")
         if self._decoder.attention.depends_on_batch:
-            expected = "a mechanism that looks at one row at a time"
-            message = f"'{spec.attention}' predicts a row by the rows beside it"
-            raise ConfigError(message, expected=expected)
+            raise ConfigError(f"'{spec.attention}' predicts a row by the rows beside it")
         self._stacked = {name: weights[name].to(one) for name, one in own.items()}
 
     def predict(self, rows: Sequence[str]) -> list[str]:
@@ -221,8 +216,7 @@ class Predictor:
             for first in range(0, len(states), CHUNK_ROWS):
                 part_NLD = np.asarray(states[first : first + CHUNK_ROWS])
                 if part_NLD.dtype.kind != "f":
-                    found = str(part_NLD.dtype)
-                    raise DataError("states are no floating-point numbers", found=found)
+                    raise DataError(f"states are {part_NLD.dtype}, no floating-point numbers")
                 part_NLD = part_NLD.astype(np.float32, copy=False)
                 if not (finite_N := np.isfinite(part_NLD).all((1, 2))).all():
                     where = f"row {first + int(finite_N.argmin()) + 1}"

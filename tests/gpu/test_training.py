@@ -148,8 +148,8 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
     for one, epochs in ((whole, 5), (first, 3)):
         for _ in range(epochs):
             one.train_epoch()
-    first.save(Checkpoint(tmp_path / "c.safetensors"))
-    second.resume(Checkpoint(tmp_path / "c.safetensors"))
+    first.save(Checkpoint(tmp_path / "c.safetensors", {}))
+    second.resume(Checkpoint(tmp_path / "c.safetensors", {}))
     assert second.epochs_done == 3
     for _ in range(2):
         second.train_epoch()

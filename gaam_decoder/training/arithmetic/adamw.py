@@ -20,7 +20,7 @@ def bias_corrections(first: int, count: int, like: Tensor) -> Tensor:
     """``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` for t = first, ...: (count, 2)."""
     steps = range(first, first + count)
     table = [(1 - BETAS[0] ** t, (1 - BETAS[1] ** t) ** 0.5) for t in steps]
-    return torch.tensor(table, dtype=like.dtype, device=like.device)
+    return like.new_tensor(table)
 
 
 def bias_corrections_at(step_S: Tensor, like: Tensor) -> Tensor:
@@ -48,13 +48,8 @@ def adamw(
 ) -> None:
     """One step of torch.optim.AdamW, operation by operation; ``state`` changes in place.
 
-    Args:
-        state: parameters and moments.
-        gradients: of this step.
-        lr_S: learning rates.
-        bias_correction: (2,), a row of ``bias_corrections``, or (2, S).
-        weight_decay: of all.
-        taken_S: seeds that take the step; the others stay as they are. None: all do.
+    ``bias_correction`` is (2,), a row of ``bias_corrections``, or (2, S). Seeds that are not among
+    ``taken_S`` stay as they are; None: all take the step.
     """
     first, second = bias_correction[0], bias_correction[1]
     for name, gradient in gradients.items():

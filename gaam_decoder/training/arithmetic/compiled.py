@@ -20,11 +20,23 @@ class Compiler:
     ``works`` turns False, with a warning, when the compiler fails.
     """
 
-    def __init__(self, *, asked: bool, device_type: str = "cpu") -> None:
+    def __init__(self, *, asked: bool, device_type: str) -> None:
         self.works = asked
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        if asked:
-            _prepare(deterministic=device_type != "cpu")
+        if not asked:
+            return
+        # spare the compiler what takes seconds and is not needed
+        import torch._inductor.config as inductor
+
+        # it chooses no kernel by timing it: interrupted or not, numbers are added up in one order
+        if device_type != "cpu" and hasattr(inductor, "deterministic"):
+            inductor.deterministic = True
+        # no trial program for every vector extension of the CPU
+        if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
+            inductor.cpp.vec_isa_ok = True
+        # true of float16 states in bfloat16, and nothing to worry about; float32 means float32
+        for message in ("bf16 and fp16 are mixed", "TensorFloat32 tensor cores"):
+            warnings.filterwarnings("ignore", message=message)
 
     def run(self, method: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
         """Call a method of an object that does not change between calls.
@@ -75,21 +87,6 @@ def missing_compiler(device_type: str) -> str | None:
     except (InvalidCxxCompiler, OSError, RuntimeError):
         return "no C++ compiler here"
     return None
-
-
-def _prepare(*, deterministic: bool) -> None:
-    """Spare the compiler what takes seconds and is not needed."""
-    import torch._inductor.config as inductor
-
-    # it chooses no kernel by timing it: interrupted or not, numbers are added up in one order
-    if deterministic and hasattr(inductor, "deterministic"):
-        inductor.deterministic = True
-    # no trial program for every vector extension of the CPU
-    if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
-        inductor.cpp.vec_isa_ok = True
-    # true of float16 states in bfloat16, and nothing to worry about; float32 means float32
-    for message in ("bf16 and fp16 are mixed", "TensorFloat32 tensor cores"):
-        warnings.filterwarnings("ignore", message=message)
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -36,8 +36,6 @@ MEMORY_SHARE = 0.4  # share of the free memory that a group may take
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 """Of one batch in evaluation as float32; on a GPU of all seeds together."""
-KEPT_BYTES, LARGEST_BLOCK = 512 * 2**20, 32 * 2**20
-"""Of freed memory: in all, and of one piece, of which glibc takes no larger ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +92,21 @@ def choose_engine(
     """
     with torch.device("meta"):
         decoder = build_decoder(spec, seed=0)
-    together, why_together = _seeds_together(decoder, spec, recipe, device, seed_batch)
+    parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
+    if alone := [name for part, name in parts if not part.stackable]:
+        together, why_together = 1, f"{alone[0]} is not stacked"
+    elif seed_batch is not None:
+        together, why_together = seed_batch, "as asked"
+    else:
+        activations = activation_bytes(decoder, spec, recipe.batch_size)
+        parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
+        # parameters, gradients, two moments and the best epoch so far; gradients of activations
+        per_seed = 5 * parameters + 2 * activations
+        fitting = min(int(MEMORY_SHARE * free_on(device) / per_seed), MOST_SEEDS[device.type])
+        together, why_together = max(1, fitting), "as memory allows"
+        cached = WORKING_SET * torch.get_num_threads() // activations
+        if device.type == "cpu" and cached < fitting:
+            together, why_together = max(1, cached), "as caches allow"
     if most is not None and most < together:
         together, why_together = most, "others have rows or workers of their own"
     numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
@@ -105,29 +117,13 @@ def choose_engine(
         compiled, why = False, "too little work for a compiler"
     if compiled and (missing := missing_compiler(device.type)) is not None:
         compiled, why = False, missing
-    how: dict[str, Any] = {"device": str(device), "dtype": recipe.dtype, "compiled": compiled}
-    return Engine(**how, seed_batch=together, why=f"{why_together}; {why}")
-
-
-def _seeds_together(
-    decoder: Decoder, spec: DecoderSpec, recipe: Recipe, device: torch.device, asked: int | None
-) -> tuple[int, str]:
-    for part, name in ((decoder.attention, spec.attention.name), (decoder.head, spec.head.name)):
-        if not part.stackable:
-            return 1, f"{name} is not stacked"
-    if asked is not None:
-        return asked, "as asked"
-    activations = activation_bytes(decoder, spec, recipe.batch_size)
-    parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
-    # parameters, gradients, two moments and the best epoch so far; gradients of activations
-    per_seed = 5 * parameters + 2 * activations
-    free = free_on(device)
-    most = min(int(MEMORY_SHARE * free / per_seed), MOST_SEEDS[device.type])
-    why = "as memory allows"
-    cached = WORKING_SET * torch.get_num_threads() // activations
-    if device.type == "cpu" and cached < most:
-        most, why = cached, "as caches allow"
-    return max(1, most), why
+    return Engine(
+        device=str(device),
+        dtype=recipe.dtype,
+        seed_batch=together,
+        compiled=compiled,
+        why=f"{why_together}; {why}",
+    )
 
 
 def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> int:
@@ -163,9 +159,8 @@ def free_on(device: torch.device) -> int:
 def free_memory() -> int:
     """Bytes of memory that this process may still take: of the machine and of its cgroup (v2)."""
     try:
-        free = (
-            int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) * 1024
-        )
+        lines = Path("/proc/meminfo").read_text()
+        free = int(lines.partition("MemAvailable:")[2].split()[0]) * 1024
     except (OSError, IndexError, ValueError):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
@@ -188,11 +183,10 @@ def keep_freed_memory() -> None:
     Handed back to the system, it would come back page by page, all zeroed: that made steps of the
     conv head 1.5 times as long, and compiled ones of the linear head 1.3 times.
     """
-    trim_threshold, mmap_threshold = -1, -3  # of malloc.h
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)
-        libc.mallopt(mmap_threshold, LARGEST_BLOCK)
-        libc.mallopt(trim_threshold, KEPT_BYTES)
+        libc.mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD: of one piece; glibc takes no larger ones
+        libc.mallopt(-1, 512 * 2**20)  # M_TRIM_THRESHOLD: in all
 
 
 @contextlib.contextmanager

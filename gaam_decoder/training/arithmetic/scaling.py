@@ -15,25 +15,18 @@ from torch import Tensor
 
 from gaam_cache.devices import float64
 
-START = 65536.0
-GROWTH = 2.0
-BACKOFF = 0.5
+START, GROWTH, BACKOFF = 65536.0, 2.0, 0.5
 INTERVAL = 2000  # good steps in a row before the scale grows. All four are GradScaler's defaults
 
 
 class Scaling(NamedTuple):
     """What the losses of S seeds are multiplied by, and what came of it; changes in place."""
 
-    scale_S: Tensor  # noqa: N815 a shape suffix
-    """float32, whatever the parameters are."""
-    good_S: Tensor  # noqa: N815
-    """Good steps in a row since the scale changed."""
-    steps_S: Tensor  # noqa: N815
-    """Steps that were taken in all: Adam's t."""
-    skipped_S: Tensor  # noqa: N815
-    """Steps of the epoch so far that were not taken, because a gradient was not finite."""
-    lost_S: Tensor  # noqa: N815
-    """Rows of the epoch so far whose loss was not finite: they are in no mean."""
+    scale_S: Tensor  # float32, whatever the parameters are
+    good_S: Tensor  # good steps in a row since the scale changed
+    steps_S: Tensor  # steps that were taken in all: Adam's t
+    skipped_S: Tensor  # steps of the epoch so far that were not taken: a gradient was not finite
+    lost_S: Tensor  # rows of the epoch so far whose loss was not finite: they are in no mean
 
     @classmethod
     def of(cls, seeds: int, device: torch.device) -> Scaling:
@@ -41,17 +34,8 @@ class Scaling(NamedTuple):
         counts = (torch.zeros(seeds, dtype=torch.int64, device=device) for _ in range(4))
         return cls(torch.full((seeds,), START, device=device, dtype=torch.float32), *counts)
 
-    def new_epoch(self) -> None:
-        """Count from nothing what is counted by the epoch."""
-        self.skipped_S.zero_()
-        self.lost_S.zero_()
-
     def update(self, finite_S: Tensor) -> None:
-        """Take notice of a step: a scale grows after good ones, and falls after one that is not.
-
-        Args:
-            finite_S: whether all gradients of a seed were finite.
-        """
+        """After good steps, whose gradients are finite, a scale grows; after another it falls."""
         good_S = self.good_S + 1
         due_S = finite_S & (good_S == INTERVAL)
         larger_S = self.scale_S * GROWTH
@@ -69,10 +53,8 @@ def unscaled(gradients: dict[str, Tensor], scale_S: Tensor) -> tuple[dict[str, T
     """
     finite_PS = [g.isfinite().flatten(1).all(1) for g in gradients.values()]
     inverse_S = float64(scale_S).reciprocal().to(scale_S)
-    return (
-        {name: g * of_seeds(inverse_S, g) for name, g in gradients.items()},
-        torch.stack(finite_PS).all(0),
-    )
+    own = {name: g * of_seeds(inverse_S, g) for name, g in gradients.items()}
+    return own, torch.stack(finite_PS).all(0)
 
 
 def of_seeds(value_S: Tensor, like: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from gaam_decoder.decoder import Decoder
 from gaam_decoder.training.arithmetic.scaling import Scaling
 
 Stacked = dict[str, Tensor]  # parameters or buffers by name, each (S, ...)
@@ -22,16 +23,6 @@ class Weights(NamedTuple):
     parameters: Stacked
     buffers: Stacked
 
-    def copy(self) -> Weights:
-        """The same numbers elsewhere."""
-        return Weights(*({name: one.clone() for name, one in part.items()} for part in self))
-
-    def keep(self, place: int, new: Weights) -> None:
-        """Overwrite those of one seed."""
-        for part, other in zip(self, new, strict=True):
-            for name, value in other.items():
-                part[name][place].copy_(value[place])
-
 
 class State(NamedTuple):
     """A group of S seeds; a step changes it in place."""
@@ -40,29 +31,27 @@ class State(NamedTuple):
     buffers: Stacked
     exp_avg: Stacked  # first moments of the gradients
     exp_avg_sq: Stacked  # second moments
-    loss_S: Tensor  # noqa: N815 a shape suffix
-    """Losses of the epoch's rows so far, added up."""
-    hit_S: Tensor  # noqa: N815
-    """Rows of the epoch that were right when they were seen."""
+    loss_S: Tensor  # losses of the epoch's rows so far, added up
+    hit_S: Tensor  # rows of the epoch that were right when they were seen
     scaling: Scaling | None  # of the losses, where they are scaled
 
     @classmethod
-    def of(
-        cls,
-        decoders: Sequence[nn.Module],
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        scaled: bool = False,
-    ) -> State:
+    def of(cls, decoders: Sequence[Decoder], device: torch.device, *, scaled: bool) -> State:
         """The state before the first step of fresh decoders, one per seed."""
-        parameters = _stacked([dict(decoder.named_parameters()) for decoder in decoders], device)
+
+        def stacked(of_seeds: Sequence[Stacked]) -> Stacked:
+            return {
+                name: torch.stack([of_seed[name].detach() for of_seed in of_seeds]).to(device)
+                for name in of_seeds[0]
+            }
+
+        parameters = stacked([dict(decoder.named_parameters()) for decoder in decoders])
         return cls(
             parameters=parameters,
-            buffers=_stacked([dict(decoder.named_buffers()) for decoder in decoders], device),
+            buffers=stacked([dict(decoder.named_buffers()) for decoder in decoders]),
             exp_avg={name: torch.zeros_like(value) for name, value in parameters.items()},
             exp_avg_sq={name: torch.zeros_like(value) for name, value in parameters.items()},
-            loss_S=torch.zeros(len(decoders), dtype=dtype, device=device),
+            loss_S=torch.zeros(len(decoders), dtype=decoders[0].dtype, device=device),
             hit_S=torch.zeros(len(decoders), dtype=torch.int64, device=device),
             scaling=Scaling.of(len(decoders), device) if scaled else None,
         )
@@ -88,19 +77,9 @@ class State(NamedTuple):
 class Batch(NamedTuple):
     """What a step is given: rows of its own for every seed."""
 
-    x_SBLD: Tensor  # noqa: N815
-    """Of any floating type."""
-    label_SB: Tensor  # noqa: N815
-    noise_SBK: Tensor | None  # noqa: N815
-    """Uniform numbers, or None where the decoder needs none."""
-    lr_S: Tensor  # noqa: N815
+    x_SBLD: Tensor  # of any floating type
+    label_SB: Tensor
+    noise_SBK: Tensor | None  # uniform numbers, or None where the decoder needs none
+    lr_S: Tensor
     bias_correction: Tensor  # (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t
-    weight_SB: Tensor | None = None  # noqa: N815
-    """How much every row counts in the loss; None where all count alike."""
-
-
-def _stacked(of_seeds: Sequence[Stacked], device: torch.device) -> Stacked:
-    return {
-        name: torch.stack([of_seed[name].detach() for of_seed in of_seeds]).to(device)
-        for name in of_seeds[0]
-    }
+    weight_SB: Tensor | None = None  # of rows in the loss; None where all count alike

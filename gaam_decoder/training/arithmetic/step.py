@@ -16,21 +16,27 @@ from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import weighted_mean
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.arithmetic import compiled
 from gaam_decoder.training.arithmetic.adamw import adamw, bias_corrections_at, clipped
+from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
 from gaam_decoder.training.arithmetic.scaling import unscaled
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
+
+IN_A_STEP = (
+    *("loss", "class_weights", "weight_decay", "clip_grad_norm", "clip_order"),
+    *("loss_scale", "eval_dtype"),
+)
+"""Settings of a recipe that a step knows, as it was compiled; others reach it as tensors."""
 
 
 class Found(NamedTuple):
     """What a step learns from its rows."""
 
     gradients: Stacked
+    loss_S: Tensor
+    logits_SBC: Tensor
     buffers: Stacked  # as the rows leave them
-    loss_S: Tensor  # noqa: N815 a shape suffix
-    logits_SBC: Tensor  # noqa: N815
-    finite_S: Tensor | None = None  # noqa: N815
+    finite_S: Tensor | None = None
     """Whether all gradients of a seed are; None where losses are not scaled."""
 
 
@@ -42,30 +48,19 @@ class Step:
     have the seed as their first axis, so that a seed whose numbers are no longer finite leaves the
     others as they are.
 
-    ``decoder`` is any of the kind, on the device; its parameters are not used. ``run`` calls a
-    method, compiled or not: ``run(method, shapes, *arguments)``. ``clip_first``: the norm that is
-    clipped is of the gradient of the scaled loss, as the published code has it. ``autocast`` is the
-    type of matrix products where it is not that of the parameters, in ``logits`` the other one.
+    ``decoder`` is any of the kind, on the device; its parameters are not used.
     """
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        loss_of: Loss,
-        run: Callable[..., Any],
-        *,
-        weight_decay: float,
-        clip_grad_norm: float | None,
-        clip_first: bool = False,
-        autocast: torch.dtype | None,
-        eval_autocast: torch.dtype | None,
-    ) -> None:
-        self._decoder, self._dtype = decoder, decoder.dtype
-        self._loss_of = loss_of
-        self._run = run
-        self._weight_decay = weight_decay
-        self._clip_grad_norm, self._clip_first = clip_grad_norm, clip_first
-        self._autocast, self._eval_autocast = autocast, eval_autocast
+    def __init__(self, decoder: Decoder, loss_of: Loss, recipe: Recipe, engine: Engine) -> None:
+        self._decoder, self._dtype, self._loss_of = decoder, decoder.dtype, loss_of
+        self._weight_decay, self._clip_grad_norm = recipe.weight_decay, recipe.clip_grad_norm
+        # the norm that is clipped is of the gradient of the scaled loss, as published
+        self._clip_first = recipe.clip_order == "clip-first"
+        # matrix products where they are not of the type of the parameters
+        self._autocast = LOWER.get(engine.dtype)
+        self._eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
+        self.compiler = Compiler(asked=engine.compiled, device_type=engine.kind)
+        self._run = self.compiler.run
 
     @torch.no_grad()
     def __call__(self, state: State, batch: Batch) -> None:
@@ -101,11 +96,9 @@ class Step:
         x_SBLD = batch.x_SBLD.to(self._dtype)
         differentiate = grad_and_value(self._loss, has_aux=True)
         scale_S = None if state.scaling is None else state.scaling.scale_S
-        gradients, (_, (loss_S, logits_SBC, buffers)) = _over_seeds(
-            *(differentiate, state.parameters, state.buffers, x_SBLD, *batch[1:3]),
-            *(batch.weight_SB, scale_S),
-        )
-        return Found(gradients, buffers, loss_S, logits_SBC)
+        own = (x_SBLD, batch.label_SB, batch.noise_SBK, batch.weight_SB, scale_S)
+        gradients, (_, found) = _over_seeds(differentiate, state.parameters, state.buffers, *own)
+        return Found(gradients, *found)
 
     def _unscale(self, state: State, found: Found) -> Found:
         assert state.scaling is not None
@@ -197,7 +190,7 @@ class Steps:
 
     def __init__(self) -> None:
         self._for: Any = None
-        self._by_size: dict[int, tuple[Step, compiled.Compiler]] = {}
+        self._by_size: dict[int, Step] = {}
 
     def get(
         self,
@@ -207,25 +200,15 @@ class Steps:
         decoder: Decoder,
         loss_of: Loss,
         num_seeds: int,
-    ) -> tuple[Step, compiled.Compiler]:
-        """The step for so many seeds of a decoder like this, and what runs it."""
-        lower = LOWER.get(engine.dtype)
-        settings: dict[str, Any] = {
-            "weight_decay": recipe.weight_decay,
-            "clip_grad_norm": recipe.clip_grad_norm,
-            "clip_first": recipe.clip_order == "clip-first",
-            "autocast": lower,
-            "eval_autocast": lower if recipe.eval_dtype == "same" else None,
-        }
-        how = decoder.dtype, engine.device, engine.compiled, *settings.values()
-        about = spec, recipe.loss, recipe.loss_scale, recipe.class_weights, *how
+    ) -> Step:
+        """The step for so many seeds of a decoder like this."""
+        how = decoder.dtype, engine.device, engine.dtype, engine.compiled
+        about = spec, *how, *(getattr(recipe, name) for name in IN_A_STEP)
         if about != self._for:
             self._for, self._by_size = about, {}
             keep_freed_memory()
             if engine.compiled:
                 torch._dynamo.reset()  # gives back what it remembers of all that it compiled
         if num_seeds not in self._by_size:
-            compiler = compiled.Compiler(asked=engine.compiled, device_type=engine.kind)
-            step = Step(decoder, loss_of, compiler.run, **settings)
-            self._by_size[num_seeds] = step, compiler
+            self._by_size[num_seeds] = Step(decoder, loss_of, recipe, engine)
         return self._by_size[num_seeds]

@@ -217,8 +217,8 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
         whole.train_epoch()
     for _ in range(3):
         first.train_epoch()
-    first.save(Checkpoint(tmp_path / "c.safetensors"))
-    second.resume(Checkpoint(tmp_path / "c.safetensors"))
+    first.save(Checkpoint(tmp_path / "c.safetensors", {}))
+    second.resume(Checkpoint(tmp_path / "c.safetensors", {}))
     assert second.epochs_done == 3
     for _ in range(2):
         second.train_epoch()
