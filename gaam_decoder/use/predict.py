@@ -153,7 +153,7 @@ def predict(
     """
     out, top = config.out, config.top
     if out is not None and out.exists() and not config.overwrite:
-        raise ConfigError(f"'{out}' is there already", expected="another --out, or --overwrite")
+        raise ConfigError(f"'{out}' is there already", expected="another --out")
     names = ("seed", "temperature", "encoder", "device", "batch_tokens")
     given = {name: getattr(config, name) for name in names}
     predictor = load(config.run, cache=None if config.of_cache else config.cache, **given)
@@ -241,9 +241,9 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: st
             kept = [{k: r[k] for k in (r if objects else table.names)} for _, r in several]
             yield kept, Placed(inputs, [place for place, _ in several])
 
-    predictions = partial(predictor.stream, origin=origin)
+    names, predictions = open_table(path, reading).names, partial(predictor.stream, origin=origin)
     schema = pq.read_schema(path) if path.suffix == ".parquet" else ()
-    return open_table(path, reading).names, schema, chunks, predictions
+    return names, schema, chunks, predictions
 
 
 def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
