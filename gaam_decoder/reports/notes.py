@@ -20,7 +20,7 @@ from gaam_decoder.runs.tuning import Tuning
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
-NAMED = 3  # decoders that the conclusion names; of more, it counts the rest
+NAMED, LISTED = 3, 8  # decoders that the conclusion, and a note, name; of more, the rest is counted
 SELECT_NOTES = {
     "val": "epoch chosen on a held-out part of train",
     "last": "last epoch, nothing chosen",
@@ -54,8 +54,8 @@ def _rows(text: str, holds: Callable[[Row], Any]) -> Note:
     """The note that names the rows of which something holds."""
 
     def note(table: Table) -> str | None:
-        names = ", ".join(row.label for row in table.rows if holds(row))
-        return f"{text}: {names}" if names else None
+        names = [row.label for row in table.rows if holds(row)]
+        return f"{text}: {_listed(names, LISTED)}" if names else None
 
     return note
 
@@ -142,7 +142,7 @@ def _against_probe(table: Table) -> str | None:
     for row in table.rows:
         if row.probed:
             by_verdict.setdefault(row.probed.claim.verdict, []).append(row.label)
-    parts = [f"{verdict}: {', '.join(of) or 'none of them'}" for verdict, of in by_verdict.items()]
+    parts = [f"{verdict}: {_listed(of, LISTED) or 'none'}" for verdict, of in by_verdict.items()]
     said = "against logistic regression on the same states, none + lbfgs (Holm in its own family): "
     return (said + "; ".join(parts)) * any(row.probed for row in table.rows)
 
@@ -351,5 +351,9 @@ def _conditions(table: Table) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
-    return f"{', '.join(names[:NAMED])}{more} {'are' if len(names) > 1 else 'is'}"
+    return f"{_listed(names, NAMED)} {'are' if len(names) > 1 else 'is'}"
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" * (len(names) > most)
+    return ", ".join(names[:most]) + more
