@@ -152,7 +152,7 @@ def collect(
                     "no file is named" if files else "a text is empty",
                     expected=f"something in {' + '.join(columns.inputs)}",
                     found=", ".join(excerpt(record[column]) for column in columns.inputs),
-                    hint="remove such rows, or leave them out: --set skip-empty=true",
+                    hint="remove such rows; gaam extract has --set skip-empty=true",
                 )
             label = NO_LABEL
             if columns.label is not None:
