@@ -143,7 +143,7 @@ class ExtractConfig(Placing):
     encoder_seed: int | None = field(default=None, metadata=KEY)
     """Seed of the random weights; default: 0."""
     dataset: str = DEFAULT_DATASET
-    """File, folder with train.csv and test.csv (sounds, pictures: a folder per class), or hub id."""
+    """File, folder with train.csv and test.csv (sounds, pictures: one per class), or hub id."""
     dataset_revision: str | None = field(default=None, metadata=KEY)
     """Branch, tag or commit of the data set on the hub."""
     text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})

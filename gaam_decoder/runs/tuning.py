@@ -33,10 +33,13 @@ def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
 
     def place(run: RunResult) -> tuple[str, ...]:
         results = run.files.get(TEST_FILE, {}).get("sha256", "")
-        return ending(run.key, run.seeds), results, str(run.path.absolute())
+        return ending(run.key, run.seeds), results, run.path.name, str(run.path.absolute())
 
-    last_first = sorted(runs, key=place, reverse=True)
-    return dict(sorted({seed: run for run in last_first for seed in run.seeds}.items()))
+    found: dict[int, RunResult] = {}
+    for run in sorted(runs, key=place):
+        for seed in run.seeds:
+            found.setdefault(seed, run)
+    return dict(sorted(found.items()))
 
 
 def by_seed(
