@@ -103,11 +103,11 @@ def reopen(
         what = f"rows of {plan.kind} are decoded by other versions"
         _check_same(versions, plan.decoders, what, plan)
     rows: Mapping[str, Rows] = {}
-    if _called(name) and (split := plan.identity.get("fitted_on")) is not None:
-        path, there = plan.dataset["path"], plan.dataset["name"]  # rows that it learned from
-        place = path if path is not None and Path(path).exists() else there
-        rows = {split: find_source(place).read(replace(config, dataset=place), split)}
     try:
+        if _called(name) and (split := plan.identity.get("fitted_on")) is not None:
+            path, there = plan.dataset["path"], plan.dataset["name"]  # rows that it learned from
+            place = path if path is not None and Path(path).exists() else there
+            rows = {split: find_source(place).read(replace(config, dataset=place), split)}
         opened = open_encoder(plan.kind, config, rows)
         found = opened.identity()
     except GaamError as error:

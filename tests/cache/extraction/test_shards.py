@@ -15,7 +15,7 @@ from tests.conftest import shard_bytes
 
 NAME = "train-00002"
 DAMAGE: dict[str, Callable[[Path, Path], object]] = {
-    "the file that the receipt names is not there": lambda file, receipt: file.unlink(),
+    "No such file": lambda file, receipt: file.unlink(),
     "has 100 bytes, the receipt says": lambda file, receipt: os.truncate(file, 100),
     "no regular file": lambda file, receipt: (file.unlink(), file.symlink_to("/dev/zero")),
     "Expecting property name": lambda file, receipt: receipt.write_text("{"),
