@@ -22,7 +22,7 @@ from gaam_cache import devices, plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of, unsealed
-from gaam_cache.store.files import read_json
+from gaam_cache.store.files import DAMAGE, read_json
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.notes import recommended
 from gaam_decoder.reports.report import report
@@ -168,7 +168,7 @@ def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:
         if digest_of(content) != about.pop("sha256_of_weights"):
             raise ValueError("the weights are not those that were exported")
         return DecoderConfig.from_dict(about), safetensors.torch.load(content)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (*DAMAGE, SafetensorError) as error:
         raise CacheError(
             visible(f"'{folder.name}' holds no decoder that can be used"),
             expected=f"the files that 'gaam export' wrote: {', '.join(OWN_FILES)}",

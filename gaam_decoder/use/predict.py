@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -186,8 +187,15 @@ def predict(
 
         def results() -> Iterator[Records]:
             """Records of chunk after chunk, each with its results."""
-            done, found = 0, predictions(read for _, read in chunks())
-            for (records, _), predicted in zip(chunks(), found, strict=True):
+            done, waiting = 0, deque[Records]()
+
+            def rows() -> Iterator[Any]:
+                for records, read in chunks():
+                    waiting.append(records)
+                    yield read
+
+            for predicted in predictions(rows()):
+                records = waiting.popleft()
                 yield [a | b for a, b in zip(records, predicted.rows(top), strict=True)]
                 done += len(records)
                 progress(done, total, "predicting")
