@@ -23,15 +23,19 @@ class Compiler:
     def __init__(self, *, asked: bool, device_type: str) -> None:
         self.works = asked
         self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._options: dict[str, Any] = {}
         if not asked:
             return
-        # spare the compiler what takes seconds and is not needed
         import torch._inductor.config as inductor
 
-        # it chooses no kernel by timing it: interrupted or not, numbers are added up in one order
+        # torch would check hundreds of things at every call, which takes as long as a small step
+        if hasattr(torch.compiler, "skip_all_guards_unsafe"):
+            self._options["guard_filter_fn"] = torch.compiler.skip_all_guards_unsafe
+        # it chooses no kernel by timing it: interrupted or not, numbers are added up in one order.
+        # As an option: torch resets what is set in its configuration after every compilation
         if device_type != "cpu" and hasattr(inductor, "deterministic"):
-            inductor.deterministic = True
-        # no trial program for every vector extension of the CPU
+            self._options["deterministic"] = True
+        # no trial program for every vector extension of the CPU, which takes seconds
         if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
             inductor.cpp.vec_isa_ok = True
         # true of float16 states in bfloat16, and nothing to worry about; float32 means float32
@@ -55,20 +59,17 @@ class Compiler:
     def _compile(self, method: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
         """The compiled form of a method for inputs of these shapes.
 
-        torch would check hundreds of other things at every call, which takes as long as a small
-        step; so every shape gets a copy of the function, and nothing is checked.
+        Every shape gets a copy of the function, and nothing is checked.
         """
         key = (method.__name__, shapes)
         if key not in self._compiled:
             plain: Any = method.__func__  # type: ignore[attr-defined]
             code = plain.__code__.replace()  # a new object: torch keeps what it compiled by it
             copy = types.FunctionType(code, plain.__globals__, plain.__name__)
-            options: dict[str, Any] = {}
-            if hasattr(torch.compiler, "skip_all_guards_unsafe"):
-                options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
             bound = types.MethodType(copy, method.__self__)  # type: ignore[attr-defined]
-            found = torch.compile(bound, fullgraph=True, dynamic=False, options=options)
-            self._compiled[key] = found
+            self._compiled[key] = torch.compile(
+                bound, fullgraph=True, dynamic=False, options=self._options
+            )
         return self._compiled[key]
 
 
