@@ -33,6 +33,7 @@ from gaam_cache.encoders._weights import (
     foreign,
     load_trained,
     locate,
+    own,
     skeleton,
 )
 from gaam_cache.encoders.poolings._base import load_poolings
@@ -169,6 +170,8 @@ class ModelEncoder(Encoder):
             else:
                 self.device = entry_device(part)
                 check_arithmetic(self.dtype, self.device)
+            if self.untrained_seed is None:
+                own(model)
             self._forward = self._forward_of(part, model)
             self._forward.first_layer = self.first_layer
             candidates, longest = self._candidates(part)
