@@ -1,6 +1,6 @@
 """The headline encoder on a GPU: Llama-2-13B's architecture, random bfloat16 weights.
 
-    python -m tests.benchmarks.bench_gpu [--rows 4096] [--json FILE] [--tiny]
+    python -m tests.benchmarks.bench_gpu [--rows 2048] [--json FILE] [--tiny]
 
 The real pipeline, from rows to published shards, on random words whose number follows AG News;
 beside it the published loop, one text at a time with ``output_hidden_states``. The model is written
@@ -52,8 +52,8 @@ TINY = {
 }
 
 
-def write_model(folder: Path, shape: dict[str, int], device: torch.device) -> None:
-    """A Llama with random weights in bfloat16, and a tokenizer of as many words."""
+def write_model(folder: Path, shape: dict[str, int], device: torch.device) -> Any:
+    """A Llama with random weights in bfloat16, and a tokenizer of as many words; the model."""
     config = transformers.LlamaConfig(**shape)
     torch.set_default_dtype(torch.bfloat16)
     with device:
@@ -66,6 +66,7 @@ def write_model(folder: Path, shape: dict[str, int], device: torch.device) -> No
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="w0", model_max_length=4096
     ).save_pretrained(folder)
+    return model.eval()
 
 
 def write_rows(file: Path, lengths: np.ndarray, vocab_size: int) -> None:
@@ -91,12 +92,15 @@ def one_at_a_time(model: Any, lengths: np.ndarray) -> float:
     return float(lengths.sum()) / (time.perf_counter() - start)
 
 
-def measure(folder: Path, lengths: np.ndarray, batch_tokens: int | None) -> dict[str, Any]:
-    """All figures, of the model and the rows in a folder."""
+def measure(
+    folder: Path, shape: dict[str, int], lengths: np.ndarray, batch_tokens: int | None
+) -> dict[str, Any]:
+    """All figures, of a model and rows that are written to a folder."""
     device = devices.resolve_device("auto")
     cuda = device.type == "cuda"
-    model = transformers.AutoModel.from_pretrained(folder / "model", dtype=torch.bfloat16)
-    model = model.to(device).eval()
+    (folder / "rows").mkdir()
+    write_rows(folder / "rows" / "train.csv", lengths, shape["vocab_size"])
+    model = write_model(folder / "model", shape, device)
     parameters = sum(p.numel() for p in model.parameters())
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     ceiling = matrix_product_flops(device, torch.bfloat16)
@@ -137,7 +141,7 @@ def measure(folder: Path, lengths: np.ndarray, batch_tokens: int | None) -> dict
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=4096)
+    parser.add_argument("--rows", type=int, default=2048)
     parser.add_argument("--batch-tokens", type=int)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -147,11 +151,7 @@ def main() -> None:
     shape = TINY if arguments.tiny else LLAMA_2_13B
     lengths = np.random.default_rng(1).lognormal(LOG_MEAN, LOG_SD, arguments.rows).astype(int) + 1
     with tempfile.TemporaryDirectory(dir=".") as name:
-        folder = Path(name)
-        (folder / "rows").mkdir()
-        write_model(folder / "model", shape, devices.resolve_device("auto"))
-        write_rows(folder / "rows" / "train.csv", lengths, shape["vocab_size"])
-        result = measure(folder, lengths, arguments.batch_tokens)
+        result = measure(Path(name), shape, lengths, arguments.batch_tokens)
     print(json.dumps(result, indent=2))
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2))

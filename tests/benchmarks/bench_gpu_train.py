@@ -76,9 +76,10 @@ def spec_of(head: str, layers: int, hidden_size: int) -> DecoderSpec:
 
 def recipe_of(head: str, dtype: str) -> Recipe:
     """As the command line makes it."""
-    return recipes(
-        TrainConfig(lr=3e-4, attn=("gaam",), head=head, select="last", batch_size=BATCH_SIZE), dtype
-    )[0]  # type: ignore[arg-type]
+    config = TrainConfig(
+        lr=3e-4, attn=("gaam",), head=head, pool=("mean",), select="last", batch_size=BATCH_SIZE
+    )
+    return recipes(config, dtype)[0]  # type: ignore[arg-type]
 
 
 def seconds_of(run: Callable[[], object], device: torch.device) -> float:

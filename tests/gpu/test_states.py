@@ -27,7 +27,9 @@ ALL = [
     (name, dtype)
     for dtype in ("float32", "bfloat16", "float16")
     for name in (*ARCHITECTURES, *REPRESENTATIVE)
-    if dtype == "float32" or name != "xlnet"  # which transformers runs in no other type
+    # transformers runs xlnet in no other type; deepseek_v32 chooses which tokens to look at, and
+    # what is rounded otherwise chooses others (0.38 of a state's norm on an H200)
+    if dtype == "float32" or name not in ("xlnet", "deepseek_v32")
 ]
 POOLS = ("mean", "last", "first", "max")
 
