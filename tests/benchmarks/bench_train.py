@@ -124,7 +124,7 @@ def linear(cache: Path, rounds: int) -> dict[str, Any]:
             "ours": contestant(spec, data, recipe, how, 16),
         },
     )
-    return {"engine": how.in_words(), **against_plain(figures)}
+    return {"engine": how.to_dict(), **against_plain(figures)}
 
 
 def conv(cache: Path, rounds: int) -> dict[str, Any]:
