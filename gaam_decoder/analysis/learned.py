@@ -18,8 +18,6 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
-QUANTILES = (5, 25, 50, 75, 95)
-LAPLACE, GAUSSIAN = 1.0, 2.0  # exponents at which a generalised Gaussian is one of the two
 RESIDUALS: Floats = np.linspace(-4, 4, 161)
 """Where curves are read: over G layers no value is further than sqrt(G - 1) from their mean."""
 MOST_CELLS = 1024  # of one seed, evenly spaced: a mean of more has the same curve
@@ -58,35 +56,20 @@ gate leaves 4% of the Laplace, 2% of the Student-t and half of the two-peaked on
 (``tests/decoder/analysis/test_plant.py``). None of them is where training starts."""
 
 
-def parameter_range(
-    values: Floats, start: Sequence[float] | None = None, *, exponents: bool = False
-) -> dict[str, Any]:
+def parameter_range(values: Floats, start: Sequence[float] | None = None) -> dict[str, Any]:
     """Where one parameter ended up over its heads, features and all finished seeds, as JSON values.
 
     ``values`` (S, ...) have an entry per finished seed; ``start`` is the smallest and largest value
-    before training. Of ``exponents`` of a generalised Gaussian, (S, H, D), ``distribution`` has
-    quantiles (percent -> value), shares of the values (fractions), and medians of every head.
+    before training.
     """
-    values = values.astype(np.float64)
-    flat = values.reshape(len(values), -1)
-    found: dict[str, Any] = {
+    flat = values.astype(np.float64).reshape(len(values), -1)
+    return {
         "start": list(start) if start else None,
         "min": float(flat.min()),
         "median": float(np.median(flat)),
         "max": float(flat.max()),
         "seed_medians_sd": stats.standard_deviation(np.median(flat, axis=1)),
     }
-    if exponents:
-        quantiles = zip(QUANTILES, np.percentile(values, QUANTILES).tolist(), strict=True)
-        nearer = np.abs(values - LAPLACE) < np.abs(values - GAUSSIAN)
-        found["distribution"] = {
-            "quantiles": {str(percent): value for percent, value in quantiles},
-            "nearer_to_laplace": float(np.mean(nearer)),
-            "below_laplace": float(np.mean(values < LAPLACE)),
-            "above_gaussian": float(np.mean(values > GAUSSIAN)),
-            "head_medians": np.median(values, axis=(0, 2)).tolist(),
-        }
-    return found
 
 
 def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
@@ -94,15 +77,11 @@ def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
 
     Empty where the mechanism learns nothing that means something by itself, or no seed finished.
     """
-    mechanism = runs[0].attention.partition(":")[0]
     ranges = {}
     for name in runs[0].learned:
         if found := by_seed(runs, lambda run, name=name: run.learned.get(name)):  # type: ignore[misc]
-            ranges[name] = parameter_range(
-                np.stack(list(found.values())),
-                runs[0].learned_start.get(name),
-                exponents=(mechanism, name) == ("generalized-gaussian", "beta"),
-            )
+            start = runs[0].learned_start.get(name)
+            ranges[name] = parameter_range(np.stack(list(found.values())), start)
     return ranges
 
 

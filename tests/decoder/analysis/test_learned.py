@@ -22,24 +22,13 @@ def made(beta: np.ndarray, **about: Any) -> RunResult:
 
 
 @given(arrays(np.float32, (3, 2, 5), elements=st.floats(0.0625, 8, width=32)))
-def test_ranges_and_quantiles_equal_plain_python(beta: np.ndarray) -> None:
-    found = parameter_range(beta, [2.0, 2.0], exponents=True)
+def test_ranges_equal_plain_python(beta: np.ndarray) -> None:
+    found = parameter_range(beta, [2.0, 2.0])
     flat = sorted(float(value) for value in beta.ravel())
     assert (found["start"], found["min"], found["max"]) == ([2.0, 2.0], flat[0], flat[-1])
     assert found["median"] == pytest.approx(statistics.median(flat))
     medians = [statistics.median(map(float, seed.ravel())) for seed in beta]
     assert found["seed_medians_sd"] == pytest.approx(statistics.stdev(medians), abs=1e-9)
-    about = found["distribution"]
-    cuts = statistics.quantiles(flat, n=20, method="inclusive")
-    assert list(about["quantiles"]) == ["5", "25", "50", "75", "95"]
-    expected = [cuts[0], cuts[4], cuts[9], cuts[14], cuts[18]]
-    assert list(about["quantiles"].values()) == pytest.approx(expected)
-    assert about["nearer_to_laplace"] == sum(value < 1.5 for value in flat) / 30
-    assert about["below_laplace"] == sum(value < 1 for value in flat) / 30
-    assert about["above_gaussian"] == sum(value > 2 for value in flat) / 30
-    for head in (0, 1):
-        values = map(float, beta[:, head].ravel())
-        assert about["head_medians"][head] == pytest.approx(statistics.median(values))
 
 
 def test_failed_seeds_are_left_out_and_runs_of_other_seeds_are_joined() -> None:
