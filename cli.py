@@ -224,7 +224,7 @@ def report(
     as_json: Annotated[bool, _option("--json", help="The same as --format json.", panel=OUTPUT)] = False,
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
-    from gaam_cache.store.files import check_file, check_folder
+    from gaam_cache.store.files import check_writable
     from gaam_decoder.reports import report as reports
 
     if explain:
@@ -235,9 +235,9 @@ def report(
     name = format or ("json" if as_json else "terminal")
     reports.format_of(name, section)
     if out:
-        check_file(out, option="--out")
+        check_writable(out, option="--out", file=True)
     if figures:
-        check_folder(figures, option="--figures")
+        check_writable(figures, option="--figures")
     options: dict[str, Any] = {"baseline": baseline, "margin": margin, "score": score, "top": top}
     options |= {"temperature": temperature, "every_candidate": every_candidate, "pairs": pairs}
     found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)

@@ -186,7 +186,7 @@ class Split:
         receipt = self.receipts[shard]
         path = self._root / SHARD_FOLDER / receipt.file
         if not self.checked[shard] and (fault := shard_fault(path, receipt)) is not None:
-            raise damaged(self._root, self._plan, f"{self.name}-{shard:05d}", fault, path)
+            raise damaged(self._root, self._plan, receipt.file.rpartition("-")[0], fault, path)
         self.checked[shard] = True
         return arrays_of(path, receipt)
 

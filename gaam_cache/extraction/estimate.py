@@ -14,7 +14,7 @@ from gaam_cache.extraction.job import prepare_job
 from gaam_cache.messages import duration, visible
 from gaam_cache.sources._base import find_source
 from gaam_cache.store.dtypes import ITEM_BYTES
-from gaam_cache.store.files import check_folder
+from gaam_cache.store.files import check_writable
 from gaam_cache.terminal import Report, silent
 
 SAMPLE_ROWS, SAMPLE_SECONDS = 8192, 6.0  # tokenised at most, and spent on encoding some of them
@@ -63,7 +63,7 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
         GaamError: whatever ``extract`` would raise before its first shard.
     """
     report, speed = progress or silent, config.tokens_per_second
-    check_folder(config.out, option="--out")
+    check_writable(config.out, option="--out")
     config = find_source(config.dataset).settled(config)
     config = config if speed is None else replace(config, device="cpu")  # on which nothing runs
     job = prepare_job(config, report, weights=speed is None)

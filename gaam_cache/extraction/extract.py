@@ -44,7 +44,7 @@ from gaam_cache.extraction.job import (
 from gaam_cache.extraction.states import Encoded, Piece, StateMaker
 from gaam_cache.extraction.summary import ExtractSummary, Tally
 from gaam_cache.sources._base import find_source, truncation
-from gaam_cache.store.files import check_folder
+from gaam_cache.store.files import check_writable
 from gaam_cache.store.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, read_plan, write_plan
 from gaam_cache.store.shard import (
     embeddings_key,
@@ -84,7 +84,7 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     """
     config = find_source(config.dataset).settled(config)
     report, rank = progress or silent, find_rank(config.rank)
-    check_folder(config.out, option="--out")
+    check_writable(config.out, option="--out")
     if not config.alone and _rows_missing(config):  # else workers would look, and end
         summary = _by_engine(config, rank, report)
     elif rank is None:

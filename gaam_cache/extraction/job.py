@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from gaam_cache.sources._base import (
     repeated_texts,
     shared_texts,
 )
-from gaam_cache.store.digest import hash_rows, hash_values
+from gaam_cache.store.digest import hash_parts
 from gaam_cache.store.dtypes import packed, width_of
 from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, fingerprint, rows_per_shard
 from gaam_cache.store.shard import (
@@ -106,10 +107,12 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
 
 def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, str]:
     """Hash of the rows of every split."""
-    return {
-        name: hash_rows(counting(part.contents(), report, f"hashing '{name}'"), part.labels)
-        for name, part in rows.items()
-    }
+    found = {}
+    for name, part in rows.items():
+        inputs = counting(part.contents(), report, f"hashing '{name}'")
+        labels = (label.encode("utf-8", "surrogatepass") for label in part.labels)
+        found[name] = hash_parts(chain.from_iterable(zip(inputs, labels, strict=True)))
+    return found
 
 
 def plan_fields(
@@ -121,7 +124,9 @@ def plan_fields(
 ) -> dict[str, Any]:
     """All that decides the numbers of a cache; ``identity`` is that of the encoder."""
     columns = {
-        column: {name: hash_values(part.kept[column]) for name, part in rows.items()}
+        column: {
+            name: hash_parts(map(str.encode, part.kept[column])) for name, part in rows.items()
+        }
         for column in _first(rows).kept
     }
     some = {

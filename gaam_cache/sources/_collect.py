@@ -83,34 +83,6 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
     )
 
 
-class BadRows:
-    """Why rows cannot be used: all are counted, the first are shown."""
-
-    def __init__(self, origin: str) -> None:
-        self._origin = origin
-        self._first: list[tuple[str, DataError]] = []
-        self._count = 0
-
-    def add(self, place: str, error: DataError) -> None:
-        """Take note of one, and where it stands."""
-        self._count += 1
-        if len(self._first) < SHOWN:
-            self._first.append((place, error))
-
-    def refuse(self, total: int) -> None:
-        """Raise one error for all of them, if there are any."""
-        if not self._first:
-            return
-        place, error = self._first[0]
-        error.details["where"] = f"{self._origin}, {place}"
-        if self._count > 1:
-            error.message = f"{self._count:,} of {total:,} rows cannot be used: {error.message}"
-            lines = [f"{at}: {one.reason}" for at, one in self._first]
-            more = f"\nand {self._count - SHOWN:,} more" * (self._count > SHOWN)
-            error.details["found"] = "\n".join(lines) + more
-        raise error
-
-
 def collect(
     table: Table,
     columns: Columns,
@@ -130,7 +102,7 @@ def collect(
     names, strip = table.class_names, config.strip_labels
     if names is not None and strip:
         names = tuple(name.strip() for name in names)
-    bad, skipped, total = BadRows(origin), 0, 0
+    bad, unusable, skipped, total = list[tuple[str, DataError]](), 0, 0, 0
     inputs, labels, units, clips = list[Any](), list[str](), list[int](), list[str]()
     kept: dict[str, list[str]] = {name: [] for name in columns.kept}
     files = Files(folder, config, anywhere=anywhere) if columns.of_files else None
@@ -159,11 +131,11 @@ def collect(
                 label = _class_of(record[columns.label], names, strip=strip)
             values = [_kept(record[name], name) for name in kept]
             "".join([label, *values, *([] if files else made)]).encode()
-        except DataError as error:
-            bad.add(place, error)
-            continue
-        except UnicodeEncodeError as error:  # it can neither be hashed nor tokenised
-            bad.add(place, DataError("a row holds half a character", found=str(error)))
+        except (DataError, UnicodeEncodeError) as error:
+            unusable += 1
+            if len(bad) < SHOWN:  # half a character can neither be hashed nor tokenised
+                half = DataError("a row holds half a character", found=str(error))
+                bad.append((place, error if isinstance(error, DataError) else half))
             continue
         for one in made[: most - len(labels)]:
             inputs.append(one)
@@ -175,7 +147,15 @@ def collect(
                 clips.append(one.name)
         if max(total, len(labels)) >= most:
             break
-    bad.refuse(total)
+    if bad:
+        place, first = bad[0]
+        first.details["where"] = f"{origin}, {place}"
+        if unusable > 1:
+            first.message = f"{unusable:,} of {total:,} rows cannot be used: {first.message}"
+            lines = [f"{at}: {one.reason}" for at, one in bad]
+            lines += [f"and {unusable - SHOWN:,} more"] * (unusable > SHOWN)
+            first.details["found"] = "\n".join(lines)
+        raise first
     if not labels:
         left = f"{skipped:,} of which nothing is to be encoded" if skipped else "none"
         raise DataError("no rows", expected="at least one row", found=left, where=origin)

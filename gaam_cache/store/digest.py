@@ -36,18 +36,8 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hash_values(values: Iterable[str]) -> str:
-    """SHA-256 over strings in order, each preceded by its length in bytes."""
-    return _hashed_framed(value.encode() for value in values)
-
-
-def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
-    """The same over rows in order, of each its input and its label."""
-    rows = zip(inputs, (label.encode("utf-8", "surrogatepass") for label in labels), strict=True)
-    return _hashed_framed(part for row in rows for part in row)
-
-
-def _hashed_framed(parts: Iterable[bytes]) -> str:
+def hash_parts(parts: Iterable[bytes]) -> str:
+    """SHA-256 over parts in order, each preceded by its length in bytes."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)

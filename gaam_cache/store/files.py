@@ -83,27 +83,20 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_folder(path: Path, *, option: str) -> None:
-    """Refuse, before anything is done, a place where no folder can be made or written to.
+def check_writable(path: Path, *, option: str, file: bool = False) -> None:
+    """Refuse, before anything is done, a place where no folder (or file) can be made or written to.
 
-    One that holds something may be all that is wanted, whether or not it can be written to.
+    A folder that holds something may be all that is wanted, whether or not it can be written to.
     """
-    path = path.expanduser().absolute()
-    if not (path.is_dir() and any(path.iterdir())):
-        _check_writable(path, path, option)
-
-
-def check_file(path: Path, *, option: str) -> None:
-    """The same of a file; a link means what it leads to."""
     path = Path(os.path.realpath(path.expanduser()))
-    in_the_way = path.exists() and not path.is_file()
-    _check_writable(path, path.parent, option, "it is no file" if in_the_way else None)
-
-
-def _check_writable(path: Path, folder: Path, option: str, found: str | None = None) -> None:
+    if not file and path.is_dir() and any(path.iterdir()):
+        return
+    found, folder = None, path.parent if file else path
     # the folder, or the nearest one above it that is there
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
-    if not there.is_dir():
+    if file and path.exists() and not path.is_file():
+        found = "it is no file"
+    elif not there.is_dir():
         found = f"'{there}' is no folder"
     elif not os.access(there, os.W_OK | os.X_OK):
         found = f"Permission denied at '{there}'"
@@ -127,7 +120,7 @@ def whole_folder(
         raise ConfigError(
             "nothing can be exported into itself, or around itself", found=found, where=where
         )
-    check_folder(out, option="DIR")
+    check_writable(out, option="DIR")
     if (taken := out.is_dir() and any(out.iterdir())) and not (overwrite and ours(out)):
         hint = "name another folder, or replace an earlier export by --overwrite"
         raise ConfigError(f"'{out}' is there already; nothing was changed", hint=hint)

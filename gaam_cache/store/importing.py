@@ -27,15 +27,12 @@ from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store import dtypes
 from gaam_cache.store.arrays import LABELS, STATES, STRINGS, Array, Roles, choose, open_file
 from gaam_cache.store.digest import hash_file, short_digest
-from gaam_cache.store.files import check_folder
+from gaam_cache.store.files import check_writable
 from gaam_cache.store.plan import (
     KEY,
     MAX_VALUE_BYTES,
-    PLAN_FILE,
     Plan,
-    adopt_plan,
     fingerprint,
-    read_plan,
     write_plan,
 )
 from gaam_cache.store.shard import embeddings_key, missing_shards, prepare_folder, write_shard
@@ -220,7 +217,7 @@ def import_states(
         GaamError: as of ``write``; ConfigError also where it is not clear what to take.
     """
     report = None if preview else progress or silent
-    check_folder(config.out, option="--out")
+    check_writable(config.out, option="--out")
     paths, files = [Path(file).expanduser().absolute() for file in config.files], {}
     with ExitStack() as stack:
         taken, left = choose([one for path in paths for one in open_file(path, stack)], config)
@@ -298,7 +295,7 @@ def write(
         pool=pool,
         shard_rows=shard_rows,
     )
-    check_folder(config.out, option="out")
+    check_writable(config.out, option="out")
     for name, of in columns.items():
         if of.keys() != splits.keys():
             raise ConfigError(
@@ -425,10 +422,6 @@ def _publish(
 ) -> tuple[Plan, int]:
     """Make what a cache of these states lacks, and say how many shards that was."""
     fields = plan.fingerprint_fields
-    if (out / PLAN_FILE).exists():  # another cache is refused before the states are read
-        there = read_plan(out)
-        content = there.fingerprint_fields["content"]
-        adopt_plan(out, {**fields, "content": content}, there.dataset)
     for name, part in rows.items():
         part.check(name, plan, report)
     groups = list(row_checks.repeated_texts(rows, report))

@@ -23,7 +23,7 @@ from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.files import check_folder
+from gaam_cache.store.files import check_writable
 from gaam_cache.store.importing import write
 from gaam_cache.store.plan import GAUSSIAN
 from gaam_decoder.analysis.learned import GATES
@@ -101,7 +101,7 @@ def plant(
         NotFoundError, CacheError: the given cache is not there, incomplete or damaged.
         NumericsError: a state of the given cache that cannot be stored in the type asked for.
     """
-    check_folder(config.out, option="--out")
+    check_writable(config.out, option="--out")
     source = open_cache(config.from_cache) if config.from_cache is not None else None
     train, test = states = _states(config, source)
     of_gate, seed = GATES[config.gate], config.seed

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_cache.messages import duration
-from gaam_cache.store.files import check_folder
+from gaam_cache.store.files import check_writable
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
@@ -74,7 +74,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     >>> print(gaam_decoder.estimate(config).in_words())  # doctest: +ELLIPSIS
     roughly...
     """
-    check_folder(config.runs, option="--runs")
+    check_writable(config.runs, option="--runs")
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)

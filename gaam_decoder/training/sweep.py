@@ -20,7 +20,7 @@ from gaam_cache.config import placed
 from gaam_cache.engines import _base
 from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning, NumericsError
-from gaam_cache.store.files import check_folder, make_folder
+from gaam_cache.store.files import check_writable, make_folder
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
@@ -85,7 +85,7 @@ def train(
         on_run(read_run(path))
 
     check_tracker(config.track)
-    check_folder(config.runs, option="--runs")
+    check_writable(config.runs, option="--runs")
     rank = _base.find_rank(config.rank)
     if not config.alone:
         return Runs(_by_engine(config, rank.total if rank else 1, report, say))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.store.digest import hash_values
+from gaam_cache.store.digest import hash_parts
 from gaam_cache.store.dtypes import ITEM_BYTES, packed, width_of
 from gaam_cache.store.plan import Plan, ShardSpec, fingerprint, rows_per_shard, write_plan
 from gaam_cache.store.shard import column_key, write_shard
@@ -43,7 +43,9 @@ def write_cache(
     }
     if kept:
         fields["columns"] = {
-            name: {split: hash_values(values[:count]) for split, count in rows.items()}
+            name: {
+                split: hash_parts(map(str.encode, values[:count])) for split, count in rows.items()
+            }
             for name, values in kept.items()
         }
     if unlabelled:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.store.files import check_file, check_folder, whole_folder, write_file
+from gaam_cache.store.files import check_writable, whole_folder, write_file
 
 
 def test_an_exclusive_file_is_whole_and_that_of_the_first(tmp_path: Path) -> None:
@@ -32,15 +32,15 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_in_the_way_is_said_beforehand(places: Path) -> None:
-    for check, good, bad in (
-        (check_file, ["file", "new", "a/b/new", "to-file"], ["empty", "to-full", "pipe", "file/x"]),
-        (check_folder, ["empty", "full", "a/b/new", "to-full/new"], ["file", "to-file", "file/x"]),
+    for file, good, bad in (
+        (True, ["file", "new", "a/b/new", "to-file"], ["empty", "to-full", "pipe", "file/x"]),
+        (False, ["empty", "full", "a/b/new", "to-full/new"], ["file", "to-file", "file/x"]),
     ):
         for name in good:
-            check(Path(name), option="--out")
+            check_writable(Path(name), option="--out", file=file)
         for name in bad:
             with pytest.raises(ConfigError, match="nothing can be written"):
-                check(places / name, option="--out")
+                check_writable(places / name, option="--out", file=file)
 
 
 def test_a_folder_lies_neither_in_nor_around_what_is_exported(places: Path) -> None:
