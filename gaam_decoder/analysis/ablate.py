@@ -160,11 +160,10 @@ def ablate(
     run = one_run(Path(path).expanduser())
     importance, fold = importance_of([run]), run.recipe.get("fold")
     if importance is None or fold:
-        why = of_layers.NO_MAP if run.evaluated else of_layers.NO_MAP_OF_FINAL
-        raise ConfigError(
-            f"the layers of '{run.attention}' cannot be ranked",
-            found=f"fold {fold}" if fold else why if run.finished else "every seed failed",
-        )
+        why = f"fold {fold}" if fold else "every seed failed"
+        if run.finished and not fold:
+            why = "no attention map to take importance from, which final models lack too"
+        raise ConfigError(f"the layers of '{run.attention}' cannot be ranked", found=why)
     chosen = choose_layers(importance, num_layers, seed)
     spec = parse_attention(run.attention)
     rest = Spec(spec.name, tuple(one for one in spec.options if one[0] != "heads"))

@@ -21,8 +21,6 @@ from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
 FLAT = 4 * float(np.finfo(np.float32).eps)  # relative range of a map that is rounding alone
-NO_MAP = "the mechanism has no attention map to take importance from"
-NO_MAP_OF_FINAL = "attention maps are means over test rows, and a final model has none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

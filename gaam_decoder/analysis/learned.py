@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gaam_cache import plugins
 from gaam_decoder import stats
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import by_seed
+from gaam_decoder.runs.tuning import by_seed, first_runs
 
 Floats = NDArray[np.floating[Any]]
 RESIDUALS: Floats = np.linspace(-4, 4, 161)
@@ -85,44 +85,33 @@ def learned_ranges(runs: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
     return ranges
 
 
-def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
-    """Parameters of a density after training, name -> (S, K), of runs that differ in their seeds.
-
-    None where no run holds any.
-    """
-    found: dict[str, Floats] = {}
-    for name in runs[0].learned if OFFSET in runs[0].learned else ():
-        of_seeds = by_seed(runs, lambda run, name=name: run.learned.get(name))  # type: ignore[misc]
-        shapes = {value.shape[1:] for value in of_seeds.values()}
-        if shapes != {(runs[0].cache["hidden_size"],)}:
-            return None  # of a head, and not of a gate of features; or no seed finished
-        value_SK = np.stack(list(of_seeds.values())).astype(np.float64).reshape(len(of_seeds), -1)
-        count = value_SK.shape[1]
-        found[name] = value_SK[:, np.linspace(0, count - 1, min(count, MOST_CELLS)).astype(int)]
-    return found if len(found) > 1 else None
-
-
-def learned_curves(mechanism: str, cells: Mapping[str, Floats]) -> Floats | None:
-    """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P), from its cells.
+def learned_curves(runs: Sequence[RunResult]) -> Floats | None:
+    """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P).
 
     Peak 1 and centred at 0: where a gate lies (``offset``) is in units of the states, and whatever
-    all weights are multiplied by, the head undoes. None where the mechanism is no density.
+    all weights are multiplied by, the head undoes. Of runs that differ in their seeds alone; None
+    where the mechanism is no density.
     """
     from gaam_decoder.attention._density import DensityGate
 
-    name = mechanism.partition(":")[0]
-    if name not in plugins.names(MECHANISMS):
-        return None
-    cls: Any = plugins.load(MECHANISMS, name, kind="mechanism")
+    name = runs[0].attention.partition(":")[0]
+    known = name in plugins.names(MECHANISMS)
+    cls: Any = plugins.load(MECHANISMS, name, kind="mechanism") if known else object
     if not issubclass(cls, DensityGate):
         return None
     import torch
 
     r_P1, curves = torch.from_numpy(RESIDUALS)[:, None], []
     with torch.inference_mode():
-        for seed in range(len(cells[OFFSET])):
-            values = {name: torch.from_numpy(of[seed]) for name, of in cells.items()}
-            curves.append(cls.curve(r_P1, values).mean(1).numpy())
+        for seed, run in first_runs(runs).items():
+            if seed not in run.failed:
+                values = {}
+                for name, value_SHD in run.learned.items():
+                    cell_K = value_SHD[run.seeds.index(seed)].astype(np.float64).ravel()
+                    last, most = len(cell_K) - 1, min(len(cell_K), MOST_CELLS)
+                    some = np.linspace(0, last, most).astype(int)
+                    values[name] = torch.from_numpy(cell_K[some])
+                curves.append(cls.curve(r_P1, values).mean(1).numpy())
     return np.stack(curves)
 
 

@@ -138,19 +138,6 @@ class Claim:
             return None
         return max(least, int(round(rows, 1 - math.floor(math.log10(rows)))))
 
-    @property
-    def both_to_decide(self) -> tuple[int, int] | None:
-        """About how many seeds and test rows would decide where neither alone does.
-
-        Both so many times as many; None where not even a thousand times as many would.
-        """
-
-        def larger(tenths: int) -> tuple[int, int]:
-            return math.ceil(self.num_seeds * tenths / 10), math.ceil(self.num_rows * tenths / 10)
-
-        found = self._fewest(11, 10_000, larger) if self.num_seeds >= LEAST_SEEDS else None
-        return None if found is None else larger(found)
-
     def _fewest(self, low: int, high: int, size: Callable[[int], tuple[int, int]]) -> int | None:
         """The smallest number whose (seeds, rows) decide; None if it is decided, or none does.
 

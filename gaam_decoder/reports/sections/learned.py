@@ -13,8 +13,8 @@ import numpy as np
 from gaam_cache.messages import brief
 from gaam_decoder.analysis.importance import factor_by_seed
 from gaam_decoder.analysis.learned import (
+    OFFSET,
     RESIDUALS,
-    learned_cells,
     learned_curves,
     planted_curve,
     planted_gate,
@@ -71,9 +71,9 @@ class Learned(Writer):
             title = "learned parameters after training, over heads, features and seeds"
             sheet = Sheet(title, header, lines, ("decoder", "parameter"))
             yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
-        gates = {
-            r.label: c for r in rows if r.finished and (c := learned_cells(r.runs)) is not None
-        }
+        of_features = (table.cache["hidden_size"],)  # other than the weights of gaussian-mixture
+        offsets = [(row, row.runs[0].learned.get(OFFSET, np.empty(0))) for row in rows]
+        gates = [row for row, offset in offsets if row.finished and offset.shape[2:] == of_features]
         if gates:
             gate = planted_gate(table.cache)
             yield Section(
@@ -82,7 +82,7 @@ class Learned(Writer):
                 lead=f"the gates of {len(gates)} rows"
                 + f", beside the planted one ({gate})" * bool(gate),
                 lines=(GATE,),
-                make=lambda: _gates(table, gates, gate),
+                make=lambda: _gates(gates, gate),
                 values={"planted": table.cache.get("planted") if gate else None},
             )
 
@@ -213,11 +213,10 @@ def _shares(table: Table, *first: Sheet) -> Parts:
     return (*first, sheet), (picture,)
 
 
-def _gates(table: Table, gates: dict[str, Any], gate: str | None) -> Parts:
+def _gates(rows: Sequence[Row], gate: str | None) -> Parts:
     lines = []
-    for row in most_accurate(table):
-        cells = gates.get(row.label)
-        if cells is not None and (curve_SP := learned_curves(row.attention, cells)) is not None:
+    for row in sorted(rows, key=lambda row: -(row.accuracy.mean or 0.0)):
+        if (curve_SP := learned_curves(row.runs)) is not None:
             band = curve_SP.min(0), curve_SP.max(0)
             lines.append(Line(row.label, RESIDUALS, curve_SP.mean(0), band))
     beside = Line("planted", RESIDUALS, planted_curve(gate)) if gate else None

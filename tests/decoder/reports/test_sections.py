@@ -12,7 +12,6 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.analysis.learned import (
     RESIDUALS,
-    learned_cells,
     learned_curves,
     planted_curve,
 )
@@ -51,9 +50,8 @@ def dense(mechanism: str, planted: Any = None) -> RunResult:
 def test_a_curve_is_the_mean_of_the_densities_of_all_cells() -> None:
     for mechanism, names in STORED.items():
         run = dense(mechanism)
-        cells = learned_cells([run])
-        assert cells is not None
-        found_SP = learned_curves(f"{mechanism}:heads=2", cells)
+        found_SP = learned_curves([run])
+        assert found_SP is not None
         every = [run.learned[name].reshape(6, -1, 1) for name in names]
         np.testing.assert_allclose(
             found_SP, CURVES[mechanism](RESIDUALS, *every).mean(1), atol=1e-5
