@@ -6,6 +6,7 @@ Rows are the same where their essences are: of texts, all but white space and ca
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -308,10 +309,19 @@ def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> Iterator[s
             f"{len(class_names):,} classes for {total:,} rows ({', '.join(class_names[:3])}, ...): "
             "is that the column of the classes? --label-column names another"
         )
-    seen: dict[str, str] = {}
-    alike = ((seen.setdefault("".join(n.casefold().split()), n), n) for n in class_names)
+    seen: dict[str | float, str] = {}
+    alike = ((seen.setdefault(_plain(name), name), name) for name in class_names)
     if pairs := [f"{excerpt(one)} and {excerpt(other)}" for one, other in alike if one != other]:
-        yield f"classes that differ only in case or white space are kept apart: {_listed(pairs)}"
+        yield (
+            "classes that differ only in case, white space, quotes or the spelling of a number are "
+            f"kept apart: {_listed(pairs)}"
+        )
+
+
+def _plain(name: str) -> str | float:
+    """What classes share that may be one, written differently."""
+    number = re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII)
+    return float(name) if number else " ".join(name.replace('"', " ").casefold().split())
 
 
 def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:

@@ -69,7 +69,7 @@ def _decide(row: Row) -> str:
         return f"about {seeds:,} seeds" if seeds > claim.num_seeds else "a few more seeds"
     if (rows := claim.rows_to_decide) is not None:
         return f"about {rows:,} rows"
-    return "more of both, or too few rows differ to say"
+    return "neither alone, or too few rows differ to say"
 
 
 # fmt: off

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from gaam_decoder.analysis.learned import (
     learned_curves,
     planted_curve,
 )
+from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections._base import Section, sections, signature
+from gaam_decoder.reports.sections.published import FILE
 from gaam_decoder.reports.table import Table, build_tables
-from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen
+from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, seen
 
 
 def by_name(table: Table) -> dict[str, Section]:
@@ -124,3 +127,45 @@ def test_other_runs_have_another_signature_and_the_same_have_the_same() -> None:
     others = [line("none"), line("none", "mha"), line("none", "gaam", seeds=(0, 1, 3))]
     others += [line("none", "gaam", lr=0.5), line("none", "gaam", cache={"fingerprint": "e" * 64})]
     assert len({both, *others}) == 6
+
+
+LLAMA = {"dataset": "fancyzhx/ag_news", "encoder": "meta-llama/Llama-2-13b-hf"}
+
+
+SOURCE = Path(__file__).parents[4] / "shared" / "published" / "results.json"
+
+
+@pytest.mark.skipif(not SOURCE.exists(), reason="../shared/published is not there")
+def test_nothing_that_was_published_was_mistyped() -> None:
+    source = json.loads(SOURCE.read_text("utf-8"))
+    for name, dataset in json.loads(FILE.read_text("utf-8"))["datasets"].items():
+        assert [dataset["train"], dataset["test"]] == [
+            source[name].get(s) for s in ("train", "test")
+        ]
+        for mechanism, found in dataset["mechanisms"].items():
+            expected = dict(source[name][mechanism])
+            assert found["values"] == expected.pop(dataset["unit"])
+            assert {k: v for k, v in found.items() if k not in ("values", "code")} == expected
+        assert [*dataset["learned_ranges"].values()] == [*source[name]["learned_ranges"].values()]
+
+
+def published(attention: str, classes: list[str] = AG_NEWS, **about: Any) -> Section | None:
+    run = build_run(
+        attention, answers(2, 0.8, 1), cache=LLAMA | about, classes=tuple(classes), path="x"
+    )
+    return by_name(build_tables([run])[0]).get("published")
+
+
+def test_published_figures_are_of_the_same_data_set_and_mechanism_and_never_beside_ours() -> None:
+    for attention, mean in (("gaam", "94.6"), ("gaam:heads=1", "94.5"), ("gqgaam:init=x", "94.9")):
+        found = published(attention)
+        assert found is not None
+        assert found.parts[0][0].lines[0][1] == mean
+        assert "optimistic" in found.lead
+        assert "Llama-2-13B" in found.lines[0]
+    assert published("laplace") is None
+    assert published("gaam", dataset="my_news") is None
+    assert published("gaam", classes=["a", "b", "c", "d"]) is None
+    (table,) = build_tables([build_run("gaam", answers(2, 0.8, 1), cache=LLAMA,
+                                       classes=tuple(AG_NEWS))])  # fmt: skip
+    assert "94.6" not in str(sheet(table))

@@ -56,6 +56,9 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     np.testing.assert_array_equal(row.right, reported)
     [tuning] = row.tunings
     assert (tuning.seeds, tuning.apart) == ((7, 8), True)
+    grid_ = "0.0001 (70.0%), 0.001 (90.0%), 0.01 (80.0%)"
+    said = f"gaam: seeds 7-8 chose lr 0.001 of {grid_} by validation, others report"
+    assert said in notes(table)
     candidates = table.to_dict()["rows"][0]["tuning"][0]["candidates"]
     assert [one["validation_accuracy"] for one in candidates] == pytest.approx([0.7, 0.9, 0.8])
     # before the others are trained there is nothing else to report

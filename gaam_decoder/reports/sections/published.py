@@ -1,0 +1,74 @@
+"""Published accuracies of the data set and mechanisms of a report, in a section of their own.
+
+They are never beside ours, and no test compares them: encoder, rows, head and protocol differ.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.messages import brief
+from gaam_decoder.reports.columns import Sheet
+from gaam_decoder.reports.sections._base import Section, Writer
+from gaam_decoder.reports.table import Table
+
+FILE = Path(__file__).with_name("published.json")
+
+
+class Published(Writer):
+    """What a paper has of these mechanisms on the data set of the cache."""
+
+    place = 24
+
+    def of(self, table: Table) -> Iterator[Section]:
+        """Nothing where nothing was published, or rows are of some layers or training rows only."""
+        content = json.loads(FILE.read_text("utf-8"))
+        dataset = dataset_of(table.cache, content) or {}
+        known: dict[str, Any] = dataset.get("mechanisms", {})
+        whole = [r.attention for r in table.rows if not (r.recipe.get("layers") or r.drawn)]
+        names = [one if one in known else one.partition(":")[0] for one in whole]
+        found = {name: known[name] for name in names if name in known}
+        if not found:
+            return
+        about = [f"{dataset[s]:,} {s} rows" for s in ("train", "test") if dataset[s]]
+        there = f"{dataset['encoder']}, {', '.join(about) or 'rows that it does not count'}"
+        lines = [
+            f"theirs: {there}, convolutional head; here: {brief(table.cache['encoder'])}, and the "
+            "rows and heads of this report; mha attends across the rows of a batch there, and over "
+            "layers here (published=true: as theirs)",
+            *(f"{name}: {of['code']}" for name, of in found.items() if "code" in of),
+        ]
+        ranges = (f"{k} {low} to {high}" for k, (low, high) in dataset["learned_ranges"].items())
+        lines += [f"gaam learned {' and '.join(ranges)} there"] * ("gaam" in found)
+        told = {name: ", ".join(map(str, of["values"])) for name, of in found.items()}
+        cells = [[name, f"{of['mean']:.1f}", told[name]] for name, of in found.items()]
+        header = ["mechanism", "published %", dataset["unit"]]
+        sheet = Sheet("published accuracies, which no test compares", header, cells, ("mechanism",))
+        yield Section(
+            name="published",
+            heading="Published by others",
+            lead=f"{content['source']}; {content['selection']} (optimistic)",
+            lines=lines,
+            values={"encoder": dataset["encoder"], "percent": found},
+            make=lambda: ((sheet,), ()),
+        )
+
+
+def dataset_of(cache: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The published data set that a cache was made from, by its name and its classes."""
+
+    def plain(text: str) -> str:
+        return re.sub(r"[\W_]", "", text.lower())
+
+    classes = cache["class_names"]
+    for dataset in content["datasets"].values():
+        named = map(plain, dataset["classes"] or classes)
+        alike = {*named} == {*map(plain, classes)}
+        alike &= len(classes) == dataset.get("num_classes", len(classes))
+        if alike and plain(Path(cache["dataset"]).stem) in dataset["names"]:
+            return dict(dataset)
+    return None
