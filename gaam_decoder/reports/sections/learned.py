@@ -72,8 +72,13 @@ class Learned(Writer):
             sheet = Sheet(title, header, lines, ("decoder", "parameter"))
             yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
         of_features = (table.cache["hidden_size"],)  # other than the weights of gaussian-mixture
-        offsets = [(row, row.runs[0].learned.get(OFFSET, np.empty(0))) for row in rows]
-        gates = [row for row, offset in offsets if row.finished and offset.shape[2:] == of_features]
+        gates = [
+            row
+            for row in most_accurate(table)
+            if row.folds == 1
+            and row.finished
+            and row.runs[0].learned.get(OFFSET, np.empty(0)).shape[2:] == of_features
+        ]
         if gates:
             gate = planted_gate(table.cache)
             yield Section(
@@ -215,7 +220,7 @@ def _shares(table: Table, *first: Sheet) -> Parts:
 
 def _gates(rows: Sequence[Row], gate: str | None) -> Parts:
     lines = []
-    for row in sorted(rows, key=lambda row: -(row.accuracy.mean or 0.0)):
+    for row in rows:
         if (curve_SP := learned_curves(row.runs)) is not None:
             band = curve_SP.min(0), curve_SP.max(0)
             lines.append(Line(row.label, RESIDUALS, curve_SP.mean(0), band))
