@@ -133,9 +133,10 @@ def collect(
             "".join([label, *values, *([] if files else made)]).encode()
         except (DataError, UnicodeEncodeError) as error:
             unusable += 1
-            if len(bad) < SHOWN:  # half a character can neither be hashed nor tokenised
-                half = DataError("a row holds half a character", found=str(error))
-                bad.append((place, error if isinstance(error, DataError) else half))
+            if not isinstance(error, DataError):  # it can neither be hashed nor tokenised
+                error = DataError("a row holds half a character", found=str(error))
+            if len(bad) < SHOWN:
+                bad.append((place, error))
             continue
         for one in made[: most - len(labels)]:
             inputs.append(one)
