@@ -22,7 +22,7 @@ from gaam_cache.settings import (
     Rule,
     check_at_least,
     check_rules,
-    settle_paths,
+    settle,
     spelled,
 )
 
@@ -98,11 +98,6 @@ def placed(config: P) -> P:
 def check_placing(placing: Placing) -> None:
     if placing.engine not in (known := plugins.names(ENGINES)):
         raise plugins.unknown("engine", placing.engine, known)
-    try:
-        parse_devices(placing.devices)
-    except (TypeError, ValueError) as error:
-        found = shortened(str(placing.devices))
-        raise ConfigError("bad --devices", expected=str(error), found=found) from None
     if placing.rank is not None:
         parse_rank(placing.rank)
     share = placing.gpus_per_worker
@@ -212,7 +207,7 @@ class ExtractConfig(Placing):
     """What the encoder reads, for a dry run, which then needs no weights (default: timed here)."""
 
     def __post_init__(self) -> None:
-        settle_paths(self)
+        settle(self)
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
         check_rules(self, self._rules())
@@ -223,12 +218,9 @@ class ExtractConfig(Placing):
         speed, seconds, part = self.tokens_per_second, self.clip_seconds, self.test_fraction
         splits, unlabelled, spread = self.splits, self.unlabelled, self.device_map
         # fmt: off
-        yield "splits", splits, "is empty", "at least one"
-        yield "pool", self.pool, "is empty", "at least one"
         yield "tokens_per_second", speed is None or 0 < speed < math.inf, RANGE, "> 0"
         yield "clip_seconds", seconds is None or 0.1 <= seconds < math.inf, RANGE, ">= 0.1"
         yield "test_fraction", part is None or 0 < part < 1, RANGE, "> 0 and < 1"
-        yield "pool_over", self.pool_over in ("all", "text"), RANGE, "all or text"
         yield ("device_map", spread in (None, *DEVICE_MAPS),
                "is unknown", f"one of: {', '.join(DEVICE_MAPS)}")
         yield ("encoding", _is_encoding(self.encoding or "utf-8"), "is unknown",
@@ -292,7 +284,7 @@ class ImportConfig:
         ConfigError: on construction, when a value is out of its range.
     """
 
-    files: tuple[str, ...] = field(default=(), metadata={"parse": parse_words, "positional": True})
+    files: tuple[str, ...] = field(default=(), metadata={"parse": parse_words})
     """Files of arrays: safetensors, npz, npy, HDF5."""
     out: Path = Path("cache")
     """Folder of the cache."""
@@ -320,7 +312,7 @@ class ImportConfig:
     """Rows of one shard at most; a shard is also at most 512 MB."""
 
     def __post_init__(self) -> None:
-        settle_paths(self)
+        settle(self)
         check_at_least(self, 1, "shard_rows")
         if not self.files:
             raise ConfigError("nothing to import", expected="one file of arrays, or several")

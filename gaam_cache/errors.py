@@ -54,6 +54,7 @@ class ConfigError(GaamError, ValueError):
     """An argument, option or configuration file is wrong."""
 
     exit_code = 2
+    setting: str | None = None  # the field of a configuration whose value it is
 
 
 class NotFoundError(ConfigError, FileNotFoundError):

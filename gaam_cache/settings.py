@@ -58,17 +58,35 @@ def spelled(config: object, name: str) -> str:
     return key_of(field) if "key" in field.metadata else f"--{key_of(field)}"
 
 
-def settle_paths(config: object) -> None:
-    """Make paths of texts, as Python code hands them over, and refuse words that are no choice."""
+def settle(config: Any) -> None:
+    """Parse every field into its type, whatever options, files or Python code handed over.
+
+    Raises:
+        ConfigError: the first that cannot be; its ``setting`` is the name of the field.
+    """
     hints = typing.get_type_hints(type(config))
-    for one in fields(config):  # type: ignore[arg-type]
+    for one in fields(config):
         value = getattr(config, one.name)
-        if str(one.type).startswith("Path") and isinstance(value, str):
-            object.__setattr__(config, one.name, Path(value))
-        parts = (hints[one.name], *typing.get_args(hints[one.name]))
-        words = [p for part in parts if typing.get_origin(part) is Literal for p in part.__args__]
-        if words and value is not None and value not in words:
-            raise plugins.unknown(key_of(one), str(value), words)
+        if value is None and one.default is None:
+            continue
+        try:
+            made = parsed(value, hints[one.name], one.metadata)
+            if made == () and one.default:
+                raise ValueError("at least one")
+        except GaamError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            choices = str(error).partition("one of: ")[2].split(", ")
+            refusal = ConfigError(
+                f"bad value for {spelled(config, one.name)}",
+                expected=str(error),
+                found=shortened(repr(said)),
+                hint=did_you_mean(said, choices),
+            )
+            refusal.setting = one.name
+            raise refusal from error
+        object.__setattr__(config, one.name, made)
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:
@@ -129,7 +147,7 @@ def resolve(
     layers.append(("the command line", pairs(sets or ()) | options))
     every = fields(cls)  # type: ignore[arg-type]
     named = {one.name: one for one in every} | {key_of(one).replace("-", "_"): one for one in every}
-    hints, values = typing.get_type_hints(cls), {}
+    values, places = dict[str, Any](), dict[str | None, str]()
     for where, layer in layers:
         written = set()
         for key, value in layer.items():
@@ -138,21 +156,13 @@ def resolve(
             if field.name in written:
                 raise ConfigError(f"'{key_of(field)}' is set twice", expected="once", where=where)
             written.add(field.name)
-            try:
-                values[field.name] = parsed(value, hints[field.name], field.metadata)
-            except GaamError:
-                raise
-            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-                said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-                choices = str(error).partition("one of: ")[2].split(", ")
-                raise ConfigError(
-                    f"bad value for '{f'--{key_of(field)}' if key in options else key}'",
-                    found=shortened(repr(str(said))),
-                    expected=str(error),
-                    where=where,
-                    hint=did_you_mean(str(value), choices),
-                ) from error
-    return cls(**values)
+            values[field.name], places[field.name] = value, where
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        if error.setting in places:
+            error.details["where"] = places[error.setting]
+        raise
 
 
 def _read(path: Path, section: str) -> dict[str, Any]:

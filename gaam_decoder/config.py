@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-import typing
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from gaam_cache import settings
 from gaam_cache.config import Placing, check_placing
 from gaam_cache.devices import check_device
-from gaam_cache.errors import ConfigError, GaamError
-from gaam_cache.messages import shortened
-from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle_paths, spelled
+from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle
 from gaam_decoder import number_lists
 from gaam_decoder.recipe import NO_TEST
 from gaam_decoder.specs import USUAL_DECAY, Spec, head_class, parse_loss, parse_specs
-
-if TYPE_CHECKING:
-    pass
 
 TRIED_RATES = (3e-4, 2e-3, 1e-2, 5e-2)
 """Where nobody names a rate and rows of train may choose one; where none may, the first."""
@@ -138,21 +131,7 @@ class TrainConfig(Placing):
 
     def __post_init__(self) -> None:
         """Parse every value into its type, and refuse what cannot work before anything is read."""
-        hints = typing.get_type_hints(type(self))
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if value is None and one.default is None:
-                continue
-            try:
-                parsed = settings.parsed(value, hints[one.name], one.metadata)
-                if parsed == () and one.default:
-                    raise ValueError("at least one")
-            except GaamError:
-                raise
-            except (TypeError, ValueError) as error:
-                message, found = f"{spelled(self, one.name)} {OUT}", shortened(str(value))
-                raise ConfigError(message, expected=str(error), found=found) from None
-            object.__setattr__(self, one.name, parsed)
+        settle(self)
         check_device(self.device)
         check_placing(self)
         check_at_least(self, 0, "split_seed")
@@ -248,7 +227,7 @@ class PlantConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
-        settle_paths(self)
+        settle(self)
         for least, name in enumerate(("seed", "width", "classes", "rows")):
             check_at_least(self, least, name)
         check_at_least(self, 1, "layers")

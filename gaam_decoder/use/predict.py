@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from pyarrow.csv import CSVWriter
 
 from gaam_cache.cache import open_cache
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import ExtractConfig, parse_words
 from gaam_cache.devices import check_device
 from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, shortened
-from gaam_cache.settings import check_at_least, settle_paths
+from gaam_cache.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
@@ -53,7 +53,7 @@ class PredictConfig:
     """
 
     run: Path  # folder of a finished run, or of what was exported of one
-    texts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = field(default=(), metadata={"parse": parse_words, UNCHECKED: True})
     """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
     file: Path | None = None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
     cache: Path | None = None
@@ -73,7 +73,7 @@ class PredictConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work before anything is read."""
-        settle_paths(self)
+        settle(self)
         check_device(self.device)
         check_at_least(self, 1, "top", "batch_tokens")
         check_at_least(self, 0, "seed")
