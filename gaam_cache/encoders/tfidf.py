@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import unicodedata
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,11 +25,10 @@ if TYPE_CHECKING:
 
     from gaam_cache.sources._base import Rows
 
-DEFAULTS = {"features": 4096, "ngrams": 1, "sublinear": True, "hashed": False}
-"""D, the words of the most texts; the longest sequence of words that counts as one more word;
-whether n of one count 1 + ln n; and whether features are hashes of words, so that nothing is
-fitted and there is no idf."""
+DEFAULTS = {"features": 4096, "ngrams": 1}
+"""D, the words of the most texts; the longest sequence of words that counts as one more word."""
 MOST = {"features": 2**20, "ngrams": 5}
+FIXED = {"sublinear": True, "hashed": False}  # as plans have said since 0.1.0
 MOST_WORDS = 1_000_000  # of a text, where ``--max-length`` does not say
 IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF))
 """Scripts without spaces between words, of which every character counts as one."""
@@ -53,21 +51,17 @@ class TfidfEncoder(Encoder):
 
     def __init__(self, config: ExtractConfig) -> None:
         """Read ``tfidf:key=value,...``."""
-        options: dict[str, Any] = dict(DEFAULTS)
+        options = dict(DEFAULTS)
         for part in filter(None, config.encoder.partition(":")[2].split(",")):
             key, _, value = (piece.strip() for piece in part.partition("="))
-            if key in MOST and value.isascii() and value.isdigit() and 1 <= int(value) <= MOST[key]:
-                options[key] = int(value)
-            elif key in ("sublinear", "hashed") and value in ("true", "false"):
-                options[key] = value == "true"
-            else:
+            if not (value.isdecimal() and 1 <= int(value) <= MOST.get(key, 0)):
                 raise ConfigError(
                     f"no such option of the encoder tfidf: '{shortened(part)}'",
-                    expected=f"features=1 to {MOST['features']:,}, ngrams=1 to {MOST['ngrams']}, "
-                    "sublinear=true or false, hashed=true or false",
+                    expected=", ".join(f"{name}=1 to {most:,}" for name, most in MOST.items()),
                     found=f"--encoder {shortened(config.encoder)}",
                 )
-        given = [f"{k}={str(v).lower()}" for k, v in options.items() if v != DEFAULTS[k]]
+            options[key] = int(value)
+        given = [f"{k}={v}" for k, v in options.items() if v != DEFAULTS[k]]
         self.name, self.revision = f"tfidf:{','.join(given)}".removesuffix(":"), None
         self.num_layers, self.hidden_size = 1, options["features"]
         self.max_length = config.max_length or MOST_WORDS
@@ -84,8 +78,6 @@ class TfidfEncoder(Encoder):
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
         """Take vocabulary and weights from the training split, or else from the first."""
-        if self._options["hashed"]:
-            return
         split = "train" if "train" in rows else next(iter(rows))
         texts_of: Counter[str] = Counter()
         for text in rows[split].inputs:
@@ -105,13 +97,13 @@ class TfidfEncoder(Encoder):
     def identity(self) -> dict[str, Any]:
         """Options, and a digest of what was fitted."""
         return {
-            "bag_of_words": self._options,
+            "bag_of_words": self._options | FIXED,
             **self._fitted,
             "unicode": unicodedata.unidata_version,
             "dtype": self.dtype,
             "max_length": self.max_length,
             "pooling": ["mean"],
-            "layers": "words, hashed" if self._options["hashed"] else "tf-idf of words",
+            "layers": "tf-idf of words",
         }
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
@@ -133,12 +125,8 @@ class TfidfEncoder(Encoder):
         x_BD = np.zeros((len(items), self.hidden_size))
         for row, words in enumerate(items):
             for word, count in Counter(self._grams(words)).items():
-                weight = 1 + math.log(count) if self._options["sublinear"] else float(count)
-                if self._options["hashed"]:  # by the sign, words that share a place cancel
-                    number = zlib.crc32(word.encode())
-                    x_BD[row, (number >> 1) % self.hidden_size] += (1 - 2 * (number & 1)) * weight
-                elif word in self._place:
-                    x_BD[row, self._place[word]] += weight
+                if word in self._place:
+                    x_BD[row, self._place[word]] = 1 + math.log(count)
         x_BD *= self._idf_D
         norm_B1 = np.linalg.norm(x_BD, axis=1, keepdims=True)
         x_BD /= np.where(norm_B1 > 0, norm_B1, 1)

@@ -72,7 +72,6 @@ WAYS: list[dict[str, Any]] = [
     {"layer_zero": True, "batch_tokens": 1, "encoder": "llama"},
     {"untrained_encoder": True, "encoder_seed": 3, "batch_tokens": 5000},
     {"encoder": "tfidf:ngrams=2", "pool": ("mean",)},
-    {"encoder": "tfidf:hashed=true,features=64", "pool": ("mean",)},
 ]
 
 
