@@ -334,11 +334,16 @@ def _row(
         for seed in seeds & {seed for seed, run in runs.items() if seed in run.failed}:
             of, why = runs[seed].recipe, runs[seed].failed[seed]
             failed.setdefault(seed, f"fold {of['fold']}: {why}" if len(parts) > 1 else why)
-    recipe, recipes = first.recipe, [part[0].recipe for part in parts]
+    recipes = [dict(part[0].recipe) for part in parts]
+    recipe = recipes[0]
+    # of whose code the mechanism is says the mechanism: it keeps no row from being compared
+    theirs = recipe.pop("plugins", {}).items()
+    if others := {name: code for name, code in theirs if not name.startswith("mechanism ")}:
+        recipe["plugins"] = others
     repeats = len({one.get("split_seed") for one in recipes})
     if len(parts) > 1:
         apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
-        recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
+        recipe |= dict.fromkeys(apart, BY_FOLD) | {"fold": None}
     if repeats > 1:
         recipe["split_seed"] = ", ".join(map(str, sorted({int(o["split_seed"]) for o in recipes})))
     counted = tuple(

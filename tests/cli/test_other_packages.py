@@ -80,6 +80,7 @@ def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported
     report = gaam("report", runs)
     assert report.code == 0
     assert "location=median" in report.out
+    assert "not compared" not in report.out
     (run,) = [run for run in gaam_decoder.load_runs(runs) if run.attention.startswith("sech")]
     assert set(run.learned) == {"offset", "s"}
 
