@@ -6,7 +6,6 @@ the three kinds in a family of its own, for what filters left out of the report 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -211,7 +210,7 @@ def _groups(sets: dict[Same, list[Row]], names: Sequence[str], margin: float) ->
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
     some = {key for same in sets for key, _ in same} & set(ALL)
     for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
-        best = ranked(rows)[:MOST_VALUES]
+        best = rows[:MOST_VALUES]
         own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
         told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
         told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
@@ -220,18 +219,6 @@ def _groups(sets: dict[Same, list[Row]], names: Sequence[str], margin: float) ->
         made = {(i, j): one for i, j in places if (one := minus(best[i], best[j], margin))}
         found.append(Group(", ".join(told), tuple(labels), tuple(best), made))
     return found
-
-
-def ranked(rows: Iterable[Row]) -> list[Row]:
-    """The best first, by the score that is compared; those without it last."""
-
-    def place(row: Row) -> float:
-        mean = row.chosen.mean
-        return (
-            math.inf if mean is None else -mean if row.chosen.unit.score.larger_is_better else mean
-        )
-
-    return sorted(rows, key=place)
 
 
 def _value(row: Row, names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gaam_cache.messages import brief, visible
+from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import DEFAULT, Interval
 
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 
 WIDTH = 4.2  # inches: a column of a paper, and legible when a phone scales it to its width
 LINE = 0.15  # inches of a line of text
-MOST_LINES = 4  # of a panel
-MOST_TICKS = 12  # of an axis; and points of a line up to which each is marked
+MOST_LINES = 4  # of a panel, those of the best rows
+MOST_MARKED = 12  # points of a line up to which each is marked
 TEMPLATES = Path(__file__).with_name("templates")
 COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
 PALETTE = {k: v for k, v in COLOURS["light"].items() if not k.startswith(("pa", "warn"))}
@@ -59,26 +61,19 @@ class Line(NamedTuple):
 
 
 def names_of(labels: Sequence[str], width: int = 26) -> list[str]:
-    """Labels on lines of bounded length, which end behind a space, a colon or a comma."""
-    found = []
-    for label in labels:
-        lines = [""]
-        for part in re.findall(f"[^ ,:]{{1,{width - 1}}}[ ,:]?|[ ,:]", visible(label)):
-            if lines[-1] and len((lines[-1] + part).rstrip()) > width:
-                lines.append("")
-            lines[-1] += part
-        found.append("\n".join(line.strip() for line in lines).strip() or "-")
-    return found
+    """Labels on lines of bounded length, which end behind a space, a hyphen or a comma."""
+    apart = [re.sub(r",(?=\S)", ", ", visible(label)) for label in labels]
+    return ["\n".join(textwrap.wrap(label, width)) or "-" for label in apart]
 
 
 def line_panels(
-    panels: Sequence[tuple[str, Sequence[Line]]], x: str, *, ticks: Sequence[float] = (),
+    panels: Sequence[tuple[str, Sequence[Line]]], x: str, *,
     log: bool = False, beside: Line | None = None, bottom: float | None = None,
 ) -> Figure:  # fmt: skip
     """Panels one below the other; labels that the panel above has too are not written again.
 
-    ``panels`` have the label of their y axis and lines, ``x`` is the label and ``ticks`` are of the
-    x axis; ``beside`` is a dashed line in every panel, and the y axes start at ``bottom``.
+    ``panels`` have the label of their y axis and lines, ``x`` is the label of the x axis;
+    ``beside`` is a dashed line in every panel, and the y axes start at ``bottom``.
     """
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
     name_of = dict(zip(labels, names_of(labels, 52), strict=True))
@@ -93,7 +88,7 @@ def line_panels(
         for line in lines:
             place = labels.index(line.label)
             color, dash = PALETTE[f"c{place % 8}"], DASHES[place % len(DASHES)]
-            mark = "o" if len(line.x) <= MOST_TICKS else None
+            mark = "o" if len(line.x) <= MOST_MARKED else None
             if line.band:
                 axes.fill_between(line.x, *line.band, color=color, alpha=0.15, lw=0)
             axes.plot(
@@ -104,20 +99,10 @@ def line_panels(
         axes.set_ylabel(what)
         axes.set_ylim(bottom=bottom)
         axes.grid(axis="y")
-    last = every[-1]
-    last.set_xlabel(f"{x} (log scale)" if log else x)
+    every[-1].set_xlabel(f"{x} (log scale)" if log else x)
     if log:
-        last.set_xscale("log")
-    if ticks:
-        some = ticks[:: -(-len(ticks) // MOST_TICKS)]
-        last.set_xticks(some, [f"{value:g}" for value in some])
-        last.minorticks_off()
+        every[-1].set_xscale("log")
     return figure
-
-
-def in_fours(what: str, lines: Sequence[Line]) -> list[tuple[str, Sequence[Line]]]:
-    """Panels of at most four lines each."""
-    return [(what, lines[i : i + MOST_LINES]) for i in range(0, len(lines), MOST_LINES)]
 
 
 def _figure(height: float) -> Figure:
@@ -151,8 +136,7 @@ def overviews(table: Table) -> list[Picture]:
 
 def _strip(table: Table) -> Figure:
     unit, dot = table.unit, {"ms": 3.4, "mew": 0, "c": PALETTE["c0"], "alpha": 0.6}
-    figure, axes = _name_rows([row.label for row in table.shown])
-    axes.set_xlabel(f"test {unit.column}")
+    figure, axes = _name_rows(table.shown, f"test {unit.column}")
     steps = np.array([0.0, 0.13, -0.13, 0.06, -0.06])
     for height, chosen in enumerate(row.chosen for row in table.shown):
         value_S = unit.factor * np.sort(chosen.scored.values)
@@ -167,16 +151,15 @@ def _strip(table: Table) -> Figure:
 
 
 def _forest(table: Table) -> Figure:
-    unit, ink = table.unit, PALETTE["ink"]
-    shown = [(row, compared) for row, compared in table.compared if row.shown]
-    figure, axes = _name_rows([row.label for row, _ in shown])
+    unit, ink, margin = table.unit, PALETTE["ink"], table.unit.factor * table.margin
     points = "percentage points" if table.score == DEFAULT else unit.of_differences
-    axes.set_xlabel(f"difference to {brief(str(table.baseline), 26)},\n{points}")
-    margin = unit.factor * table.margin
+    shown = [row for row in table.shown if row.compared]
+    x = f"difference to {brief(str(table.baseline), 26)},\n{points}"
+    figure, axes = _name_rows(shown, x)
     within = f"within \u00b1{margin:g}"
     axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0, label=within)
     axes.axvline(0, color=ink, lw=1)
-    for height, claim in enumerate(compared.claim for _, compared in shown):
+    for height, claim in enumerate(row.compared.claim for row in shown if row.compared):
         seeds, both = claim.on_these_rows.interval, claim.interval_corrected
         _intervals(axes, height, unit.factor, seeds, both)
         face, label = (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
@@ -185,12 +168,13 @@ def _forest(table: Table) -> Figure:
     return _with_legend(figure)
 
 
-def _name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
-    names = names_of(labels)
+def _name_rows(rows: Sequence[Row], x: str) -> tuple[Figure, Axes]:
+    names = names_of([row.label for row in rows])
     most = max(name.count("\n") + 1 for name in names)
     figure = _figure(1.2 + max(0.36, LINE * most + 0.04) * len(names))
     axes = figure.add_subplot()
     axes.locator_params(axis="x", nbins=6, steps=[1, 2, 5, 10])
+    axes.set_xlabel(x)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -200,13 +184,11 @@ def _name_rows(labels: Sequence[str]) -> tuple[Figure, Axes]:
 
 
 def _intervals(axes: Axes, y: float, factor: int, seeds: Interval, both: Interval) -> None:
-    for interval, over, name, width in (
-        (both, "seeds and rows", "muted", 1.2),
-        (seeds, "seeds", "accent", 3.2),
-    ):
+    kinds = (both, "seeds and rows", "muted", 1.2), (seeds, "seeds", "accent", 3.2)
+    for interval, over, colour, width in kinds:
         if interval:
             x, label = factor * np.array(interval), f"95% over {over}"
-            axes.plot(x, [y] * 2, c=PALETTE[name], lw=width, alpha=0.8, label=label)
+            axes.plot(x, [y] * 2, c=PALETTE[colour], lw=width, alpha=0.8, label=label)
 
 
 def _with_legend(figure: Figure) -> Figure:

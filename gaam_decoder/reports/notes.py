@@ -12,7 +12,7 @@ from gaam_cache.messages import brief
 from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of, ranked
+from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of
 from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.unit import DEFAULT, percent
@@ -289,7 +289,7 @@ def _spread(table: Table) -> str:
 
 def recommended(table: Table) -> tuple[Row, str] | None:
     """The row to use and why, where that can be said: of the same states, nothing optimistic."""
-    rows = [row for row in ranked(table.rows) if row.chosen.mean is not None and not row.shuffled]
+    rows = [row for row in table.rows if row.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
     if len(given) != 1 or any(row.unchosen or row.optimistic for row in rows):
         return None

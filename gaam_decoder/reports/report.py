@@ -13,7 +13,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import write_file
 from gaam_decoder.reports import columns as columns
-from gaam_decoder.reports.compare import counterpart, ranked
+from gaam_decoder.reports.compare import counterpart
 from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables
@@ -163,10 +163,10 @@ def report(
         )
     shown = []
     for table in tables:
-        rows = ranked(table.rows)
         # the baseline of a row that is shown stays beside it; statistics are of all rows
-        theirs = [counterpart(row, rows, table.baseline) for row in rows[:top]]
-        kept = {id(row) for row in (*rows[:top], *theirs)}
-        of = tuple(replace(row, shown=id(row) in kept) for row in rows)
+        best = table.rows[:top]
+        theirs = [counterpart(row, table.rows, table.baseline) for row in best]
+        kept = {id(row) for row in (*best, *theirs)}
+        of = tuple(replace(row, shown=id(row) in kept) for row in table.rows)
         shown.append(replace(table, rows=of))
     return Report(tables=tuple(shown))

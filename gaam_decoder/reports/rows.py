@@ -230,7 +230,7 @@ class Row:
 def rows_by_test(
     runs: Sequence[RunResult], tunings: Mapping[str, Tuning], score: str, temperature: bool
 ) -> Iterator[tuple[str, list[Row], tuple[str, ...]]]:
-    """What tests rows, in words, the rows, and what is not among them as folds of it are missing.
+    """What tests rows, in words, the best rows first, and what lacks folds and is not among them.
 
     Rows of different folds are different test rows. Where all folds of a mechanism are there, its
     test rows are put one after the other, so that every row of the split is tested once, by
@@ -238,8 +238,11 @@ def rows_by_test(
     """
 
     def place(row: Row) -> tuple[Any, ...]:
-        on_some, size = row.recipe.get("layers") is not None, row.drawn or math.inf
-        return on_some, row.attention, row.head, row.select, size, str(row.recipe)
+        mean = math.inf if row.chosen.mean is None else row.chosen.mean
+        better = math.isfinite(mean) and row.chosen.unit.score.larger_is_better
+        some, size = row.recipe.get("layers") is not None, row.drawn or math.inf
+        named = some, row.attention, row.head, row.select, size, str(row.recipe)
+        return -mean if better else mean, *named
 
     for where, groups, incomplete in _by_test_rows(runs, tunings):
         rows = (_row(parts, tunings, score, temperature) for parts in groups)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -22,7 +21,9 @@ class Json(Format):
         """
         first, *others = map(_values, tables)
         first |= {"other_caches": others} if others else {}
-        json.dump(_finite(first), stream, indent=2, ensure_ascii=True, allow_nan=False)
+        # null for what is no number, such as in the attention map of a lost seed
+        finite = json.loads(json.dumps(first), parse_constant=lambda name: None)  # noqa: ARG005
+        json.dump(finite, stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")
 
 
@@ -37,12 +38,3 @@ def _values(table: Table) -> dict[str, Any]:
             if one.lead
         },
     }
-
-
-def _finite(value: Any) -> Any:
-    """The same with null for what is no number, such as in the attention map of a lost seed."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

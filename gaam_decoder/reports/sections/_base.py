@@ -17,7 +17,6 @@ from gaam_cache import plugins
 from gaam_cache.store.digest import digest_of, short_digest
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Picture
-from gaam_decoder.reports.rows import Row
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
@@ -67,8 +66,3 @@ def signature(table: Table) -> str:
     digest = short_digest(digest_of(json.dumps(seeds).encode()))
     recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache
     return f"gaam {gaam_cache.__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"
-
-
-def most_accurate(table: Table, count: int | None = None) -> list[Row]:
-    """Rows with the highest mean, the best first."""
-    return sorted(table.rows, key=lambda row: -(row.accuracy.mean or 0.0))[:count]

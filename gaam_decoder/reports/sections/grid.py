@@ -9,7 +9,7 @@ from typing import Any
 from gaam_cache.messages import brief
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.drawing import Line, Picture, in_fours, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import percent
@@ -17,7 +17,6 @@ from gaam_decoder.reports.unit import percent
 NO_AXES = {"split_seed", "fold", "repeats", "val_fraction", "val_folds", "shard_rows"}
 NO_AXES |= {"test_split", "plugins"}
 """Settings that are no quantity, or decide which rows are which."""
-MOST_DRAWN = 8  # lines of the picture
 ALL = "all"
 Cells = dict[str, dict[Any, float]]  # a line for all else, in it the accuracy at every value
 
@@ -30,13 +29,13 @@ class Grid(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where no rows differ in a number alone."""
         axis, cells = _cells(table)
-        values = [
-            {"decoder": name, "value": value, "accuracy": mean}
-            for name, of in cells.items()
-            for value, mean in of.items()
-        ]
         if cells:
             said = "what is best here is best on the test rows, which must not choose"
+            values = [
+                {"decoder": name, "value": value, "accuracy": mean}
+                for name, of in cells.items()
+                for value, mean in of.items()
+            ]
             yield Section(
                 name="grid",
                 heading="Accuracy by setting",
@@ -54,18 +53,16 @@ def _cells(table: Table) -> tuple[str, Cells]:
         of_rows.append({"layers": ALL, "train_rows": ALL} | mine)
     values = {name: {of.get(name) for of in of_rows} - {None} for of in of_rows for name in of}
     varied = sorted(name for name, of in values.items() if len(of) > 1)
-    axes = [name for name in varied if all(type(v) in (int, float) for v in values[name])]
-    axes += [name for name in ("layers", "train_rows") if name in varied and name not in axes]
-    axis = max(axes, key=lambda name: len(values[name]), default="")
-    cells: Cells = {}
+    numbers = {name for name in varied if all(type(v) in (int, float) for v in values[name])}
+    axes = [name for name in varied if name in numbers | {"layers", "train_rows"}]
+    axis, cells = max(axes, key=lambda name: len(values[name]), default=""), Cells()
     for row, of in zip(rows, of_rows, strict=True):
         rest = [f"{brief(row.attention)} + {brief(row.head, 60)}"]
         rest += [brief(f"{k}={of[k]}") for k in varied if k != axis and of.get(k, ALL) != ALL]
         if axis in of:
             cells.setdefault(", ".join(rest), {})[of[axis]] = row.accuracy.mean or 0.0
     # a line of one value is on no axis
-    cells = {name: line for name, line in cells.items() if len(line) > 1}
-    return axis, dict(sorted(cells.items(), key=lambda one: -max(one[1].values())))
+    return axis, {name: line for name, line in cells.items() if len(line) > 1}
 
 
 def _number(value: Any) -> float:
@@ -82,19 +79,19 @@ def _parts(axis: str, cells: Cells) -> Parts:
     header = [axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)]
     table = [[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()]
     sheet = Sheet(f"accuracy % by {axis}", header, table, (axis,))
-    place = {value: _number(value) for value in values if _number(value) < math.inf}
-    at, lines = list(place.values()), []
-    log = len(at) > 1 and axis != "layers" and at[0] > 0 and at[-1] / at[0] > 9.999
-    for name, of in cells.items():
-        there = [value for value in place if value in of]
-        if len(there) > 1:
-            lines.append(Line(name, [place[v] for v in there], [100 * of[v] for v in there]))
-    panels = in_fours("test accuracy, %", lines[:MOST_DRAWN])
+    at = {value: _number(value) for value in values if _number(value) < math.inf}
+    low, high = (of(at.values(), default=0) for of in (min, max))
+    points = [(name, [v for v in at if v in of], of) for name, of in cells.items()]
+    lines = [Line(n, [at[v] for v in p], [100 * of[v] for v in p]) for n, p, of in points if p[1:]]
     picture = Picture(
         "grid",
         f"Accuracy by {axis}",
-        "Mean over seeds; all else is the same along a line, but for what was tuned. At most "
-        f"{MOST_DRAWN} lines.",
-        lambda: line_panels(panels, axis, ticks=at, log=log),
+        f"Mean over seeds, of the {MOST_LINES} best; all else is the same along a line, but for "
+        "what was tuned.",
+        lambda: line_panels(
+            [("test accuracy, %", lines[:MOST_LINES])],
+            axis,
+            log=axis != "layers" and 0 < 9.999 * low < high,
+        ),
     )
     return (sheet,), (picture,) if lines else ()

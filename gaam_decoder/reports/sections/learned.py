@@ -22,16 +22,15 @@ from gaam_decoder.analysis.learned import (
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import same_recipe
-from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, in_fours, line_panels
+from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.rows import Row
-from gaam_decoder.reports.sections._base import Parts, Section, Writer, most_accurate
+from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import TUNED, first_runs
 from gaam_decoder.stats.rank_correlation import rank_correlation
 
 HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
 LEAST_LAYERS = 4  # three have six orders: every rank correlation is as good as chance
-MOST_GATES = 8  # that are drawn
 IMPORTANCE = (
     "importance is the mean importance factor of a layer over features and seeds, accuracy that of "
     "the same head and recipe on this layer alone; rho is Spearman's rank correlation",
@@ -71,13 +70,12 @@ class Learned(Writer):
             title = "learned parameters after training, over heads, features and seeds"
             sheet = Sheet(title, header, lines, ("decoder", "parameter"))
             yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
-        of_features = (table.cache["hidden_size"],)  # other than the weights of gaussian-mixture
+        # other than the weights of gaussian-mixture
+        of_features, of_none = (table.cache["hidden_size"],), np.empty(0)
         gates = [
             row
-            for row in most_accurate(table)
-            if row.folds == 1
-            and row.finished
-            and row.runs[0].learned.get(OFFSET, np.empty(0)).shape[2:] == of_features
+            for row in rows
+            if row.finished and row.runs[0].learned.get(OFFSET, of_none).shape[2:] == of_features
         ]
         if gates:
             gate = planted_gate(table.cache)
@@ -87,7 +85,7 @@ class Learned(Writer):
                 lead=f"the gates of {len(gates)} rows"
                 + f", beside the planted one ({gate})" * bool(gate),
                 lines=(GATE,),
-                make=lambda: _gates(gates, gate),
+                make=lambda: _gates(gates[:MOST_LINES], gate),
                 values={"planted": table.cache.get("planted") if gate else None},
             )
 
@@ -112,12 +110,11 @@ def _curves(table: Table) -> Parts:
     ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for lines in panels.values()]
     cells = [[row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows]
     sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells, ("decoder",))
-    best = {row.label for row in most_accurate(table, MOST_LINES)}
-    drawn = [(what, [o for o in of if o.label in best] or of[:1]) for what, of in panels.items()]
+    drawn = [(what, lines[:MOST_LINES]) for what, lines in panels.items()]
     picture = Picture(
         "curves",
         "Learning curves",
-        "Mean over seeds, of the most accurate decoders; the band is one standard deviation.",
+        "Mean over seeds, of the best decoders; the band is one standard deviation.",
         lambda: line_panels(drawn, "epoch"),
     )
     return (sheet,), (picture,) if drawn else ()
@@ -196,7 +193,7 @@ def _importance(row: Row) -> Any:
 
 def _shares(table: Table, *first: Sheet) -> Parts:
     lines, curves = [], []
-    for row in most_accurate(table):
+    for row in table.rows:
         if of := _importance(row):
             by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
             told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
@@ -212,8 +209,8 @@ def _shares(table: Table, *first: Sheet) -> Parts:
     picture = Picture(
         "importance",
         "Share of layers in the summed attention",
-        "Mean over seeds, of the most accurate; the band is one standard deviation.",
-        lambda: line_panels(panels, "encoder layer", ticks=layers, beside=equal, bottom=0),
+        "Mean over seeds, of the best; the band is one standard deviation.",
+        lambda: line_panels(panels, "encoder layer", beside=equal, bottom=0),
     )
     return (*first, sheet), (picture,)
 
@@ -228,14 +225,11 @@ def _gates(rows: Sequence[Row], gate: str | None) -> Parts:
     picture = Picture(
         "gates",
         "Learned gates",
-        f"Mean over seeds, heads and features of the {MOST_GATES} most accurate; the band goes "
-        "from the lowest seed to the highest"
-        + f"; dashed: the planted gate, {gate}" * bool(gate)
-        + ".",
+        "Mean over seeds, heads and features of the best; the band goes from the lowest seed to "
+        "the highest; dashed: what was planted, where something was.",
         lambda: line_panels(
-            in_fours("weight", lines[:MOST_GATES]) or [("weight", [])],
+            [("weight", lines)],
             "standardised feature value, from the gate's centre",
-            ticks=[-4, -2, 0, 2, 4],
             beside=beside,
             bottom=0,
         ),

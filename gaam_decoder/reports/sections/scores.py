@@ -13,13 +13,13 @@ from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.notes import TEMPERATURE
 from gaam_decoder.reports.rows import SCALED
-from gaam_decoder.reports.sections._base import Section, Writer, most_accurate
+from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.unit import Unit, all_scores, percent, score_of
 from gaam_decoder.stats.scores.ece import BINS
 
 MOST_CLASSES, MOST_DECODERS = 30, 8
-"""That are listed: of more the most frequent, and the most accurate. The JSON has all."""
+"""That are listed: of more the most frequent, and the best. The JSON has all."""
 FEWEST = 5  # rows of a bin that is drawn: the share of fewer is anything
 
 
@@ -72,13 +72,13 @@ def _recall(table: Table) -> Sheet:
     """Share of the rows of every class that are right."""
     lines, count_C = [], table.rows[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
-    for row in most_accurate(table, MOST_DECODERS):
+    for row in table.rows[:MOST_DECODERS]:
         for one in np.sort(frequent[count_C[frequent] > 0]) if row.finished else ():
             share = float(row.confusion[one, one] / (len(row.finished) * count_C[one]))
             name = brief(str(table.cache["class_names"][one]), 40)
             lines.append([row.label, name, f"{count_C[one]:,}", percent(share)])
     caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
-    caption += f"of the {MOST_DECODERS} most accurate decoders"
+    caption += f"of the {MOST_DECODERS} best decoders"
     return Sheet(caption, ["decoder", "class", "rows", "recall %"], lines, ("decoder", "class"))
 
 
@@ -100,11 +100,11 @@ def _calibration(table: Table) -> Section:
     header += ["temperature"] * table.temperature
     sheet = Sheet(f"calibration{scaled}", header, lines, ("decoder",))
     curves = []
-    for row in most_accurate(table, MOST_LINES):
+    for row in table.rows[:MOST_LINES]:
         count_B, right_B, sure_B = row.bins[:, row.bins[0] >= FEWEST]
         curves.append(Line(row.label, 100 * sure_B / count_B, 100 * right_B / count_B))
     beside, axis = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
-    said = f"Test rows of all seeds of the {MOST_LINES} most accurate in {BINS} bins by the "
+    said = f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
     said += "probability of what is predicted; below the dashed line probabilities are too large."
     said += " Logits were divided by a temperature where one was fitted." * table.temperature
     picture = Picture(
