@@ -11,6 +11,7 @@ import ast
 import functools
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import re
 import sys
@@ -30,6 +31,10 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """What a distribution may call what it offers; an entry point with another name is not listed."""
 
 
+_GIVEN: dict[tuple[str, str], tuple[type, str, str]] = {}
+"""Classes of a person's own by folder and name: the class, its file's name, its code's hash."""
+
+
 def names(package: str) -> list[str]:
     """Names of all plug-ins of ``package`` (dotted), ours and others', sorted."""
     return sorted({*_own(package), *_offered(package)})
@@ -45,6 +50,8 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
         TypeError: one of another distribution that extends another class.
     """
     own, point = _own(package), _offered(package).get(name)
+    if (package, name) in _GIVEN:
+        return _GIVEN[package, name][0]
     if name in own:
         module = _module(package, name)
         [cls] = [
@@ -56,9 +63,46 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     if point is None:
         aliases = {w: one for one in own for w in getattr(_module(package, one), "ALIASES", ())}
         raise unknown(kind, name, names(package), aliases=aliases, **details)
-    cls = point.load()
-    # what all classes of the folder extend: the abstract class that any of ours comes from
-    first: type = load(package, own[0], kind=kind)
+    return _checked(package, point.load(), kind)
+
+
+def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
+    """Let a class of a person's own be known by its name in this process: ``FILE.py:CLASS``, or it.
+
+    Only who was asked by a person may call this: what a run or a model names is never run. Returns
+    the name, and the file, which is empty where the class was typed into a session.
+
+    Raises:
+        ConfigError: no such file or class, one that extends another, or a name that is ours.
+    """
+    cls: Any = what
+    if isinstance(what, str):
+        stem, _, name = what.rpartition(".py")
+        if not (path := Path(f"{stem}.py").expanduser()).is_file():
+            raise ConfigError(f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS")
+        spec: Any = importlib.util.spec_from_file_location(f"gaam_given_{path.stem}", path)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        if not inspect.isclass(cls := getattr(module, name[1:], None)):
+            found = f"no class '{shortened(name[1:])}' in '{path}'"
+            raise ConfigError("no class of yours", expected="FILE.py:CLASS", found=found)
+    try:
+        _checked(package, cls, kind)
+    except TypeError as error:
+        raise ConfigError(f"no {kind}", found=str(error)) from error
+    if (name := cls.__name__) in names(package):
+        raise ConfigError(f"'{name}' is the name of another {kind}", expected="another name")
+    source = Path(inspect.getsourcefile(cls) or "")
+    text = source.read_bytes() if source.is_file() else inspect.getsource(cls).encode()
+    file = str(source) if source.is_file() else ""
+    digest = hashlib.sha256(_code(text).encode()).hexdigest()[:8]
+    _GIVEN[package, name] = cls, source.name if file else "a session", digest
+    return name, file
+
+
+def _checked(package: str, cls: Any, kind: str) -> Any:
+    """Refuse what does not extend what all classes of the folder do."""
+    first: type = load(package, _own(package)[0], kind=kind)
     frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
     if not issubclass(cls, frame) or inspect.isabstract(cls):
         raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}, or is abstract")
@@ -66,29 +110,33 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
 
 
 def origin(package: str, name: str) -> str | None:
-    """The distribution that ``name`` comes from, with its version; None where it is ours."""
+    """The distribution that ``name`` comes from, with its version, or file; None: it is ours."""
+    if (package, name) in _GIVEN:
+        return _GIVEN[package, name][1]
     point = None if name in _own(package) else _offered(package).get(name)
     return f"{point.dist.name} {point.dist.version}" if point and point.dist else None
 
 
-@functools.cache
 def code(package: str, name: str, *, kind: str) -> str:
     """Eight digits that change with the code of a plug-in's module, though not with its words.
 
     Where it is not ours, with that of its whole package, and after its ``origin``.
     """
+    if (package, name) in _GIVEN:
+        return " ".join(_GIVEN[package, name][1:])
     home, where = load(package, name, kind=kind).__module__, origin(package, name)
     folders = getattr(sys.modules[home.partition(".")[0]], "__path__", None)
     files = [Path(str(sys.modules[home].__file__))]
     if where and folders:
         files = sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
-    text = "".join(map(_code, files))
+    text = "".join(_code(file.read_bytes()) for file in files)
     return f"{where or ''} {hashlib.sha256(text.encode()).hexdigest()[:8]}".strip()
 
 
-def _code(file: Path) -> str:
+@functools.cache
+def _code(text: bytes) -> str:
     """What a file does, in one spelling: without comments and docstrings."""
-    tree = ast.parse(file.read_bytes())
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]

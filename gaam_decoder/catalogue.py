@@ -16,7 +16,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import build_attention, on_paper
-from gaam_decoder.specs import KINDS, parse_attention, plugin_options
+from gaam_decoder.specs import KINDS, own_spec, plugin_options
 
 SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTILINE)
 
@@ -55,7 +55,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     Raises:
         ConfigError: unknown name or option, or an option that does not fit these dimensions.
     """
-    spec = parse_attention(text)
+    spec = own_spec(text, "mechanism")
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
     cls = type(attention)

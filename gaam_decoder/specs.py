@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache import plugins, settings
@@ -33,6 +34,7 @@ class Spec:
     name: str
     options: tuple[tuple[str, Any], ...] = ()
     """Options that differ from their defaults, sorted by name."""
+    file: str = field(default="", compare=False)  # of a person's own: workers read it again
 
     def __str__(self) -> str:
         """The canonical form: two specs mean the same exactly when this is equal."""
@@ -46,6 +48,24 @@ def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
     made: Any = cls.__init__  # type: ignore[misc]
     hints, defaults = typing.get_type_hints(made), getattr(made, "__kwdefaults__", None) or {}
     return {name: (hints[name], default) for name, default in defaults.items()}
+
+
+def own_spec(what: Any, kind: str) -> Spec:
+    """As ``parse_spec``; of a person's own class too: ``FILE.py:CLASS:key=value,...``, or it."""
+    package, tail = KINDS[kind][0], ""
+    if isinstance(what, Spec):
+        if what.file and plugins.origin(package, what.name) is None:  # in a worker
+            plugins.give(package, f"{what.file}:{what.name}", kind=kind)
+        return what
+    if isinstance(what, str):
+        found = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", what.strip())
+        if found is None:
+            return parse_spec(what, kind)
+        what, tail = found[1], found[2] or ""
+    elif not isinstance(what, type):
+        raise ValueError("a string, or a list of strings")
+    name, file = plugins.give(package, what, kind=kind)
+    return replace(parse_spec(f"{name}{tail}", kind), file=file)
 
 
 def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
@@ -79,10 +99,9 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
 
 def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
     """One spec or several; commas belong to the options of a spec and do not part specs."""
-    several = value if isinstance(value, (list, tuple)) else [value]
-    if not all(isinstance(one, (str, Spec)) for one in several):
-        raise ValueError("a string, or a list of strings")
-    return tuple(parse_spec(one, kind) for one in several)
+    return tuple(
+        own_spec(one, kind) for one in (value if isinstance(value, (list, tuple)) else [value])
+    )
 
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
+import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins
+from gaam_decoder.attention import Attention
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
@@ -21,6 +24,13 @@ PACKAGE = "gaam_decoder.attention"
 README = (ROOT / "README.md").read_text("utf-8")
 SECH = textwrap.dedent(README[README.index("    import torch\n") : README.index("What is no gate")])
 """The mechanism that the README shows."""
+
+
+class Sixth(Attention):
+    """A sixth of every state."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        return x_BLD / 6
 
 
 @pytest.fixture
@@ -83,6 +93,47 @@ def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported
     assert "not compared" not in report.out
     (run,) = [run for run in gaam_decoder.load_runs(runs) if run.attention.startswith("sech")]
     assert set(run.learned) == {"offset", "s"}
+
+
+def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key(
+    gaam: Gaam, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_GIVEN", {})
+    file, runs = tmp_path / "my_gate.py", tmp_path / "runs"
+    file.write_text(SECH)
+    assert "1 / cosh(r / s)" in gaam("describe", "--attn", f"{file}:Sech", "--layers", 6).out
+    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 2, "--epochs", 2, "--lr", 0.01]
+    options += ["--no-probe", "--attn", f"{file}:Sech:heads=1"]
+    assert gaam("train", "--attn", "none", *options, "--devices", 2).code == 0
+    (run,) = gaam_decoder.load_runs(runs, attn="Sech")
+    file.write_text(f"# a remark\n{SECH}")
+    assert gaam("train", *options).code == 0
+    assert len(gaam_decoder.load_runs(runs, attn="Sech")) == 1
+    file.write_text(SECH.replace("2 * torch", "2.0 * torch"))
+    assert gaam("train", *options).code == 0
+    assert len(gaam_decoder.load_runs(runs, attn="Sech")) == 2
+    assert "not compared" not in gaam("report", runs).out
+    plugins._GIVEN.clear()  # as in another process: no code is run that only a run names
+    refused = gaam("predict", run.path, "a text")
+    assert refused.code == 2
+    assert "unknown mechanism 'Sech'" in refused.err
+    for wrong in (f"{file}:Tensor", f"{file}:Nothing", f"{file}", tmp_path / "none.py:A"):
+        assert gaam("train", *options[:-2], "--attn", wrong).code == 2
+
+
+def test_a_class_is_taken_as_it_is(
+    tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_GIVEN", {})
+    config = gaam_decoder.TrainConfig(
+        attn=Sixth, cache=tiny_cache, runs=tmp_path, seeds=2, epochs=2, lr=0.01, probe=False
+    )
+    (run,) = gaam_decoder.train(config)
+    logits = gaam_decoder.load(run.path).predict_states(
+        gaam_cache.open_cache(tiny_cache)["test"].embeddings[:]
+    )
+    assert len(logits) == len(run.labels)
+    assert run.attention == "Sixth"
 
 
 def test_listing_imports_nothing_of_it(install: Install, folder: Path) -> None:
