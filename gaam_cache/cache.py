@@ -18,16 +18,15 @@ from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError
 from gaam_cache.plugins import unknown
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
-from gaam_cache.store.plan import SHARD_FOLDER, Plan, read_plan
+from gaam_cache.store.plan import Plan, read_plan
 from gaam_cache.store.shard import (
     Receipt,
     arrays_of,
+    check_content,
     column_key,
-    damaged,
     embeddings_key,
     missing_shards,
     planned_receipt,
-    shard_fault,
 )
 
 MAX_THREADS = 8  # more wait for the disk
@@ -178,11 +177,10 @@ class Split:
     def arrays(self, shard: int) -> dict[str, NDArray[Any]]:
         """The arrays of a shard, mapped; its file is hashed before the first look at it."""
         receipt = self.receipts[shard]
-        path = self._root / SHARD_FOLDER / receipt.file
-        if not self.checked[shard] and (fault := shard_fault(path, receipt)) is not None:
-            raise damaged(self._root, self._plan, receipt.file.rpartition("-")[0], fault, path)
-        self.checked[shard] = True
-        return arrays_of(path, receipt)
+        if not self.checked[shard]:
+            check_content(self._root, self._plan, receipt)
+            self.checked[shard] = True
+        return arrays_of(self._root, receipt)
 
     @cached_property
     def embeddings(self) -> ShardedArray:

@@ -138,7 +138,7 @@ def export_cache(
         if not (found := verify(folder, progress=progress or silent)).good:
             raise CacheError(
                 f"the cache '{visible(str(root))}' is damaged; nothing was exported",
-                found="; ".join(f"{shard.name}: {shard.reason}" for shard in found.bad[:3]),
+                found="; ".join("{name}: {reason}".format(**one) for one in found.bad[:3]),
                 where=str(root.absolute()),
                 hint="'gaam verify' says how to repair it",
             )

@@ -66,8 +66,6 @@ class Array:
         self.where = f"{file}: {name}" if file.name else name
         self.where = str(file) if file.suffix == ".npy" else self.where
         with reading(self.where):
-            if np.ma.is_masked(values):
-                raise ValueError("values that are masked: gaam keeps no mask")
             values = np.asarray(values) if isinstance(values, (list, tuple)) else values
             of_safetensors = hasattr(values, "get_shape")
             self.shape = tuple(values.get_shape() if of_safetensors else values.shape)
@@ -179,55 +177,53 @@ def choose(
         there = "\n".join(map(str, arrays)) or "no arrays at all"
         return ConfigError(message, expected=UNDERSTOOD, found=there, hint=hint)
 
+    def ordered(found: Sequence[tuple[int, Array]], what: str) -> list[Array]:
+        numbers = sorted(number for number, _ in found)
+        if len(set(numbers)) < len(numbers) or (WHOLE in numbers and len(numbers) > 1):
+            raise unclear(f"several arrays could be {what}")
+        if gaps := set(range(numbers[0], numbers[-1])) - set(numbers):
+            raise unclear(f"layer {min(gaps)} of {what} is missing")
+        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
     def find(asked: str) -> list[Array]:
-        # the array of that name, or those of a pattern, in the order of their numbers
         pattern, found = re.compile(r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))), []
         for one in arrays:
             names = one.name, f"{one.file.name}:{one.name}", f"{one.file}:{one.name}"
             if match := next(filter(None, map(pattern.fullmatch, names)), None):
-                found.append((int(match[1]) if "*" in asked else 0, one))
-        if not found or ("*" not in asked and len(found) > 1):
-            raise unclear(f"there is {'more than one' if found else 'no'} array '{asked}'")
-        numbers = sorted(number for number, _ in found)
-        if gaps := set(range(numbers[0], numbers[-1])) - set(numbers):
-            raise unclear(f"layer {min(gaps)} of '{asked}' is missing")
-        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+                found.append((int(match[1]) if "*" in asked else WHOLE, one))
+        if not found:
+            raise unclear(f"there is no array '{asked}'")
+        return ordered(found, f"'{asked}'")
 
-    said: dict[tuple[str, str], list[tuple[int, Array]]] = {}
+    asked, said = of_splits(config, "arrays"), dict[str, dict[str, list[tuple[int, Array]]]]()
     for array in arrays:
-        if place := _said(array, config.keep_columns):
-            said.setdefault(place[:2], []).append((place[2], array))
-    if asked := of_splits(config, "arrays"):
-        said = {key: found for key, found in said.items() if key[0] in asked}
-    for option, role in (("arrays", STATES), (LABELS, LABELS)):
+        split, role, layer = _said(array, config.keep_columns)
+        if split in asked or (split and not asked):
+            said.setdefault(split, {}).setdefault(role, []).append((layer, array))
+    for option, role in (("arrays", STATES), ("labels", LABELS)):
         for split, names in of_splits(config, option).items():
-            said[split, role] = [*enumerate(one for name in names for one in find(name))]
-    splits = list(asked) or [*dict.fromkeys(split for split, role in said if role == STATES)]
-    if not asked:
-        splits.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
-    if not splits:
+            layers = [one for name in names for one in find(name)]
+            said.setdefault(split, {})[role] = [*enumerate(layers)]
+    if not said:
         raise unclear("it is not clear which arrays are states")
-    for split in (*(of for of, _ in said), *config.unlabelled):
-        if split not in splits:
+    said |= {split: {} for split in config.unlabelled if split not in said}
+    taken: dict[str, dict[str, list[Array]]] = {}
+    for split in sorted(said, key=lambda split: (*asked, *SPLITS, split).index(split)):
+        of = said[split]
+        if STATES not in of:
             raise unclear(f"'{split}' has no states")
-    taken: dict[str, dict[str, list[Array]]] = {split: {} for split in splits}
-    for split in splits:
+        taken[split] = {}
         for role in (STATES, *[LABELS] * (split not in config.unlabelled), *config.keep_columns):
-            found, what = dict(said.get((split, role), [])), f"the {role} of '{split}'"
-            if not found:
+            if role not in of:
                 hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
-                raise unclear(f"it is not clear which array has {what}", hint)
-            if len(found) < len(said[split, role]) or (WHOLE in found and len(found) > 1):
-                raise unclear(f"several arrays could be {what}")
-            if gaps := set(range(min(found), max(found))) - set(found):
-                raise unclear(f"layer {min(gaps)} of {what} is missing")
-            taken[split][role] = [found[number] for number in sorted(found)]
+                raise unclear(f"it is not clear which array has the {role} of '{split}'", hint)
+            taken[split][role] = ordered(of[role], f"the {role} of '{split}'")
     used = [one for roles in taken.values() for found in roles.values() for one in found]
     return taken, [one for one in arrays if one not in used]
 
 
-def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int] | None:
-    """Of which split an array says to be what, and of which layer; ``kept`` are roles as well."""
+def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int]:
+    """Of which split (or '') an array says to be what, and of which layer; ``kept`` are roles."""
     words, splits = "|".join((*ROLES, *kept)), "|".join(SPLITS)
     number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
     group = rf"(?!(?:{words})/)(?P<group>{NAME_PATTERN.pattern})/"  # of any name
@@ -238,10 +234,9 @@ def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int] | None:
         re.ASCII,
     )
     if found is None:
-        return None
+        return "", "", WHOLE
     named = {found["before"], found["group"], found["after"]} - {None}
     named = named or set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
-    if len(named) != 1:  # it says none, or two
-        return None
     word, layer = found["word"], WHOLE if found["layer"] is None else int(found["layer"])
-    return named.pop(), ROLES.get(word, word) if word else STATES, layer
+    split = named.pop() if len(named) == 1 else ""  # it may say none, or two
+    return split, ROLES.get(word, word) if word else STATES, layer

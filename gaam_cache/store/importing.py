@@ -6,18 +6,19 @@ N rows, L layers, D features.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.config import IMPORTED, NAME_PATTERN, SHARD_ROWS, ImportConfig
+from gaam_cache.config import IMPORTED, NAME_PATTERN, ImportConfig
 from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.extraction import job
 from gaam_cache.extraction.reopen import settings_of_import
@@ -28,13 +29,7 @@ from gaam_cache.store import dtypes
 from gaam_cache.store.arrays import LABELS, STATES, STRINGS, Array, Roles, choose, open_file
 from gaam_cache.store.digest import hash_file, short_digest
 from gaam_cache.store.files import check_writable
-from gaam_cache.store.plan import (
-    KEY,
-    MAX_VALUE_BYTES,
-    Plan,
-    fingerprint,
-    write_plan,
-)
+from gaam_cache.store.plan import KEY, MAX_VALUE_BYTES, Plan, ShardSpec, fingerprint, write_plan
 from gaam_cache.store.shard import embeddings_key, missing_shards, prepare_folder, write_shard
 from gaam_cache.terminal import Report, silent
 
@@ -69,9 +64,7 @@ class ImportSummary:
         for name, taken in self.splits.items():
             lines.append(f"  {name:<12} {self.rows[name]:,} rows")
             for what, found in taken.items():
-                if isinstance(found, dict):
-                    found = [f"{key}: {value}" for key, value in found.items()]
-                text = found if isinstance(found, str) else ", ".join(found)
+                text = re.sub(r"[][{}']", "", str(found))
                 lines += [f"    {what:<14} {brief(text, 200)}"] * bool(text)
         lines += [
             f"  stored       {self.num_layers} layers x {self.hidden_size}, {self.storage_dtype}, "
@@ -166,35 +159,36 @@ class ImportedRows(Rows):
         parts = [one.read(slice(start, stop)) for one in self.arrays]
         return parts[0] if self.axes == "nld" else np.stack(parts, axis=1)
 
-    def stored(self, given_NLD: NDArray[Any], start: int, storage_dtype: str) -> NDArray[Any]:
-        """What ``read`` gave from ``start`` as it is stored; all of it is finite."""
-        dtype = self.arrays[0].dtype
+    def stored(
+        self, shard: ShardSpec, storage_dtype: str, digits_2L: NDArray[np.int64] | None = None
+    ) -> NDArray[Any]:
+        """Rows as they are stored, (n, L, D); what loses its digits is counted in ``digits_2L``."""
+        dtype, given_NLD = self.arrays[0].dtype, self.read(shard.start, shard.stop)
         kept = np.ascontiguousarray(dtypes.stored(given_NLD, dtype, storage_dtype))
         if (bad := dtypes.first_not_finite(kept, storage_dtype)) is not None:
             row, layer, feature = bad
             value = given_NLD[bad] if dtype != "bfloat16" else dtypes.as_float32(given_NLD[bad])
             of_layer = self.arrays[layer if len(self.arrays) > 1 else 0].where
+            place = f"row {shard.start + row + 1}, layer {layer + 1}, feature {feature}"
             raise NumericsError(
                 f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
                 expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
                 found=f"{float(value):g}",
-                where=f"{of_layer}, row {start + row + 1}, layer {layer + 1}, feature {feature}",
+                where=f"{of_layer}, {place}",
                 hint="of a finite value: --storage-dtype bfloat16 or float32",
             )
+        if digits_2L is not None and dtype != storage_dtype:
+            digits_2L += dtypes.count_digits(given_NLD, kept, dtype, storage_dtype)
         return kept
 
     def check(self, split: str, plan: Plan, report: Report) -> None:
         digits_2L = np.zeros((2, self.num_layers), np.int64)
-        dtype, storage_dtype = self.arrays[0].dtype, plan.storage_dtype
         for shard in plan.shards(split):
-            given_NLD = self.read(shard.start, shard.stop)
-            kept_NLD = self.stored(given_NLD, shard.start, storage_dtype)
+            kept_NLD = self.stored(shard, plan.storage_dtype, digits_2L)
             self.inputs.extend(sha256(row_LD).digest() for row_LD in kept_NLD)
-            if dtype != storage_dtype:
-                digits_2L += dtypes.count_digits(given_NLD, kept_NLD, dtype, storage_dtype)
             report(len(self.inputs), len(self), f"checking '{split}'")
         where = f"{self.origin}, row 1 to row {len(self)}"
-        dtypes.check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
+        dtypes.check_digits(digits_2L, plan.storage_dtype, first_layer=1, where=where)
 
 
 def _can_be_kept(value: Any) -> bool:
@@ -234,14 +228,9 @@ def write(
     *,
     class_names: Sequence[str] = (),
     columns: Mapping[str, Mapping[str, Any]] | None = None,
-    axes: Literal["nld", "lnd", "nd"] | None = None,
-    storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None,
-    encoder_name: str = IMPORTED,
-    dataset_name: str = "arrays of a program",
-    pool: str = IMPORTED,
-    shard_rows: int = SHARD_ROWS,
     planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     progress: Report | None = None,
+    **settings: Any,
 ) -> ImportSummary:
     """Make a cache of states that this program has, or complete one.
 
@@ -264,15 +253,11 @@ def write(
             labels (whole numbers from 0, or strings; None of a split without, to predict on).
         class_names: in order, where labels are numbers; default: the numbers.
         columns: name of a column that the cache keeps -> split -> a string for every row.
-        axes: what those of an array are: n rows, l layers, d features.
-        storage_dtype: default: the type of the states, or float32.
-        encoder_name: what reports call the encoder.
-        dataset_name: what reports call the data.
-        pool: what reports call the way in which states were pooled: 1 to 16 lower-case letters.
-        shard_rows: rows of one shard at most.
         planted: what decides the labels, which the fingerprint covers, and what is known of their
             teacher: JSON values, fractions as text.
         progress: called with (rows done, rows in all, what is going on).
+        settings: ``axes``, ``storage_dtype``, ``shard_rows``, and what reports call things:
+            ``encoder_name``, ``dataset_name``, ``pool``; as in ``ImportConfig``.
 
     Raises:
         ConfigError: an argument is wrong, or the folder holds another cache.
@@ -284,16 +269,11 @@ def write(
     """
     columns = columns or {}
     config = ImportConfig(
-        files=(dataset_name,),  # it checks what is the same for files
+        files=("arrays of a program",),  # it checks what is the same for files
         out=Path(out).expanduser(),
         class_names=tuple(class_names),
         keep_columns=tuple(columns),
-        axes=axes,
-        storage_dtype=storage_dtype,
-        encoder_name=encoder_name,
-        dataset_name=dataset_name,
-        pool=pool,
-        shard_rows=shard_rows,
+        **settings,
     )
     check_writable(config.out, option="out")
     for name, of in columns.items():
@@ -375,7 +355,26 @@ def _make(
         libraries=("h5py", "numpy"),
     )
     if report:
-        plan, made = _publish(rows, plan, config.out, report)
+        fields = plan.fingerprint_fields
+        for name, part in rows.items():
+            part.check(name, plan, report)
+        groups = list(row_checks.repeated_texts(rows, report))
+        job.warn(row_checks.check_rows(rows, plan.class_names, groups))
+        fields["content"] = job.content_of(rows, report)
+        plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
+        prepare_folder(config.out)
+        plan = write_plan(config.out, replace(plan, fingerprint=fingerprint(fields)))
+        broken = job.discard_broken(config.out, plan)
+        job.warn(f"{name} is made again: {why}" for name, why in broken.items())
+        row_arrays, missing = job.RowArrays(plan, rows), set(missing_shards(config.out, plan))
+        for shard in plan.shards():
+            report(shard.start, plan.rows[shard.split], f"writing shards of '{shard.split}'")
+            if shard.name in missing:
+                states = rows[shard.split].stored(shard, plan.storage_dtype)
+                arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
+                arrays |= row_arrays.of(shard, np.ones(len(states), np.int64))
+                write_shard(config.out, plan, shard, arrays)
+                made += 1
     counts = {split: Counter(one.labels) for split, one in rows.items() if one.labelled}
     return ImportSummary(
         path=str(config.out),
@@ -415,35 +414,3 @@ def _classes(
     if "" in names or len(set(names)) < len(names):
         raise ConfigError("class names must differ, and none be empty", found=", ".join(names))
     return names, dict(zip(names, names, strict=True)) if strings else dict(enumerate(names))
-
-
-def _publish(
-    rows: dict[str, ImportedRows], plan: Plan, out: Path, report: Report
-) -> tuple[Plan, int]:
-    """Make what a cache of these states lacks, and say how many shards that was."""
-    fields = plan.fingerprint_fields
-    for name, part in rows.items():
-        part.check(name, plan, report)
-    groups = list(row_checks.repeated_texts(rows, report))
-    job.warn(row_checks.check_rows(rows, plan.class_names, groups))
-    fields["content"] = job.content_of(rows, report)
-    plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
-    prepare_folder(out)
-    plan = write_plan(out, replace(plan, fingerprint=fingerprint(fields)))
-    job.warn(
-        [f"{name} is made again: {why}" for name, why in job.discard_broken(out, plan).items()]
-    )
-    row_arrays, missing = job.RowArrays(plan, rows), set(missing_shards(out, plan))
-    done, made = 0, 0
-    for shard in plan.shards():
-        report(done, sum(plan.rows.values()), "writing shards")
-        done += shard.stop - shard.start
-        if shard.name in missing:
-            part = rows[shard.split]
-            given = part.read(shard.start, shard.stop)
-            states = part.stored(given, shard.start, plan.storage_dtype)
-            arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
-            arrays |= row_arrays.of(shard, np.ones(len(states), np.int64))
-            write_shard(out, plan, shard, arrays)
-            made += 1
-    return plan, made

@@ -60,11 +60,6 @@ def receipt_path(root: Path, name: str) -> Path:
     return root / f"{SHARD_FOLDER}/{name}.json"
 
 
-def remedy(root: Path, plan: Plan, name: str) -> str:
-    """How the shard called ``name`` is made again, for people."""
-    return f"delete {receipt_path(root, name)} and run the {plan.maker} that made the cache again"
-
-
 def embeddings_key(plan: Plan, pooling: str) -> str:
     return "embeddings" if pooling == plan.pooling[0] else f"embeddings_{pooling}"
 
@@ -117,23 +112,22 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         return receipt
     except DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
-        raise damaged(root, plan, shard.name, found, path) from error
+        raise damaged(root, plan, shard.name, found) from error
 
 
-def damaged(root: Path, plan: Plan, name: str, found: str, path: Path) -> CacheError:
-    """The refusal of a shard of which ``path`` is not what it must be."""
-    hint, where = remedy(root, plan, name), str(path.absolute())
+def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
+    """The refusal of a shard that is not what it must be."""
+    path = receipt_path(root, name)
+    hint = f"delete {path} and run the {plan.maker} that made the cache again"
+    where = str(path.absolute())
     return CacheError(f"the shard '{name}' is damaged", found=found, where=where, hint=hint)
 
 
-def shard_fault(path: Path, receipt: Receipt) -> str | None:
-    """In what the bytes of a shard file, all of them, are not those of its receipt."""
-    try:
-        found = hash_file(path)
-    except DAMAGE as error:
-        return f"the file cannot be read: {error}"
-    same = found == receipt.sha256
-    return None if same else "the file was changed: its SHA-256 is not that of its receipt"
+def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
+    """Hash the whole file of a shard; CacheError where it is not that of its receipt."""
+    if hash_file(root / SHARD_FOLDER / receipt.file) != receipt.sha256:
+        found = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
+        raise damaged(root, plan, receipt.file.rpartition("-")[0], found)
 
 
 @lru_cache(MOST_MAPPED)
@@ -141,9 +135,9 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, "r")
 
 
-def arrays_of(path: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
-    """The arrays of a shard file that was hashed, mapped."""
-    raw = _mapped(path)  # of other content it would have another name
+def arrays_of(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
+    """The arrays of a shard whose file was hashed, mapped."""
+    raw = _mapped(root / SHARD_FOLDER / receipt.file)  # of other content it has another name
     return {
         key: np.ndarray(spec.shape, NUMPY_DTYPES[spec.dtype], raw, spec.offset)
         for key, spec in receipt.datasets.items()

@@ -16,35 +16,25 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import MAX_THREADS
 from gaam_cache.devices import cores
-from gaam_cache.encoders._base import open_encoder, recompute_limit, relative
+from gaam_cache.encoders._base import recompute_limit, relative
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.job import content_of, plan_fields
+from gaam_cache.extraction.job import prepare_job
 from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.messages import brief, visible
-from gaam_cache.sources._base import find_source
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
 from gaam_cache.store.shard import (
     Receipt,
     arrays_of,
+    check_content,
+    damaged,
     embeddings_key,
     missing_shards,
     planned_receipt,
-    remedy,
     shard_attributes,
-    shard_fault,
 )
 from gaam_cache.terminal import Report, silent
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Damage:
-    """What is there and not what it must be."""
-
-    name: str
-    reason: str  # one line
-    repair: str  # how it is made again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +46,9 @@ class Verification:
     maker: str  # the command that makes what is missing
     shards: int  # as planned
     rows: int  # of the shards that are good
-    bytes: int  # of shard files that were hashed
+    bytes: int  # of shard files that were hashed and not found wrong
     missing: tuple[str, ...]  # planned shards without a receipt
-    bad: tuple[Damage, ...]
+    bad: tuple[dict[str, str], ...]  # what is not what it must be: 'name', 'reason', 'repair'
     recomputed: dict[str, Any] | None
     """Rows that were encoded again alone, their seed and device, and for every layer the largest
     ``|stored - alone| / |alone|``, with the limit that rounding explains."""
@@ -87,7 +77,7 @@ class Verification:
                 "  recomputed   {rows} rows alone on {device} (seed {seed}): largest relative "
                 "deviation {largest}; rounding explains {limit:.1e}".format(**self.recomputed)
             )
-        lines += [f"bad: {one.name}: {one.reason}; repair: {one.repair}" for one in self.bad]
+        lines += ["bad: {name}: {reason}; repair: {repair}".format(**one) for one in self.bad]
         if self.missing:
             names = brief(", ".join(self.missing), 400)
             lines.append(f"missing: {names}; run the {self.maker} that made the cache again")
@@ -122,30 +112,29 @@ def verify(
     plan = read_plan(root)
     missing = dict.fromkeys(missing_shards(root, plan))
     present = [shard for shard in plan.shards() if shard.name not in missing]
-    faults: dict[str, str] = {}
 
-    def look_at(shard: ShardSpec) -> tuple[int, str | None]:
+    def look_at(shard: ShardSpec) -> int | CacheError:
         try:
             receipt = planned_receipt(root, plan, shard)
+            check_content(root, plan, receipt)
+            _check_hdf5(root, plan, shard, receipt)
+            return receipt.bytes
         except CacheError as error:
-            return 0, error.reason
-        path = root / SHARD_FOLDER / receipt.file
-        fault = shard_fault(path, receipt)
-        return receipt.bytes, fault or _hdf5_fault(path, shard_attributes(plan, shard), receipt)
+            return error
 
-    hashed = 0
+    faults, hashed = dict[str, CacheError](), 0
     with ThreadPoolExecutor(min(MAX_THREADS, len(cores())), "verify") as pool:
         found = zip(present, pool.map(look_at, present), strict=True)
-        for done, (shard, (size, fault)) in enumerate(found, start=1):
-            hashed += size
-            if fault is not None:
-                faults[shard.name] = fault
+        for done, (shard, seen) in enumerate(found, start=1):
+            if isinstance(seen, CacheError):
+                faults[shard.name] = seen
+            else:
+                hashed += seen
             report(done, len(present), f"shard {shard.name}")
-    whole = [shard for shard in present if shard.name not in faults]
     recomputed = None
-    if recompute_rows and whole:
-        every = [(shard, row) for shard in whole for row in range(shard.start, shard.stop)]
-        count = min(recompute_rows, len(every))
+    whole = [shard for shard in present if shard.name not in faults]
+    every = [(shard, row) for shard in whole for row in range(shard.start, shard.stop)]
+    if count := min(recompute_rows, len(every)):
         rows = np.sort(np.random.default_rng(seed).choice(len(every), count, replace=False))
         chosen = [every[row] for row in rows.tolist()]
         recomputed, far = _recompute(root, plan, chosen, device, report)
@@ -160,14 +149,14 @@ def verify(
         bytes=hashed,
         missing=tuple(missing),
         bad=tuple(
-            Damage(name=name, reason=visible(why), repair=remedy(root, plan, name))
-            for name, why in faults.items()
+            {"name": name, "reason": visible(one.details["found"]), "repair": one.details["to do"]}
+            for name, one in faults.items()
         ),
         recomputed=recomputed,
     )
 
 
-def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str | None:
+def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> None:
     import h5py
 
     expected = {}
@@ -176,35 +165,28 @@ def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str
         if spec.dtype == "utf8":
             shape, stored = shape[:1], f"|S{shape[1]}"
         expected[name] = shape, stored, spec.offset, {"dtype": spec.dtype}
+    about: Any = shard_attributes(plan, shard), expected
     try:
-        with h5py.File(path, "r", locking=False) as file:
-            found = {
+        with h5py.File(root / SHARD_FOLDER / receipt.file, "r", locking=False) as file:
+            arrays = {
                 name: (one.shape, one.dtype.str, one.id.get_offset(), dict(one.attrs))
                 for name, one in file.items()
             }
-            if (dict(file.attrs), found) == (attributes, expected):
-                return None
-            return f"h5py finds {found}, {dict(file.attrs)}; must be {expected}, {attributes}"
+            found: Any = dict(file.attrs), arrays
     except Exception as error:  # noqa: BLE001 whatever the library raises: the file is no shard
-        return f"not a readable HDF5 file ({type(error).__name__}: {error})"
+        found = f"{type(error).__name__}: {error}"
+    if found != about:
+        raise damaged(root, plan, shard.name, f"h5py finds {found}; must be {about}")
 
 
 def _recompute(
     root: Path, plan: Plan, chosen: Sequence[tuple[ShardSpec, int]], device: str, report: Report
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, CacheError]]:
     """Make rows again, one at a time, and compare; and of shards that are too far off why."""
-    deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
-    far: dict[str, str] = {}
-    report(0, len(chosen), "reading the rows")
     if plan.imported:
         raise CacheError("states that others made cannot be computed again", where=str(root))
-    config = recorded_config(plan, root, device=device)
-    source = find_source(config.dataset)
-    rows = {split: source.read(config, split, report) for split in config.splits}
-    encoder = open_encoder(plan.encoder["kind"], config, rows)
-    identity = encoder.identity()
-    now = plan_fields(rows, plan.class_names, content_of(rows), identity, config.storage_dtype)
-    if changed := differences(now, plan.fingerprint_fields):
+    job = prepare_job(recorded_config(plan, root, device=device), report)
+    if changed := differences(job.fields, plan.fingerprint_fields):
         raise CacheError(
             "the encoder or the data set is no longer what the cache was made from",
             found="\n".join(changed),
@@ -212,12 +194,13 @@ def _recompute(
             hint="bring them back to verify against them; the cache itself is unchanged by this",
         )
     report(0, 0, "loading the encoder")
+    encoder, far = job.encoder, dict[str, CacheError]()
     encoder.load()
+    deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
     limit = recompute_limit(encoder.dtype, plan.storage_dtype)
     for done, (shard, row) in enumerate(chosen, start=1):
-        receipt = planned_receipt(root, plan, shard)
-        arrays = arrays_of(root / SHARD_FOLDER / receipt.file, receipt)
-        inputs = encoder.prepare([rows[shard.split].inputs[row]])
+        arrays = arrays_of(root, planned_receipt(root, plan, shard))
+        inputs = encoder.prepare([job.rows[shard.split].inputs[row]])
         for pooling, ours_BLD in encoder.encode_alone(inputs.items[0]).items():
             kept_LD = arrays[embeddings_key(plan, pooling)][row - shard.start]
             kept_LD = as_float32(kept_LD) if plan.storage_dtype == "bfloat16" else kept_LD
@@ -227,7 +210,7 @@ def _recompute(
                 layer = int(here_L.argmax())
                 why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
                 why += f"{layer + plan.first_layer}, more than {limit:.1e}"
-                far.setdefault(shard.name, why)
+                far.setdefault(shard.name, damaged(root, plan, shard.name, why))
         report(done, len(chosen), "comparing rows")
     about = {
         "rows": len(chosen),
