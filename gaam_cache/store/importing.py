@@ -226,7 +226,6 @@ def write(
     out: str | Path,
     splits: Mapping[str, tuple[Any, Any]],
     *,
-    class_names: Sequence[str] = (),
     columns: Mapping[str, Mapping[str, Any]] | None = None,
     planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     progress: Report | None = None,
@@ -251,13 +250,12 @@ def write(
         out: folder of the cache.
         splits: name -> states (float16, bfloat16, float32 or float64, of NumPy, torch or h5py) and
             labels (whole numbers from 0, or strings; None of a split without, to predict on).
-        class_names: in order, where labels are numbers; default: the numbers.
         columns: name of a column that the cache keeps -> split -> a string for every row.
         planted: what decides the labels, which the fingerprint covers, and what is known of their
             teacher: JSON values, fractions as text.
         progress: called with (rows done, rows in all, what is going on).
-        settings: ``axes``, ``storage_dtype``, ``shard_rows``, and what reports call things:
-            ``encoder_name``, ``dataset_name``, ``pool``; as in ``ImportConfig``.
+        settings: of ``ImportConfig``: ``class_names``, ``axes``, ``storage_dtype``, ``shard_rows``,
+            and what reports call things: ``encoder_name``, ``dataset_name``, ``pool``.
 
     Raises:
         ConfigError: an argument is wrong, or the folder holds another cache.
@@ -271,7 +269,6 @@ def write(
     config = ImportConfig(
         files=("arrays of a program",),  # it checks what is the same for files
         out=Path(out).expanduser(),
-        class_names=tuple(class_names),
         keep_columns=tuple(columns),
         **settings,
     )

@@ -132,7 +132,7 @@ def plant(
         config.out,
         {"train": (train, label[0]), "test": (test, label[1])},
         class_names=[str(number) for number in range(config.classes)],
-        storage_dtype=config.storage_dtype or (source.plan.storage_dtype if source else "float32"),  # type: ignore[arg-type]
+        storage_dtype=config.storage_dtype or (source.plan.storage_dtype if source else "float32"),
         axes="nld",
         encoder_name=f"states of {source.plan.encoder_label}" if source else "Gaussian states",
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {seed}",
