@@ -111,7 +111,7 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     raise ConfigError(
         f"no run of the baseline '{asked}' was evaluated",
         expected=f"one of: {', '.join(there)}",
-        hint=f"train it: gaam train --attn {asked}",
+        hint=f"gaam train --attn {asked}, or a filter that does not leave it out",
     )
 
 
@@ -171,42 +171,37 @@ def every_pair(
     margin: float,
     beside: Sequence[Sequence[Row]] = (),
 ) -> list[Pairs]:
-    """All pairs of rows of every table that differ in a setting, or in several with commas.
+    """All pairs of rows of every table that differ in a setting.
 
     Of many rows the best are compared, and Holm corrects for all pairs that there are, those of
     ``beside`` (what filters left out) too, as if those that were not compared had shown nothing.
     """
-    names = [name.strip().lower().replace("-", "_") for name in (axis or "attn").split(",")]
-    sets = [together(rows, names) for rows in row_lists]
+    name = (axis or "attn").strip().lower().replace("-", "_")
+    sets = [together(rows, name) for rows in row_lists]
     if axis is not None and not any(sets):
         raise ConfigError(
             f"no two rows differ in '{axis}' alone",
             expected="attn, head, layers, lr or another setting in which some do",
             hint="--all shows every candidate of what validation chose",
         )
-
-    def place(row: Row) -> str:
-        of = row.runs[0].cache["fingerprint"], row.attention, row.head, sorted(row.recipe.items())
-        return repr(of)
-
     tested = {
-        frozenset({place(one), place(other)})
-        for of in [*sets, *(together(rows, names) for rows in beside)]
+        frozenset({one.key, other.key})
+        for of in [*sets, *(together(rows, name) for rows in beside)]
         for rows in of.values()
         for one, other in combinations(rows, 2)
         if len({*one.finished} & {*other.finished}) >= stats.LEAST_SEEDS
         and one.accuracy.scored.by_row.shape[1] > 1  # type: ignore[union-attr]
     }
-    made = [_groups(of, names, margin) for of in sets]
+    made = [_groups(of, name, margin) for of in sets]
     every = [group for groups in made for group in groups]
     found = {(i, place): one for i, g in enumerate(every) for place, one in g.pairs.items()}
     counted = sum(one.claim.testable or one.claim.silent for one in found.values())
     for (i, place), one in corrected(found, more=max(0, len(tested) - counted)).items():
         every[i].pairs[place] = one
-    return [Pairs(",".join(names), len(tested), groups) for groups in made]
+    return [Pairs(name, len(tested), groups) for groups in made]
 
 
-def _groups(sets: dict[Same, list[Row]], names: Sequence[str], margin: float) -> list[Group]:
+def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group]:
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
     some = {key for same in sets for key, _ in same} & set(ALL)
     for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
@@ -214,33 +209,34 @@ def _groups(sets: dict[Same, list[Row]], names: Sequence[str], margin: float) ->
         own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
         told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
         told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
-        labels = numbered([brief(_value(row, names), 60) for row in best])
+        labels = numbered([brief(_value(row, axis), 60) for row in best])
         places = combinations(range(len(best)), 2)
         made = {(i, j): one for i, j in places if (one := minus(best[i], best[j], margin))}
         found.append(Group(", ".join(told), tuple(labels), tuple(best), made))
     return found
 
 
-def _value(row: Row, names: Sequence[str]) -> str:
-    """What a row has of the settings; of what its recipe does not name, the default."""
-    of = {name: row.recipe.get(name, row.runs[0].setting(name)) for name in names}
-    of |= {name: "all" for name in ALL if of.get(name, "") is None}
-    return ", ".join(str({"attn": row.attention, "head": row.head}.get(n, of[n])) for n in of)
+def _value(row: Row, axis: str) -> str:
+    """What a row has of the setting; of what its recipe does not name, the default."""
+    if axis in ("attn", "head"):
+        return row.attention if axis == "attn" else row.head
+    found = row.recipe.get(axis, row.runs[0].setting(axis))
+    return "all" if found is None and axis in ALL else str(found)
 
 
-def together(rows: Sequence[Row], names: Sequence[str]) -> dict[Same, list[Row]]:
-    """Rows by all that they share but for what was tuned, where two or more differ in the names.
+def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
+    """Rows by all that they share but for what was tuned, where two or more differ along the axis.
 
     Rows of a fit, of shuffled labels and without a finished seed are of none.
     """
     found: dict[Same, list[Row]] = {}
     for row in rows:
         alone = row.fitted or row.shuffled or row.chosen.mean is None
-        if alone or (row.tunings and {*names} & {*TUNED}):
+        if alone or (row.tunings and axis in TUNED):
             continue
-        apart = {*names, *(TUNED if row.tunings else ())}
+        apart = {axis, *(TUNED if row.tunings else ())}
         same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
         same["scaled logits"] = row.chosen.unit.score.of_sizes and row.temperatures is not None
         key = sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
         found.setdefault(tuple(key), []).append(row)
-    return {key: of for key, of in found.items() if len({_value(row, names) for row in of}) > 1}
+    return {key: of for key, of in found.items() if len({_value(row, axis) for row in of}) > 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import write_file
 from gaam_decoder.reports import columns as columns
-from gaam_decoder.reports.compare import counterpart
 from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables
-from gaam_decoder.reports.unit import DEFAULT, margin_of, score_of
+from gaam_decoder.reports.unit import DEFAULT
 from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
@@ -126,8 +125,8 @@ def report(
         every_candidate: show every learning rate and weight decay; default: what validation chose.
         top: rows of each table that are shown, the best, and their baselines; what is said, and
             what Holm corrects for, is of all rows.
-        pairs: setting in which the rows of every pair differ, or several with commas: attn, head,
-            layers, lr or any other of a recipe; default: attn.
+        pairs: setting in which the rows of every pair differ: attn, head, layers, lr or any other
+            of a recipe; default: attn.
 
     Raises:
         ConfigError: no run of that baseline, no such margin or score, a filter that means nothing,
@@ -135,38 +134,16 @@ def report(
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
-    meant = score_of(score)
     spec = str(parse_attention(baseline, option="--baseline")) if baseline else None
     if top is not None and not top >= 1:
         raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
     found = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
-        if found.selection and (by := found.selection.lost.get(spec)):
-            hint = f"also give --attn {spec}" if by == "--attn" else f"leave out {by}"
-            raise ConfigError(f"the baseline '{spec}' is left out by {by}", hint=hint)
-    tables = build_tables(
-        found,
-        spec,
-        selection=found.selection,
-        beside=found.others,
-        margin=margin_of(margin, meant),
-        score=score,
-        temperature=temperature,
-        every_candidate=every_candidate,
-        pairs=pairs,
-    )
+    about: dict[str, Any] = {"margin": margin, "score": score, "temperature": temperature}
+    about |= {"every_candidate": every_candidate, "top": top, "pairs": pairs}
+    tables = build_tables(found, spec, **about)
     if temperature and not any(row.temperature for table in tables for row in table.rows):
-        raise ConfigError(
-            "no run has what a temperature is fitted on",
-            expected="runs of --select val, which keep the logits of the rows that chose",
-        )
-    shown = []
-    for table in tables:
-        # the baseline of a row that is shown stays beside it; statistics are of all rows
-        best = table.rows[:top]
-        theirs = [counterpart(row, table.rows, table.baseline) for row in best]
-        kept = {id(row) for row in (*best, *theirs)}
-        of = tuple(replace(row, shown=id(row) in kept) for row in table.rows)
-        shown.append(replace(table, rows=of))
-    return Report(tables=tuple(shown))
+        expected = "runs of --select val, which keep the logits of the rows that chose"
+        raise ConfigError("no run has what a temperature is fitted on", expected=expected)
+    return Report(tuple(tables))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
@@ -12,10 +12,10 @@ from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.rows import Comparison, Row, rows_by_test
-from gaam_decoder.reports.unit import DEFAULT, Unit, numbered, percent, score_of
+from gaam_decoder.reports.unit import DEFAULT, Unit, margin_of, numbered, score_of
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import TUNED, Choice, Tuning, choose, first_runs, reported
+from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"
@@ -78,13 +78,11 @@ class Table:
         said += "what is shown because its test score is good is better by luck too"
         lines = [said] * bool(rest)
         for one in self.finals:
-            near = one["expected"]
-            found = [f"{percent(of['accuracy_mean'])}% on {brief(of['tested_on'])}" for of in near]
             failed = f" ({len(one['failed_seeds'])} failed)" * bool(one["failed_seeds"])
             lines.append(
                 f"final model {brief(one['attention'])} + {brief(one['head'], 60)}, seeds "
-                f"{spell_numbers(one['seeds'])}{failed}: not evaluated; evaluated runs of the same "
-                f"recipe: {', '.join(found) or 'none, so that nothing says how good it is'}"
+                f"{spell_numbers(one['seeds'])}{failed}: not evaluated; rows of its recipe say "
+                "how good it is"
             )
         return lines
 
@@ -128,16 +126,16 @@ def build_tables(
     score: str = DEFAULT,
     temperature: bool = False,
     every_candidate: bool = False,
-    selection: Selection | None = None,
-    beside: Sequence[RunResult] = (),
+    top: int | None = None,
     pairs: str | None = None,
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
-    Arguments and errors are those of ``report``; ``margin`` is as claims have it. What filters left
-    out, ``beside``, is compared for Holm alone, lest a look at the results make p smaller.
+    Arguments and errors are those of ``report``. What filters left out of ``Runs`` is compared for
+    Holm alone, lest a look at the results make p smaller.
     """
-    margin = score_of(score).margin if margin is None else margin
+    margin = margin_of(margin, score_of(score))
+    selection, beside = getattr(runs, "selection", None), getattr(runs, "others", ())
 
     def grouped(runs: Sequence[RunResult]) -> tuple[Choice, list[Any]]:
         choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
@@ -172,12 +170,15 @@ def build_tables(
             compare.against(near, margin, compare.probe_of),
         )
         of_probe = {mine: of for (mine, _), of in probed.items()}
+        # the baseline of a row that is shown stays beside it
+        kept = [*rows[:top], *(of_baseline(row, rows) for row in rows[:top])]
         told = [
             replace(
                 row,
                 compared=by_row.get(row.key),
                 probed=of_probe.get(row.key),
                 unchosen=row.runs[0].key in choice.unchosen,
+                shown=any(row is one for one in kept),
             )
             for row in rows
         ]
@@ -195,20 +196,16 @@ def build_tables(
             **shared,
         )
         tables.append(table)
-    finals: dict[str, list[RunResult]] = {}
-    for run in choice.runs:
-        if not run.evaluated:
-            finals.setdefault(run.cache["fingerprint"], []).append(run)
-    for fingerprint, of_cache in finals.items():
-        places = [i for i, one in enumerate(tables) if one.cache["fingerprint"] == fingerprint]
-        if not places:
-            places = [len(tables)]
-            where = "final models, which are not evaluated"
-            tables.append(Table(cache=of_cache[0].cache, where=where, runs=(), **shared))
-        beside_them = [(tables[i].where, row) for i in places for row in tables[i].rows]
-        models = _final_models(of_cache, beside_them, choice.tunings)
-        table = tables[places[0]]
-        tables[places[0]] = replace(table, finals=models, runs=(*table.runs, *of_cache))
+    finals = [run for run in choice.runs if not run.evaluated]
+    for fingerprint in dict.fromkeys(run.cache["fingerprint"] for run in finals):
+        of_cache = [run for run in finals if run.cache["fingerprint"] == fingerprint]
+        models = tuple(_final_model(run, choice.tunings.get(run.key)) for run in of_cache)
+        where = "final models, which are not evaluated"
+        empty = Table(cache=of_cache[0].cache, where=where, runs=(), **shared)
+        there = (i for i, one in enumerate(tables) if one.cache["fingerprint"] == fingerprint)
+        place = next(there, len(tables))
+        table = (tables[place:] or [empty])[0]
+        tables[place : place + 1] = [replace(table, finals=models, runs=(*table.runs, *of_cache))]
     return tables
 
 
@@ -224,13 +221,10 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
     known = sorted({name for row in rows for name in row.recipe} - said)
     varied = [name for name in known if name in tuned or varies(name)]
     heads = len({row.head for row in rows if not row.fitted}) > 1
-    selects = len({row.select for row in rows}) > 1
     found = []
     for row in rows:
         name = brief(row.attention) + f" + {brief(row.head, 60)}" * (heads or row.fitted)
-        name += " labels shuffled" * row.shuffled
-        apart = row.select == "test" or (selects and row.select != "val")
-        name += f" select={row.select}" * apart
+        name += " labels shuffled" * row.shuffled + f" select={row.select}" * (row.select != "val")
         there = [one for one in varied if row.recipe.get(one) is not None]
         spelt = {one: brief(f"{one}={row.recipe[one]}") for one in there}
         marked = [text + AT_EDGE * (one in row.at_edge) for one, text in spelt.items()]
@@ -241,38 +235,12 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(replace(row, label=label) for row, label in zip(found, labels, strict=True))
 
 
-def _final_models(
-    runs: Sequence[RunResult], rows: Sequence[tuple[str, Row]], tunings: Mapping[str, Tuning]
-) -> tuple[dict[str, Any], ...]:
-    by_key, found = dict[str, list[RunResult]](), list[dict[str, Any]]()
-    for run in sorted(runs, key=lambda run: (run.attention, run.head, str(run.recipe))):
-        by_key.setdefault(run.key, []).append(run)
+def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
+    seeds = reported(run.seeds, tuning)
     names = ("attention", "head", "select", "parameters", "recipe")
-    for same in by_key.values():
-        by_seed = first_runs(same)
-        seeds = reported(tuple(by_seed), tunings.get(same[0].key))
-        there = [run for run in same if {*run.seeds} & {*seeds}]
-        failed = {s: by_seed[s].failed[s] for s in seeds if s in by_seed[s].failed}
-        found.append(
-            {name: getattr(same[0], name) for name in names}
-            | {
-                "evaluated": False,
-                "seeds": seeds,
-                "failed_seeds": [{"seed": s, "reason": why} for s, why in failed.items()],
-                "expected": [
-                    {"tested_on": where, "accuracy_mean": row.accuracy.mean}
-                    for where, row in rows
-                    if _is_of(same[0], row)
-                ],
-                "runs": [{"path": run.path.name, "key": run.key} for run in there],
-            }
-        )
-    return tuple(found)
-
-
-def _is_of(final: RunResult, row: Row) -> bool:
-    """Whether a row has the recipe, but for what is tested, and what was chosen for each fold."""
-    apart = ["test_split", "fold", *(TUNED if row.folds > 1 and row.tunings else ())]
-    apart += [] if final.select == "val" or final.drawn else ["split_seed", "groups"]
-    alike = (row.attention, row.head) == (final.attention, final.head)
-    return alike and any(compare.same_recipe(final.recipe, run.recipe, apart) for run in row.runs)
+    return {name: getattr(run, name) for name in names} | {
+        "evaluated": False,
+        "seeds": seeds,
+        "failed_seeds": [{"seed": s, "reason": run.failed[s]} for s in seeds if s in run.failed],
+        "runs": [{"path": run.path.name, "key": run.key}],
+    }

@@ -185,7 +185,6 @@ def test_only_rows_that_differ_in_the_setting_alone_are_pairs() -> None:
         "lr": [{"0.001", "0.01"}] * 2,
         "ties": [{"loss", "first"}] * 2,
         "train_rows": [{"all", "9"}] * 2,
-        "lr, ties": [{"0.001, loss", "0.01, loss", "0.01, first"}] * 2,
     }
     for axis, labels in expected.items():
         (table,) = build_tables(runs, every_candidate=True, pairs=axis)

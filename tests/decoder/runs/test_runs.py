@@ -108,7 +108,7 @@ def test_a_report_says_what_it_leaves_out_and_what_that_does() -> None:
         said = " ".join(two.text(format).replace("\\", "").split())
         assert ("1 by --attn" if format == "csv" else "2 of 3 runs") in said, format
     assert two.tables[0].num_tests == gaam_decoder.report(some).tables[0].num_tests == 2
-    with pytest.raises(ConfigError, match=r"left out by --attn(.|\n)*also give --attn none"):
+    with pytest.raises(ConfigError, match=r"no run of the baseline 'none'(.|\n)*a filter"):
         gaam_decoder.report(some, attn="mha", baseline="none")
 
 
