@@ -123,7 +123,7 @@ class TrainConfig(Placing):
     compile: Literal["auto", "on", "off"] = _key("auto")
     """Whether torch.compile is used; auto: where there is enough work for it."""
     track: str = _key("none")
-    """Where else curves go, below the runs: tensorboard or trackio, which are extras."""
+    """Where else curves go, below the runs: tensorboard, which is an extra."""
     probe: bool = True
     """Add the linear probe none + lbfgs, where it takes less than about a minute."""
     skip_impossible: bool = _key(False)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
-import tempfile
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow
+import pyarrow.csv
 import pyarrow.parquet as pq
-from pyarrow.csv import CSVWriter
 
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig, parse_words
@@ -27,20 +24,14 @@ from gaam_cache.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import open_table
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.files import make_folder, temporary_path
+from gaam_cache.store.files import write_file
 from gaam_cache.store.plan import differences
 from gaam_decoder.use.load import load
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
+from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
 
 Records = list[dict[str, Any]]
-Chunks = Callable[[], Iterator[tuple[Records, Any]]]
-Rows = tuple[Sequence[str], Any, Chunks, Callable[[Iterable[Any]], Iterable[Predictions]]]
-"""What is predicted: columns and their types, records by chunks, and predictions of these."""
 STDIN = "-"  # the text that means those that come by stdin
-TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
-SUFFIXES = (*TABLES, ".jsonl")  # of files of results
-JSON = {".jsonl": ("", "\n", b"\n"), ".json": ("[\n", ",\n", b"\n]\n")}
-"""What stands before, between and behind the records."""
+SUFFIXES = (".csv", ".parquet", ".jsonl")  # of files of results
 ALIKE = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
 
 
@@ -61,22 +52,18 @@ class PredictConfig:
     split: str | None = None  # of the cache; default: 'test'
     out: Path | None = None  # CSV, JSON lines or Parquet; default: stdout
     overwrite: bool = False  # replace ``out`` if it is there
-    seed: int | None = None  # whose decoder alone is used; default: all that finished, averaged
     temperature: bool = False
     """Divide the logits of every seed by its temperature, fitted on rows that chose its epoch."""
     top: int = 1  # how many of the likeliest classes are named
     text_columns: tuple[str, ...] = ()  # columns joined by a space; default: those of the run
     encoder: str | None = None  # where the encoder of the run is, if it has moved
     device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
-    batch_tokens: int | None = None
-    """Tokens of one batch of the encoder; default: what suits the device."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work before anything is read."""
         settle(self)
         check_device(self.device)
-        check_at_least(self, 1, "top", "batch_tokens")
-        check_at_least(self, 0, "seed")
+        check_at_least(self, 1, "top")
         if self.texts and self.file is not None:
             found = f"{shortened(self.texts[0])!r} and --file {self.file}"
             raise ConfigError("rows are texts, or those of a file", found=found)
@@ -139,7 +126,7 @@ def predict(
 ) -> Predicted:
     """Predict with a finished run.
 
-    A file keeps its columns and gains predicted, probability and agreement; all of it is read once
+    A file keeps its columns and gains predicted, probability and agreement; all of it is read
     before any row is predicted, and the results appear when they are complete.
 
     >>> config = gaam_decoder.PredictConfig(run=runs[0].path, cache="cache", out="predicted.csv")
@@ -155,68 +142,72 @@ def predict(
     out, top = config.out, config.top
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out")
-    names = ("seed", "temperature", "encoder", "device", "batch_tokens")
-    given = {name: getattr(config, name) for name in names}
+    given = {name: getattr(config, name) for name in ("temperature", "encoder", "device")}
     predictor = load(config.run, cache=None if config.of_cache else config.cache, **given)
     if top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"
         raise ConfigError("--top is out of range", expected=expected, found=str(top))
+    schema = None
+    if config.of_cache:
+        origin = str(config.cache)
+        records, inputs = _of_cache(config, predictor)
+    elif config.file is not None:
+        origin = str(config.file)
+        records, inputs, schema = _of_file(config, predictor, config.file)
+    else:
+        origin = "the command line" if config.of_texts else "stdin"
+        texts = config.texts if config.of_texts else _lines_of(stdin)
+        records = [{"text": text} for text in texts]
+        inputs = Placed(texts, [f"row {number}" for number in range(1, 1 + len(texts))])
+    total = len(records)
+    if not total:
+        raise DataError("no rows", where=origin)
+    columns = {name: None for record in records for name in record}
+    if taken := columns.keys() & set(result_names(top)):
+        message = f"there is a column '{min(taken)}' already"
+        raise ConfigError(message, where=origin, hint="rename the column")
+    kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
+    kind = out.suffix if out else ".json" if as_list else kind
+    if kind in (".csv", ".parquet") and any(one.keys() != columns.keys() for one in records):
+        hint = "--out FILE.jsonl"
+        raise DataError(f"not all rows have {', '.join(columns)}", where=origin, hint=hint)
+    several = [slice(at, at + CHUNK_ROWS) for at in range(0, total, CHUNK_ROWS)]
+    if isinstance(inputs, Placed):
+        chunks = (Placed(*(of[some] for of in inputs)) for some in several)
+        predictions = predictor.stream(chunks, origin=origin)
+    else:
+        predictions = (predictor.predict_states(inputs[some]) for some in several)
+    done: Records = []
+    for chunk in predictions:
+        done += chunk.rows(top)
+        progress(len(done), total, "predicting")
+    records = [row | result for row, result in zip(records, done, strict=True)]
     seeds = len(predictor.seeds)
     if config.of_texts:
-        said = predictor.predictions(config.texts, origin="the command line").rows(top)
-        records = [{"text": text, **row} for text, row in zip(config.texts, said, strict=True)]
-        return Predicted(records=records, rows=len(records), seeds=seeds)
-    where = str(config.file or config.cache or "stdin")
-    with tempfile.TemporaryDirectory() as folder:
-        if config.of_cache:
-            columns, schema, chunks, predictions = _of_cache(config, predictor)
-        else:
-            path = config.file or Path(folder, "stdin.txt")
-            if not config.file:  # it is read twice, too
-                path.write_bytes(stdin.read() if stdin else b"")
-            columns, schema, chunks, predictions = _of_file(config, predictor, path, where)
-        if taken := set(columns) & set(result_names(top)):
-            message = f"there is a column '{min(taken)}' already"
-            raise ConfigError(message, where=where, hint="rename the column")
-        total = 0
-        for records, _ in chunks():  # what is wrong with a row is said now
-            total += len(records)
-            progress(total, 0, "reading")
-        if not total:
-            raise DataError("no rows", where=where)
-
-        def results() -> Iterator[Records]:
-            """Records of chunk after chunk, each with its results."""
-            done, waiting = 0, deque[Records]()
-
-            def rows() -> Iterator[Any]:
-                for records, read in chunks():
-                    waiting.append(records)
-                    yield read
-
-            for predicted in predictions(rows()):
-                records = waiting.popleft()
-                yield [a | b for a, b in zip(records, predicted.rows(top), strict=True)]
-                done += len(records)
-                progress(done, total, "predicting")
-
-        kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
-        written = out or Path(folder, f"results{'.json' if as_list else kind}")
-        _write_file(written, results(), schema)
-        if out is None:
-            with written.open("rb") as file:
-                while piece := file.read(2**20):
-                    write(piece)
+        return Predicted(records=records, rows=total, seeds=seeds)
+    content = _written(records, kind, schema)
+    write(content) if out is None else write_file(out, content)
     return Predicted(rows=total, out=out, seeds=seeds)
 
 
-def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: str) -> Rows:
+def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
+    """Texts, one a line."""
+    try:
+        text = (stdin.read() if stdin else b"").decode("utf-8-sig")
+        return [line.rstrip("\r\n") for line in io.StringIO(text, newline="\n")]
+    except UnicodeError as error:
+        raise DataError("stdin is not UTF-8", found=str(error)) from error
+
+
+def _of_file(
+    config: PredictConfig, predictor: Predictor, path: Path
+) -> tuple[Records, Placed, Any]:
+    """Rows of a table, what is encoded of each, and types of the columns of Parquet."""
     if (plan := predictor.plan) is None:
         hint = "import the states of these rows too, then --cache CACHE --split NAME"
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
     if not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
-    folder = path.absolute().parent if config.file else Path.cwd()
     known, lines, objects = plan.dataset, path.suffix == ".txt", path.suffix == ".jsonl"
     settings: dict[str, Any] = {"delimiter": known.get("delimiter")}
     if plan.kind == "text":
@@ -225,36 +216,28 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path, origin: st
     else:
         settings["file_column"] = known.get("file_column") or ("file" if lines else None)
     reading = ExtractConfig(**settings)
-
-    def chunks() -> Iterator[tuple[Records, Placed]]:
-        table = open_table(path, reading)
-        columns = choose(table, reading, None, origin)
-        wanted = columns if objects else columns._replace(kept=tuple(table.names))
-
-        def read(place: str, record: Any) -> str:
-            """What is encoded of a row: its text, or where its sound or picture is."""
-            try:
-                if not (found := text_of(record, columns.inputs)):
-                    expected = f"something in {' + '.join(columns.inputs)}"
-                    raise DataError("a row is empty", expected=expected)
-            except DataError as error:
-                error.details["where"] = f"{origin}, {place}"
-                raise
-            return str(folder / found) if columns.of_files else found
-
-        records = iter(table.records(wanted))
-        while several := list(islice(records, CHUNK_ROWS)):
-            inputs = [read(place, record) for place, record in several]
-            # objects of JSON come whole, and may differ
-            kept = [{k: r[k] for k in (r if objects else table.names)} for _, r in several]
-            yield kept, Placed(inputs, [place for place, _ in several])
-
-    names, predictions = open_table(path, reading).names, partial(predictor.stream, origin=origin)
-    schema = pq.read_schema(path) if path.suffix == ".parquet" else ()
-    return names, schema, chunks, predictions
+    table = open_table(path, reading)
+    columns = choose(table, reading, None, str(path))
+    records, inputs, places = Records(), list[str](), list[str]()
+    wanted = columns if objects else columns._replace(kept=tuple(table.names))
+    for place, record in table.records(wanted):
+        try:
+            if not (found := text_of(record, columns.inputs)):
+                expected = f"something in {' + '.join(columns.inputs)}"
+                raise DataError("a row is empty", expected=expected)
+        except DataError as error:
+            error.details["where"] = f"{path}, {place}"
+            raise
+        # where the file is
+        inputs.append(str(path.absolute().parent / found) if columns.of_files else found)
+        # objects of JSON come whole, and may differ
+        records.append({k: record[k] for k in (record if objects else table.names)})
+        places.append(place)
+    schema = pq.read_schema(path) if path.suffix == ".parquet" else None
+    return records, Placed(inputs, places), schema
 
 
-def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
+def _of_cache(config: PredictConfig, predictor: Predictor) -> tuple[Records, Any]:
     assert config.cache is not None
     cache, ours = open_cache(config.cache), predictor.plan
     other, theirs = cache.fingerprint != predictor.fingerprint, cache.plan
@@ -278,58 +261,29 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
                 hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
             )
     split = cache[config.split or "test"]
-    states = split.pooled(predictor.pooling)
     columns: dict[str, Any] = {"row": range(len(split))}
     columns |= {name: split.column(name) for name in cache.columns}
     if split.labelled:
         columns["label"] = [split.class_names[label] for label in split.labels]
-
-    def chunks() -> Iterator[tuple[Records, Any]]:
-        for first in range(0, len(split), CHUNK_ROWS):
-            rows = range(first, min(first + CHUNK_ROWS, len(split)))
-            yield [{name: of[row] for name, of in columns.items()} for row in rows], rows
-
-    def predicted(rows: range) -> Predictions:
-        return predictor.predict_states(states[rows.start : rows.stop])
-
-    return list(columns), (), chunks, partial(map, predicted)
+    records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return records, split.pooled(predictor.pooling)
 
 
-def _write_file(out: Path, results: Iterable[Records], schema: Any) -> None:
-    """CSV, Parquet, JSON lines or a list of JSON, which appears when it is complete.
-
-    Columns of CSV and Parquet have the types in ``schema``, others those of their first rows.
-    """
-    make_folder(out.parent)
-    part = temporary_path(out.parent, out.name)
+def _written(records: Records, kind: str, schema: Any) -> bytes:
+    """CSV, Parquet (with the types of these columns), JSON lines or a list of JSON."""
+    if kind == ".json":
+        return (json.dumps(records, ensure_ascii=False, default=str) + "\n").encode()
+    if kind == ".jsonl":
+        lines = (json.dumps(record, ensure_ascii=False, default=str) for record in records)
+        return "".join(f"{line}\n" for line in lines).encode()
+    file = io.BytesIO()
     try:
-        with part.open("wb") as file:
-            if out.suffix in TABLES:
-                _write_table(file, results, TABLES[out.suffix], schema)
-            else:
-                before, between, end = JSON[out.suffix]
-                for record in chain.from_iterable(results):
-                    text = json.dumps(record, ensure_ascii=False, default=str)
-                    file.write((before + text).encode())
-                    before = between
-                file.write(end)
-        part.replace(out)
+        table = pyarrow.Table.from_pylist(records)
+        if schema is not None:
+            types = [*schema, *list(table.schema)[len(schema) :]]
+            table = pyarrow.Table.from_pylist(records, pyarrow.schema(types))
+        {".csv": pyarrow.csv.write_csv, ".parquet": pq.write_table}[kind](table, file)
     except pyarrow.ArrowException as error:
-        said, message = " ".join(str(error).split()), f"rows do not fit into a {out.suffix}"
+        said, message = " ".join(str(error).split()), f"rows do not fit into a {kind}"
         raise DataError(message, found=said, hint="--out FILE.jsonl") from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _write_table(file: BinaryIO, results: Iterable[Records], writer_of: Any, schema: Any) -> None:
-    writer: Any = None
-    for records in results:
-        if writer is None:
-            new = list(pyarrow.Table.from_pylist(records).schema)[len(schema) :]
-            schema = pyarrow.schema([*schema, *new])
-            writer = writer_of(file, schema)
-        if other := {name for record in records for name in record} - {*schema.names}:
-            found, hint = ", ".join(sorted(other)), "--out FILE.jsonl"
-            raise DataError("rows have other fields than the first", found=found, hint=hint)
-        writer.write(pyarrow.Table.from_pylist(records, schema=schema))
-    writer.close()
+    return file.getvalue()

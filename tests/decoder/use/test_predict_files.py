@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tracemalloc
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,23 +168,3 @@ def test_a_file_that_cannot_be_used_is_refused_before_anything_is_predicted(
             predict(PredictConfig(run=run, file=tmp_path / name, out=out))
     assert not predictor.asked
     assert not out.exists()
-
-
-def test_memory_does_not_grow_with_the_rows(
-    monkeypatch: pytest.MonkeyPatch, stand: Stand, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("gaam_decoder.use.predict.CHUNK_ROWS", 200)
-    predictor, run = stand()
-    monkeypatch.setattr(predictor, "asked", deque(maxlen=1))
-
-    def peak(rows: int) -> int:
-        source = write(tmp_path / f"{rows}.csv", [{"text": f"text {i} " * 60} for i in range(rows)])
-        tracemalloc.start()
-        predict(PredictConfig(run=run, file=source, out=tmp_path / f"out-{rows}.parquet"))
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found
-
-    peak(400)  # what is imported at first
-    small, large = peak(5_000), peak(20_000)
-    assert large < small + 2_000_000, (small, large)  # the rows that are more have 8 MB
