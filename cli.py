@@ -67,8 +67,7 @@ def _named(package: str) -> Callable[[str], list[str]]:
 
 def _preset(section: str) -> Any:
     names = settings.preset_names(section)
-    help = f"Settings that were prepared: {', '.join(names)}."
-    return _option("--preset", kind="NAME", help=help, offers=lambda: names)
+    return _option("--preset", kind="NAME", help=f"Prepared settings: {', '.join(names)}.", offers=lambda: names)  # fmt: skip
 
 
 attentions, heads = _named("gaam_decoder.attention"), _named("gaam_decoder.heads")
@@ -119,6 +118,7 @@ def extract(
     test_fraction: Annotated[float | None, _e("--test-fraction", kind="0.2", panel=DATA)] = None,
     prompt: Annotated[str | None, _e("--prompt", kind="TEXT", panel=ENCODER)] = None,
     max_length: Annotated[int | None, _e("--max-length", kind="N", panel=ENCODER)] = None,
+    layers: Annotated[str | None, _e("--layers", kind="N-M", panel=ENCODER)] = None,
     untrained_encoder: Annotated[bool | None, _e("--untrained-encoder", panel=ENCODER)] = None,
     storage_dtype: Annotated[str | None, _e("--storage-dtype", kind="TYPE", panel=ENCODER)] = None,
     device: Annotated[str | None, _e("--device", kind="NAME", panel=MACHINE)] = None,

@@ -117,6 +117,14 @@ def parse_rank(text: str) -> tuple[int, int]:
     return number, count
 
 
+def parse_range(value: Any) -> str:
+    """Layers that follow each other, ``20-40`` or ``7``."""
+    found = re.fullmatch(r"(0|[1-9]\d{0,3})(?:-([1-9]\d{0,3}))?", str(value), re.ASCII)
+    if found is None or int(found[2] or found[1]) < int(found[1]):
+        raise ValueError("layers that follow each other, such as 20-40, or one")
+    return str(value)
+
+
 def _or_none(word: str) -> str | None:
     return None if word == "none" else word  # which takes back what a preset says
 
@@ -184,6 +192,8 @@ class ExtractConfig(Placing):
     """Which tokens are pooled: all, or those of the row's own text without the prompt."""
     prompt: str | None = field(default=None, metadata={UNCHECKED: True})
     """Text around every text, which stands where '{text}' is."""
+    layers: str | None = field(default=None, metadata={"parse": parse_range} | OF_ENCODER)
+    """Layers to keep: 20-40, or one; 0 is the input of the first (default: all, from 1)."""
     layer_zero: bool = field(default=False, metadata=OF_ENCODER | KEY)
     """Keep the input of the first layer too, as layer 0."""
     max_length: int | None = None
@@ -231,6 +241,10 @@ class ExtractConfig(Placing):
                "cannot be part of a file name", "letters, digits, '_' and '.'")
         yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
                "becomes the name of an array: rename the column in the data", COLUMN_NAME)
+        yield ("layer_zero layers", not (self.layer_zero and self.layers),
+               "is what layers from 0 are", "one of the two")
+        yield ("layers", not (self.layers and self.encoder.startswith("tfidf")),
+               "are of an encoder that has several", "another --encoder")
         yield ("device_map", not (spread and self.untrained_encoder),
                "cannot spread an untrained encoder", "one device that holds it: --device")
         yield ("device_map devices", not spread or self.alone or self.engine != "local",

@@ -148,8 +148,8 @@ def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:
     revision = f" at {short_digest(about['revision'])}" if about["revision"] else ""
     where = f"in {about['compute_dtype']}" if about["imported_from"] is None else "elsewhere"
     over = "the text's own tokens" if about["pool_over"] == "text" else about["pooled"]
-    zero = "" if about["first_layer"] else ", from layer 0"
-    states = f"{about['num_layers']} layers x {about['hidden_size']}{zero}, "
+    some = "" if about["first_layer"] == 1 else f", from layer {about['first_layer']}"
+    states = f"{about['num_layers']} layers x {about['hidden_size']}{some}, "
     states += f"pooled by {' and '.join(about['pooling'])}" + (f" over {over}" if over else "")
     length = f", at most {about['max_length']} tokens a row"
     teacher = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}"

@@ -52,8 +52,6 @@ class ModelEncoder(Encoder):
     given: ClassVar[frozenset[str]]  # names of arguments by one of which its models are given rows
     reads: ClassVar[str]  # what it is, for messages: 'a text encoder and tokenizer'
     states_of: ClassVar[str]  # what of a row has a state in every layer, for messages
-    first_layer: Literal[0, 1]
-    """Number of the first layer that is kept: 0 is what the first one reads."""
     _forward: Forward
 
     def __init__(self, located: Located, config: ExtractConfig, model_config: Any) -> None:
@@ -63,7 +61,8 @@ class ModelEncoder(Encoder):
         self.dtype = choose_dtype(config.dtype, self.device)
         if config.untrained_encoder:
             self.untrained_seed = config.encoder_seed or 0
-        self.first_layer = 0 if config.layer_zero else 1
+        self._kept = [int(n) for n in (config.layers or "").split("-") if n]  # first and last
+        self._first_run: Literal[0, 1] = 0 if config.layer_zero or self._kept[:1] == [0] else 1
         self._located, self._config, self._model_config = located, config, model_config
 
     @classmethod
@@ -148,7 +147,9 @@ class ModelEncoder(Encoder):
             "dtype": self.dtype,
             "max_length": self.max_length,
             "pooling": list(self._config.pool),
-            "layers": CONVENTIONS[self.first_layer],
+            "layers": f"transformers.hidden_states[{self._kept[0]}:{self._kept[-1] + 1}]"
+            if self._kept
+            else CONVENTIONS[self._first_run],
             **self._settings(),
         }
 
@@ -157,7 +158,7 @@ class ModelEncoder(Encoder):
         with foreign(f"cannot build '{self.name}'", self._located.path):
             part = self._part_of(skeleton(self._model_config))
             told = (getattr(part, "config", None) or self._model_config).get_text_config()
-            self.num_layers = told.num_hidden_layers + 1 - self.first_layer
+            self._keep(told.num_hidden_layers + 1 - self._first_run)
             self.hidden_size = told.hidden_size
 
     def load(self) -> None:
@@ -173,7 +174,7 @@ class ModelEncoder(Encoder):
             if self.untrained_seed is None:
                 own(model)
             self._forward = self._forward_of(part, model)
-            self._forward.first_layer = self.first_layer
+            self._forward.first_layer = self._first_run
             candidates, longest = self._candidates(part)
             with torch.inference_mode():
                 found = probe(self._forward, candidates, dtype=self.dtype, longest=longest)
@@ -192,7 +193,18 @@ class ModelEncoder(Encoder):
                 where=self.name,
                 hint="--dtype bfloat16, another --device, or --set device-map=auto (several GPUs)",
             ) from error
-        self.batching, self.num_layers, self.hidden_size = found
+        self.batching, layers, self.hidden_size = found
+        self._keep(layers)
+
+    def _keep(self, run: int) -> None:
+        """Of so many layers that are run those that are asked for."""
+        first, last = self._first_run, self._first_run + run - 1
+        kept = self._kept or [first, last]
+        if kept[-1] > last:
+            message = f"--layers {self._config.layers} is more than '{self.name}' has"
+            raise ConfigError(message, expected=f"layers from 0 to {last}")
+        self._slice = slice(kept[0] - first, kept[-1] + 1 - first)
+        self.num_layers = self._slice.stop - self._slice.start
 
     def _loaded(self) -> Any:
         if self.untrained_seed is not None:
@@ -221,7 +233,7 @@ class ModelEncoder(Encoder):
     @torch.inference_mode()
     def _pooled(self, run: Callable[[Any], dict[str, Tensor]], rows: Any) -> dict[str, Tensor]:
         try:
-            return run(rows)
+            return {name: x_BLD[:, self._slice] for name, x_BLD in run(rows).items()}
         except Unusable as reason:
             raise self._failed(reason) from reason
 

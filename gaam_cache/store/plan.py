@@ -115,8 +115,10 @@ class Plan:
 
     @property
     def first_layer(self) -> int:
-        """Number of the first layer of the states: 0 where that is the encoder's input, else 1."""
-        return 0 if self.identity.get("layers") == CONVENTIONS[0] else 1
+        """Number of the first layer of the states: 0 where that is the encoder's input."""
+        layers = str(self.identity.get("layers"))
+        kept = re.fullmatch(r"transformers\.hidden_states\[(\d+):\d*\]", layers)
+        return int(kept[1]) if kept else int(layers != CONVENTIONS[0])
 
     @property
     def batching(self) -> Batching:

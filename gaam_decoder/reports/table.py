@@ -64,11 +64,12 @@ class Table:
     def title(self) -> str:
         """One line that says what was encoded with what."""
         rows = " + ".join(f"{n:,} {brief(name, 40)}" for name, n in self.cache["rows"].items())
-        zero = "" if self.cache.get("first_layer", 1) else f" (0 to {self.cache['layers'] - 1})"
+        first, count = self.cache.get("first_layer", 1), self.cache["layers"]
+        some = "" if first == 1 else f" ({first} to {first + count - 1})"
         fold = "" if self.where == "test split 'test'" else f", {brief(self.where)}"
         return (
             f"{brief(self.cache['dataset'])} ({rows} rows) through {brief(self.cache['encoder'])}, "
-            f"{self.cache['layers']} layers{zero} x {self.cache['hidden_size']}{fold}"
+            f"{count} layers{some} x {self.cache['hidden_size']}{fold}"
         )
 
     def beside(self) -> list[str]:

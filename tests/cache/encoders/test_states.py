@@ -13,6 +13,7 @@ import transformers
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.errors import ConfigError
 from tests.conftest import ARCHITECTURES, needs_minilm
 from tests.contract.test_1_states import POOLINGS, pooled
 from tests.tiny import WORDS, write_csv
@@ -96,6 +97,16 @@ def test_all_hidden_states_are_there_and_the_others_keep_their_bits(
         np.testing.assert_allclose(states, expected, atol=1e-5, rtol=1e-5)
         np.testing.assert_array_equal(states[:, 1:], plain["train"].pooled(pool)[:])
     assert gaam_cache.verify(zero.out, recompute_rows=8).good
+    some = replace(config, layers="2-3", out=tmp_path / "some")
+    gaam_cache.extract(some)
+    kept = gaam_cache.open_cache(some.out)
+    assert (kept.num_layers, kept.first_layer) == (2, 2)
+    states = kept["train"].embeddings[:]
+    np.testing.assert_array_equal(states, plain["train"].embeddings[:, 1:])
+    assert gaam_cache.verify(some.out, recompute_rows=8).good
+    assert kept.fingerprint != plain.fingerprint
+    with pytest.raises(ConfigError, match="--layers 3-4"):
+        gaam_cache.extract(replace(some, layers="3-4", out=tmp_path / "none"))
     encoder = TextEncoder.open(zero)
     encoder.load()
     assert encoder._forward.stack is not None, "hooks were not taken"
