@@ -203,12 +203,10 @@ def every_pair(
 
 def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group]:
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
-    some = {key for same in sets for key, _ in same} & set(ALL)
     for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
         best = rows[:MOST_VALUES]
         own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
         told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
-        told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
         labels = numbered([brief(_value(row, axis), 60) for row in best])
         places = combinations(range(len(best)), 2)
         made = {(i, j): one for i, j in places if (one := minus(best[i], best[j], margin))}

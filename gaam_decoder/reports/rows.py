@@ -6,7 +6,7 @@ S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -229,7 +229,7 @@ class Row:
 
 def rows_by_test(
     runs: Sequence[RunResult], tunings: Mapping[str, Tuning], score: str, temperature: bool
-) -> Iterator[tuple[str, list[Row], tuple[str, ...]]]:
+) -> Iterator[tuple[str, list[Row], list[str]]]:
     """What tests rows, in words, the best rows first, and what lacks folds and is not among them.
 
     Rows of different folds are different test rows. Where all folds of a mechanism are there, its
@@ -244,19 +244,14 @@ def rows_by_test(
         named = some, row.attention, row.head, row.select, size, str(row.recipe)
         return -mean if better else mean, *named
 
-    for where, groups, incomplete in _by_test_rows(runs, tunings):
-        rows = (_row(parts, tunings, score, temperature) for parts in groups)
-        yield where, sorted(rows, key=place), incomplete
+    def made(groups: Iterable[Sequence[Part]]) -> list[Row]:
+        return sorted((_row(of, tunings, score, temperature) for of in groups), key=place)
 
-
-def _by_test_rows(
-    runs: Sequence[RunResult], tuned: Container[str]
-) -> Iterator[tuple[str, list[tuple[Part, ...]], tuple[str, ...]]]:
     # by what folds must share, by what a row is, by split seed and fold
     folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
     for run in runs:
         if fold := run.recipe.get("fold"):
-            left_out = ("fold", "split_seed", *(TUNED if run.key in tuned else ()))
+            left_out = ("fold", "split_seed", *(TUNED if run.key in tunings else ()))
             rest = sorted((k, str(v)) for k, v in run.recipe.items() if k not in left_out)
             name = repr((run.attention, run.head, rest))  # what all folds of a row share
             of = folds.setdefault(_partition(run), {}).setdefault(name, {})
@@ -268,24 +263,17 @@ def _by_test_rows(
         every = [
             {s for s, _ in of if all((s, n) in of for n in numbers)} for of in by_name.values()
         ]
-        most = max(every, key=len)
-        if not (seeds := sorted(most)):
-            continue
-        whole |= {(partition, seed) for seed in seeds}
-        needed = [(seed, n) for seed in seeds for n in numbers]
-        there = {name: sum(one in of for one in needed) for name, of in by_name.items()}
-        full = [of for name, of in by_name.items() if there[name] == len(needed)]
-        one = next(iter(full[0].values()))[0]
-        where = f"all {len(numbers)} folds{_split(one)}"
-        if len(seeds) > 1:
-            where = f"{len(seeds)} times {len(numbers)} folds{_split(one, spell_numbers(seeds))}"
-        lacking = [
-            f"{brief(run.attention)} + {brief(run.head)} ({there[name]} of {len(needed)})"
-            for name, of in by_name.items()
-            for run in next(iter(of.values()))[:1]
-            if 0 < there[name] < len(needed)
-        ]
-        yield where, [tuple(of[one] for one in needed) for of in full], tuple(sorted(lacking))
+        if seeds := sorted({*max(every, key=len)}):
+            whole |= {(partition, seed) for seed in seeds}
+            needed = [(seed, n) for seed in seeds for n in numbers]
+            full = [of for of in by_name.values() if of.keys() >= {*needed}]
+            some = [of for of in by_name.values() if 0 < len(of.keys() & {*needed}) < len(needed)]
+            lacking = {
+                f"{brief(r.attention)} + {brief(r.head)}" for of in some for r, *_ in of.values()
+            }
+            times = f"{len(seeds)} times" if len(seeds) > 1 else "all"
+            where = f"{times} {len(numbers)} folds{_split(full[0][needed[0]][0], seeds)}"
+            yield where, made([of[one] for one in needed] for of in full), sorted(lacking)
     alone: dict[Any, dict[str, list[RunResult]]] = {}
     for run in runs:
         fold, seed = run.recipe.get("fold"), _split_seed(run)
@@ -294,12 +282,12 @@ def _by_test_rows(
             # labels alone may agree by accident
             key = (*shared, run.majority_accuracy, digest_of(run.labels.tobytes()))
             alone.setdefault(key, {}).setdefault(run.key, []).append(run)
-    for by_key in alone.values():
+    for (test_split, fold, *_), by_key in alone.items():
         first = next(iter(by_key.values()))[0]
-        fold = first.recipe.get("fold")
-        where = f"test split '{first.recipe.get('test_split', 'test')}'"
-        where = f"fold {fold.replace('/', ' of ')}{_split(first)}" if fold else where
-        yield where, [(part,) for part in by_key.values()], ()
+        where = f"test split '{test_split or 'test'}'"
+        if fold:
+            where = f"fold {fold.replace('/', ' of ')}{_split(first, [_split_seed(first)])}"
+        yield where, made([part] for part in by_key.values()), []
 
 
 def _split_seed(run: RunResult) -> int:
@@ -313,13 +301,12 @@ def _partition(run: RunResult) -> tuple[str, ...]:
     return run.cache["fingerprint"], count, *splitting
 
 
-def _split(run: RunResult, seeds: str = "") -> str:
+def _split(run: RunResult, seeds: list[int]) -> str:
     """Of what the folds are, and what else decides which rows they hold."""
-    text, seed = f" of the '{run.recipe.get('train_split', 'train')}' split", _split_seed(run)
-    text += f", split seed {seed}" * bool(seed and not seeds)
-    if groups := run.recipe.get("groups"):
-        text += f", groups {str(groups)[:8]} kept together"
-    return text + f", split seeds {seeds}" * bool(seeds)
+    text = f" of the '{run.recipe.get('train_split', 'train')}' split"
+    text += f", split seed {spell_numbers(seeds)}" * (seeds != [0])
+    groups = run.recipe.get("groups")
+    return text + f", groups {str(groups)[:8]} kept together" * bool(groups)
 
 
 def _row(
@@ -333,27 +320,22 @@ def _row(
         by_part.append({seed: runs[seed] for seed in there})
     seeds = set.intersection(*map(set, by_part))
     failed: dict[int, str] = {}
-    for runs in by_part:
-        for seed in seeds & {seed for seed, run in runs.items() if seed in run.failed}:
-            of, why = runs[seed].recipe, runs[seed].failed[seed]
-            failed.setdefault(seed, f"fold {of['fold']}: {why}" if len(parts) > 1 else why)
-    recipes = [dict(part[0].recipe) for part in parts]
-    recipe = recipes[0]
-    # of whose code the mechanism is says the mechanism: it keeps no row from being compared
-    theirs = recipe.pop("plugins", {}).items()
-    if others := {name: code for name, code in theirs if not name.startswith("mechanism ")}:
-        recipe["plugins"] = others
-    repeats = len({one.get("split_seed") for one in recipes})
+    for seed in seeds:
+        for run in (runs[seed] for runs in reversed(by_part) if seed in runs[seed].failed):
+            why = run.failed[seed]
+            failed[seed] = f"fold {run.recipe['fold']}: {why}" if len(parts) > 1 else why
+    recipe, recipes = first.recipe, [part[0].recipe for part in parts]
+    split_seeds = sorted({_split_seed(part[0]) for part in parts})
     if len(parts) > 1:
         apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
-        recipe |= dict.fromkeys(apart, BY_FOLD) | {"fold": None}
-    if repeats > 1:
-        recipe["split_seed"] = ", ".join(map(str, sorted({int(o["split_seed"]) for o in recipes})))
+        recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
+    if len(split_seeds) > 1:
+        recipe["split_seed"] = ", ".join(map(str, split_seeds))
     counted = tuple(
         run for part in parts for run in ([o for o in part if set(o.seeds) & seeds] or part)
     )
     tuned = [(part, tunings[part[0].key]) for part in parts if part[0].key in tunings]
-    answered = _answers(parts, sorted(seeds), repeats, meant, temperature)
+    answered = _answers(parts, sorted(seeds), len(split_seeds), meant, temperature)
     finished = answered["finished"]
     late = {seed for run in counted for seed in run.still_learning}.intersection(finished)
     return Row(
@@ -361,8 +343,8 @@ def _row(
         recipe=recipe,
         tunings=tuple(tuning for _, tuning in tuned),
         choices=tuple(one for of in tuned if (one := _choice(*of, meant))),
-        folds=len(parts) // repeats,
-        repeats=repeats,
+        folds=len(parts) // len(split_seeds),
+        repeats=len(split_seeds),
         seeds=tuple(sorted(seeds)),
         seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds},
         failed=failed,
@@ -478,12 +460,11 @@ def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
     value_SP = np.ones((len(seeds), len(parts)))
     for place, part in enumerate(parts):
         decides = first_runs(part)
-        for run in dict.fromkeys(decides[seed] for seed in seeds):
-            held = run.validation  # of one run at a time
-            for index, seed in enumerate(seeds):
-                if decides[seed] is run:
-                    found = held.temperature(run.seeds.index(seed)) if held else None
-                    if found is None:
-                        return None
-                    value_SP[index, place] = found
+        held = {run: run.validation for run in {decides[seed] for seed in seeds}}
+        for index, seed in enumerate(seeds):
+            found, run = held[decides[seed]], decides[seed]
+            value = found.temperature(run.seeds.index(seed)) if found else None
+            if value is None:
+                return None
+            value_SP[index, place] = value
     return value_SP if seeds else None

@@ -35,7 +35,7 @@ class Table:
     num_test_rows: int = 0
     rows: tuple[Row, ...] = ()
     baseline: str | None = None  # what differences are to
-    incomplete: tuple[str, ...] = ()  # what is not among the rows, because folds of it are missing
+    incomplete: Sequence[str] = ()  # what is not among the rows, because folds of it are missing
     num_tests: int = 0  # comparisons of the report that make a claim: what Holm corrects for
     pairs: Pairs | None = None  # rows against every other that differs in one setting alone
     margin: float  # largest difference that does not matter, a fraction or in the score's unit

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 from itertools import count
 from typing import Any, TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.drawing import COLOURS, inline_svg, overviews
+from gaam_decoder.reports.drawing import COLOURS, Picture, inline_svg, overviews
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.notes import warnings
 from gaam_decoder.reports.table import Format, Table
@@ -30,12 +29,10 @@ class Html(Format):
         def more(table: Table) -> dict[str, Any]:
             return {"warnings": warnings(table), "pictures": list(overviews(table))}
 
-        def parts(name: str) -> str:  # a narrow column may break it behind an option
-            return "<wbr>".join(map(text, re.findall("[^:=,]{1,24}[:=,]?|[:=,]", visible(name))))
-
         def text(of: str) -> str:
             return html.escape(visible(of))
 
-        filters: dict[str, Any] = {"variables": variables, "parts": parts}
-        filters["svg"] = lambda picture: inline_svg(picture, f"p{next(numbers)}")
-        stream.write(rendered("report.html", tables, text, more, **filters))
+        def svg(picture: Picture) -> str:
+            return inline_svg(picture, f"p{next(numbers)}")
+
+        stream.write(rendered("report.html", tables, text, more, variables=variables, svg=svg))

@@ -15,7 +15,6 @@ from rich.text import Text
 from gaam_cache import plugins
 from gaam_cache.messages import brief, visible
 from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, marks, of_score
-from gaam_decoder.reports.drawing import names_of
 from gaam_decoder.reports.notes import caused, conclusion
 from gaam_decoder.reports.rows import SCALED
 from gaam_decoder.reports.sections._base import Section, sections, signature
@@ -24,7 +23,7 @@ from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 PLAIN_WIDTH = 120  # where the output is no terminal and COLUMNS does not say
 LEAST_WIDTH = 80  # on a narrower screen lines wrap: in a narrower table numbers would be cut
 MOST_NOTES = 6
-LONGEST_NAME = 20  # characters of each line in the column of decoders, which it may fold
+LONGEST_NAME = 20  # characters that the column of decoders has at least, which rich folds
 ALIASES = ("text", "txt", "table", "console")
 HOW = "95% intervals are over seeds and test rows; those of differences are corrected (Holm)"
 
@@ -115,11 +114,10 @@ def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 
 
 def _main(table: Table, console: Console) -> RichTable:
-    labels = [
+    names = [
         f"{row.name} {row.settings.replace(AT_EDGE, '(edge)').replace(', ', ' ')}{marks(row)}"
         for row in table.shown
     ]
-    names = [name.replace("\n", "\n  ") for name in names_of(labels, LONGEST_NAME)]
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     drawn = {
         one: [one.short.format(score=score), *map(one.text, table.shown)]
@@ -127,8 +125,9 @@ def _main(table: Table, console: Console) -> RichTable:
         if any(map(one.text, table.shown))
     }
     width = {one: max(map(_width, texts)) + 2 for one, texts in drawn.items()}
+    first = min(LONGEST_NAME, max(map(_width, names))) + 2
     for column in DISPENSABLE:
-        if max(map(_width, names)) + 2 + sum(width.values()) > console.width:
+        if first + sum(width.values()) > console.width:
             width.pop(column, None)
     header, *lines = zip(*(drawn[one] for one in width), strict=True)
     titles = [("decoder", True), *zip(header, (one.words for one in width), strict=True)]

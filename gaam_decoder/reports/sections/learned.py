@@ -33,9 +33,8 @@ HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
 LEAST_LAYERS = 4  # three have six orders: every rank correlation is as good as chance
 IMPORTANCE = (
     "importance is the mean importance factor of a layer over features and seeds, accuracy that of "
-    "the same head and recipe on this layer alone; rho is Spearman's rank correlation",
-    "the interval is of 1,000 draws of seeds and test rows. It is no test: neighbouring layers are "
-    "alike in both, so that curves over depth may agree without one saying anything of the other",
+    "the same head and recipe on this layer alone; rho is Spearman's rank correlation, with an "
+    "interval of 1,000 draws of seeds and test rows. It is no test: neighbouring layers are alike"
 )
 GATE = (
     "gate: the weight of a feature by how many standard deviations it lies from the gate's centre, "
@@ -180,7 +179,7 @@ def _beside_alone(table: Table, found: list[dict[str, Any]]) -> Section:
         heading="Does importance predict accuracy",
         lead=f"importance by {name} and accuracy of {alone} on one of layers {layers} "
         f"alone: rank correlation {told}, 95% interval {between}",
-        lines=IMPORTANCE,
+        lines=(IMPORTANCE,),
         make=lambda: _shares(table, sheet),
         values={"mechanisms": found},
     )

@@ -27,26 +27,20 @@ class EveryPair(Writer):
         claims = [one.claim for g in found.groups for one in g.pairs.values()] if found else []
         if not found or not claims or (found.axis == "attn" and table.baseline and len(claims) < 2):
             return
-        axis, of_what = found.axis.replace("_", "-"), "mechanisms"
-        if axis != "attn":
-            of_what = f"rows that differ in {axis.replace(',', ' or ')} alone"
-        count = Counter(claim.verdict for claim in claims)
-        why = next((f" ({claim.no_claim})" for claim in claims if claim.no_claim), "")
-        no_claim = f", of {count['no claim']} no claim is made{why}" * bool(count["no claim"])
-        optimistic = any(row.optimistic for group in found.groups for row in group.rows)
+        axis = found.axis.replace("_", "-")
+        of_what = "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+        count = Counter[str](claim.verdict for claim in claims)
+        told = [f"{count.pop('better', 0) + count.pop('worse', 0)} differ"]
+        told += [f"{number} {verdict}" for verdict, number in sorted(count.items())]
         yield Section(
             name="pairs",
             heading="Every pair",
-            lead=f"of {len(claims)} pairs of {of_what}, {count['better'] + count['worse']} differ, "
-            f"{count['equivalent']} are equivalent within {unit.size(table.margin)}, "
-            f"{count['undecided']} are undecided{no_claim}"
-            + "; some numbers are optimistic"
-            * optimistic,
+            lead=f"of {len(claims)} pairs of {of_what}, {', '.join(told)}",
             lines=(
                 f"row minus column in {unit.of_differences}, the best first; * they differ, = they "
-                "are equivalent, no mark: undecided, or no claim; each is tested over seeds and "
-                "test rows as a comparison with a baseline is, corrected by Holm for all "
-                f"{found.num_tests} pairs of this report, a family of their own",
+                f"are equivalent within {unit.size(table.margin)}, no mark: undecided, or no "
+                "claim; each is tested as a comparison with a baseline is, corrected by Holm for "
+                f"all {found.num_tests} pairs of this report, a family of their own",
                 f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared; Holm "
                 "corrects for the pairs of all, so that this choice makes no p smaller",
             ),

@@ -34,18 +34,19 @@ class Published(Writer):
         found = {name: known[name] for name in names if name in known}
         if not found:
             return
-        about = [f"{dataset[s]:,} {s} rows" for s in ("train", "test") if dataset[s]]
-        there = f"{dataset['encoder']}, {', '.join(about) or 'rows that it does not count'}"
+        rows = [f"{dataset[s]:,} {s} rows" for s in ("train", "test") if dataset[s]]
         lines = [
-            f"theirs: {there}, convolutional head; here: {brief(table.cache['encoder'])}, and the "
-            "rows and heads of this report; mha attends across the rows of a batch there, and over "
-            "layers here (published=true: as theirs)",
+            f"theirs: {', '.join([dataset['encoder'], *rows, 'convolutional head'])}; here: "
+            f"{brief(table.cache['encoder'])}, and the rows and heads of this report; mha attends "
+            "across the rows of a batch there, and over layers here (published=true: as theirs)",
             *(f"{name}: {of['code']}" for name, of in found.items() if "code" in of),
         ]
         ranges = (f"{k} {low} to {high}" for k, (low, high) in dataset["learned_ranges"].items())
         lines += [f"gaam learned {' and '.join(ranges)} there"] * ("gaam" in found)
-        told = {name: ", ".join(map(str, of["values"])) for name, of in found.items()}
-        cells = [[name, f"{of['mean']:.1f}", told[name]] for name, of in found.items()]
+        cells = [
+            [name, f"{of['mean']:.1f}", ", ".join(map(str, of["values"]))]
+            for name, of in found.items()
+        ]
         header = ["mechanism", "published %", dataset["unit"]]
         sheet = Sheet("published accuracies, which no test compares", header, cells, ("mechanism",))
         yield Section(
@@ -64,10 +65,9 @@ def dataset_of(cache: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str
     def plain(text: str) -> str:
         return re.sub(r"[\W_]", "", text.lower())
 
-    classes = cache["class_names"]
+    classes = sorted(map(plain, cache["class_names"]))
     for dataset in content["datasets"].values():
-        named = map(plain, dataset["classes"] or classes)
-        alike = {*named} == {*map(plain, classes)}
+        alike = sorted(map(plain, dataset["classes"] or classes)) == classes
         alike &= len(classes) == dataset.get("num_classes", len(classes))
         if alike and plain(Path(cache["dataset"]).stem) in dataset["names"]:
             return dict(dataset)

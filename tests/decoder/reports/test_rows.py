@@ -56,7 +56,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     (whole,) = build_tables(runs)
     assert whole.where == "all 3 folds of the 'train' split"
     assert (whole.num_test_rows, whole.rows[0].folds) == (900, 3)
-    assert whole.incomplete == ("mha + linear (1 of 3)",)
+    assert whole.incomplete == ["mha + linear"]
     keep = [0, 1, 2, 3, 5, 6]
     gaam, none = whole.rows
     all_mine, all_base = (np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base))

@@ -118,5 +118,5 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
         assert row.seeds == tuple(range(6))
     assert whole.rows[0].compared is not None
     assert whole.rows[0].compared.seeds == tuple(range(6))
-    assert whole.incomplete == ()
+    assert whole.incomplete == []
     assert [row.settings for row in whole.rows] == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
