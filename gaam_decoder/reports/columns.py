@@ -16,7 +16,6 @@ from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.rows import SCALED, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.unit import p_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,13 @@ class Sheet:
     header: list[str]
     lines: list[list[str]]
     words: tuple[str, ...] = ()  # columns that stand at the left
+
+
+def p_value(p: float | None) -> str:
+    """A p-value."""
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 def marks(row: Row) -> str:
@@ -75,7 +81,7 @@ def _decide(row: Row) -> str:
 # fmt: off
 DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r) + " †" * r.undertrained, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better", words=True)
 SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
-SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.value(r.chosen.mean), "mean over the seeds that finished, on the test rows")
+SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows")
 SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds")
 SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given")
 ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
@@ -126,7 +132,7 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
 
 def of_score(table: Table) -> str:
     """What the values of a table are."""
-    score = table.unit.score
+    score = table.unit
     return f"test {score.title}{SCALED if table.temperature and score.of_sizes else ''}"
 
 

@@ -18,7 +18,6 @@ from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.rows import Comparison, Row
-from gaam_decoder.reports.unit import numbered
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
@@ -35,7 +34,7 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
     A head that is fitted at once has no seeds: its answers are the same beside each. None without
     a seed in common, without the score, and where the probabilities of one alone were scaled.
     """
-    score, scaled = row.chosen.unit.score, {row.temperatures is None, other.temperatures is None}
+    score, scaled = row.chosen.unit, {row.temperatures is None, other.temperatures is None}
     seeds = tuple(seed for seed in row.finished if other.fitted or seed in other.finished)
     lacking = row.chosen.mean is None or other.chosen.mean is None
     if not seeds or lacking or (score.of_sizes and len(scaled) > 1):
@@ -214,6 +213,11 @@ def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group
     return found
 
 
+def numbered(names: list[str]) -> list[str]:
+    """The names, those that are there several times with their place behind them."""
+    return [n + f" #{place}" * (names.count(n) > 1) for place, n in enumerate(names, 1)]
+
+
 def _value(row: Row, axis: str) -> str:
     """What a row has of the setting; of what its recipe does not name, the default."""
     if axis in ("attn", "head"):
@@ -234,7 +238,7 @@ def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
             continue
         apart = {axis, *(TUNED if row.tunings else ())}
         same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
-        same["scaled logits"] = row.chosen.unit.score.of_sizes and row.temperatures is not None
+        same["scaled logits"] = row.chosen.unit.of_sizes and row.temperatures is not None
         key = sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
         found.setdefault(tuple(key), []).append(row)
     return {key: of for key, of in found.items() if len({_value(row, axis) for row in of}) > 1}

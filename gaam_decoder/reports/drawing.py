@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gaam_cache.messages import brief, visible
-from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import DEFAULT, Interval
+from gaam_decoder.stats.scores._base import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ def _figure(height: float) -> Figure:
 
 def overviews(table: Table) -> list[Picture]:
     """One row beside the other, those that are shown; none without rows."""
-    title = table.unit.score.title
+    title = table.unit.title
     accuracy = Picture(
         "accuracy",
         f"{title[0].upper()}{title[1:]} of every seed",
@@ -121,7 +121,7 @@ def overviews(table: Table) -> list[Picture]:
         "seeds and test rows (thin). The second is the one to compare with another test set.",
         lambda: _strip(table),
     )
-    side = "Right" if table.unit.score.larger_is_better else "Left"
+    side = "Right" if table.unit.larger_is_better else "Left"
     differences = Picture(
         "differences",
         f"Differences to {brief(str(table.baseline))} with intervals",

@@ -13,10 +13,10 @@ from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of
-from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.unit import DEFAULT, percent
 from gaam_decoder.runs.tuning import Tuning
+from gaam_decoder.stats.scores._base import percent
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
@@ -208,9 +208,9 @@ def explained(table: Table) -> Iterator[str]:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
     unit = table.unit
     if table.score != DEFAULT:
-        better = "larger" if unit.score.larger_is_better else "smaller"
-        no_claim = f"; no claim is made: {unit.score.no_claim}" if unit.score.no_claim else ""
-        yield f"compared by {unit.score.title}, of which {better} is better{no_claim}"
+        better = "larger" if unit.larger_is_better else "smaller"
+        no_claim = f"; no claim is made: {unit.no_claim}" if unit.no_claim else ""
+        yield f"compared by {unit.title}, of which {better} is better{no_claim}"
     if table.compared:
         yield (
             f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, within the "
@@ -267,7 +267,7 @@ def conclusion(table: Table) -> str:
         parts.append(f"of {', '.join(of['no claim'])} no claim is made: {why}")
     if use := recommended(table):
         parts.append(use[1])
-    by = "" if table.score == DEFAULT else f"by {table.unit.score.title}, "
+    by = "" if table.score == DEFAULT else f"by {table.unit.title}, "
     text = by + "; ".join(parts) + _conditions(table)
     # names stay as they are written; ours is the first word only where no name begins
     return text[0].upper() + text[1:] if text.startswith(("no mechanism", "by ", "of ")) else text
@@ -277,7 +277,7 @@ def _spread(table: Table) -> str:
     unit, claims = table.unit, [compared.claim for _, compared in table.compared]
     low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
     text = f"differences of {low} to {high}" if len(claims) > 1 else f"a difference of {low}"
-    text += " points" * unit.score.percent
+    text += " points" * unit.percent
     if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
         several = "s up to" * (len(widths) > 1)
         text += f", interval{several} {unit.size(max(widths), '.2f')} wide"
@@ -310,9 +310,9 @@ def recommended(table: Table) -> tuple[Row, str] | None:
 
 def _alone(table: Table) -> str:
     if len(table.rows) == 1 and (found := table.rows[0].chosen.two_level):
-        unit, of = table.unit, f"{table.unit.score.title} " * (table.score != DEFAULT)
+        unit, of = table.unit, f"{table.unit.title} " * (table.score != DEFAULT)
         said = f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
-        said += f"{of}{unit.span(found)}{'%' * unit.score.percent} in 95 of 100 cases"
+        said += f"{of}{unit.span(found)}{'%' * unit.percent} in 95 of 100 cases"
         return said + _conditions(table)
     return "Nothing is compared with a baseline, so that nothing is said of differences"
 

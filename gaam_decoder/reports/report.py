@@ -14,9 +14,9 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import write_file
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.drawing import image_files, overviews
+from gaam_decoder.reports.rows import DEFAULT
 from gaam_decoder.reports.sections._base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables
-from gaam_decoder.reports.unit import DEFAULT
 from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache import plugins
 from gaam_cache.errors import CacheError
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import digest_of
@@ -20,26 +21,38 @@ from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.unit import DEFAULT, Interval, Unit, all_scores, score_of
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.scored import Scored, interval_by_score
-from gaam_decoder.stats.scores._base import Answers, Score
+from gaam_decoder.stats.scores._base import Answers, Interval, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
 
 Floats = NDArray[np.float64]
 Part = Sequence[RunResult]  # on the same test rows, of seeds that differ
 BY_FOLD = "by fold"
+SCORES = "gaam_decoder.stats.scores"
+DEFAULT = "accuracy"
 OF_RUN = ("attention", "head", "select", "parameters", "shuffled")
 SURE = 0.95  # share of draws of other rows that choose the same
 SCALED = ", temperature fitted"  # behind the name of a score of probabilities that were scaled
 
 
+def score_of(name: str) -> Score:
+    """The score of that name; a ConfigError where there is none."""
+    found: Score = plugins.load(SCORES, name, kind="score")()
+    return found
+
+
+def all_scores() -> dict[str, Score]:
+    """Every score by its name."""
+    return {name: score_of(name) for name in [DEFAULT, *plugins.names(SCORES)]}
+
+
 class Measured(NamedTuple):
     """A score of the finished seeds of a row."""
 
-    unit: Unit
+    unit: Score
     scored: Scored
     mean: float | None  # None if no seed finished, or there is no such score
     std: float | None  # over seeds
@@ -53,7 +66,7 @@ def _measured(score: Score, scored: Scored, fitted: bool) -> Measured:
         mean, std = float(value_S.mean()), stats.standard_deviation(value_S)
         interval = stats.within(stats.t_interval(value_S), 0, score.highest)
     both = interval_by_score(score, scored, without_seeds=fitted)
-    return Measured(Unit(score), scored, mean, std, interval, both)
+    return Measured(score, scored, mean, std, interval, both)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -239,7 +252,7 @@ def rows_by_test(
 
     def place(row: Row) -> tuple[Any, ...]:
         mean = math.inf if row.chosen.mean is None else row.chosen.mean
-        better = math.isfinite(mean) and row.chosen.unit.score.larger_is_better
+        better = math.isfinite(mean) and row.chosen.unit.larger_is_better
         some, size = row.recipe.get("layers") is not None, row.drawn or math.inf
         named = some, row.attention, row.head, row.select, size, str(row.recipe)
         return -mean if better else mean, *named

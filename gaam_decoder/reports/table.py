@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
+from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.rows import Comparison, Row, rows_by_test
-from gaam_decoder.reports.unit import DEFAULT, Unit, margin_of, numbered, score_of
+from gaam_decoder.reports.rows import DEFAULT, Comparison, Row, rows_by_test, score_of
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
+from gaam_decoder.stats.scores._base import Score
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"
@@ -57,9 +58,9 @@ class Table:
         return [(row, row.compared) for row in self.rows if row.compared]
 
     @property
-    def unit(self) -> Unit:
-        """How values of the score that is compared are written."""
-        return Unit(score_of(self.score))
+    def unit(self) -> Score:
+        """The score that is compared, which says how its values are written."""
+        return score_of(self.score)
 
     def title(self) -> str:
         """One line that says what was encoded with what."""
@@ -135,7 +136,12 @@ def build_tables(
     Arguments and errors are those of ``report``. What filters left out of ``Runs`` is compared for
     Holm alone, lest a look at the results make p smaller.
     """
-    margin = margin_of(margin, score_of(score))
+    unit = score_of(score)
+    margin = unit.margin if margin is None else margin / unit.factor
+    if not 0 < margin < unit.highest:
+        expected = f"{unit.of_differences} above 0 and below {unit.factor * unit.highest:g}"
+        found = f"{unit.factor * margin:g}"
+        raise ConfigError("--margin is out of range", expected=expected, found=found)
     selection, beside = getattr(runs, "selection", None), getattr(runs, "others", ())
 
     def grouped(runs: Sequence[RunResult]) -> tuple[Choice, list[Any]]:
@@ -232,7 +238,9 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
         label = f"{name} {', '.join(spelt.values())}"
         found.append(replace(row, name=name, label=label, settings=", ".join(marked)))
     names = [row.name for row in found]
-    labels = numbered([r.label.strip() if names.count(r.name) > 1 else r.name for r in found])
+    labels = compare.numbered(
+        [r.label.strip() if names.count(r.name) > 1 else r.name for r in found]
+    )
     return tuple(replace(row, label=label) for row, label in zip(found, labels, strict=True))
 
 

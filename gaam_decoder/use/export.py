@@ -22,8 +22,8 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
-from gaam_decoder.reports.unit import percent
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.stats.scores._base import percent
 from gaam_decoder.use.load import (
     CARD_FILE,
     CONFIG_FILE,

@@ -12,7 +12,7 @@ from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.sections._base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import percent
+from gaam_decoder.stats.scores._base import percent
 
 NO_AXES = {"split_seed", "fold", "repeats", "val_fraction", "val_folds", "shard_rows"}
 NO_AXES |= {"test_split", "plugins"}

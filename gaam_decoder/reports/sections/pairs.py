@@ -11,7 +11,7 @@ from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group
 from gaam_decoder.reports.rows import claim_values
 from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import Unit
+from gaam_decoder.stats.scores._base import Score
 
 MARKS = {"better": "*", "worse": "*", "equivalent": "="}  # beside a difference
 
@@ -63,7 +63,7 @@ def _values(group: Group) -> dict[str, Any]:
     return {"shared": group.name, "labels": list(group.labels), "pairs": pairs}
 
 
-def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:
+def _sheet(group: Group, axis: str, unit: Score) -> Sheet:
     count = len(group.labels)
     cells = [["-"] * count for _ in range(count)]
     for (first, second), one in group.pairs.items():

@@ -12,10 +12,10 @@ from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.notes import TEMPERATURE
-from gaam_decoder.reports.rows import SCALED
+from gaam_decoder.reports.rows import SCALED, all_scores, score_of
 from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.reports.unit import Unit, all_scores, percent, score_of
+from gaam_decoder.stats.scores._base import Score, percent
 from gaam_decoder.stats.scores.ece import BINS
 
 MOST_CLASSES, MOST_DECODERS = 30, 8
@@ -33,15 +33,15 @@ class Scores(Writer):
         if not any(row.finished for row in table.rows):
             return
         units = {
-            name: Unit(score)
+            name: score
             for name, score in all_scores().items()
             if any(len(row.every.get(name, ())) for row in table.rows)
         }
-        smaller = [u.score.title for u in units.values() if not u.score.larger_is_better]
+        smaller = [u.title for u in units.values() if not u.larger_is_better]
         yield Section(
             name="scores",
             heading="Other scores",
-            lead=f"{', '.join(unit.score.title for unit in units.values())}, and recall by class; "
+            lead=f"{', '.join(unit.title for unit in units.values())}, and recall by class; "
             "--score NAME compares by one of them",
             lines=(
                 "mean over seeds, and standard deviation in brackets; the test rows are taken as "
@@ -54,14 +54,14 @@ class Scores(Writer):
         yield _calibration(table)
 
 
-def _every(table: Table, units: dict[str, Unit]) -> Sheet:
+def _every(table: Table, units: dict[str, Score]) -> Sheet:
     lines = []
     for row in table.rows:
         cells = [row.label]
         for name, unit in units.items():
             value_S = row.every.get(name, np.empty(0))
             std = stats.standard_deviation(value_S)
-            mean = unit.value(float(value_S.mean())) if len(value_S) else "-"
+            mean = unit.text(float(value_S.mean())) if len(value_S) else "-"
             cells.append(mean + ("" if std is None else f" ({unit.std(std)})"))
         lines.append(cells)
     header = ["decoder", *(unit.column for unit in units.values())]
@@ -83,16 +83,16 @@ def _recall(table: Table) -> Sheet:
 
 
 def _calibration(table: Table) -> Section:
-    unit, scaled = Unit(score_of("ece")), SCALED * table.temperature
+    unit, scaled = score_of("ece"), SCALED * table.temperature
     lines, values = [], list[dict[str, Any]]()
     for row in table.rows:
         if row.finished:
             value_S, by = row.every["ece"], row.temperature
             count, right, sure = row.bins.sum(1)
             sd = unit.std(stats.standard_deviation(value_S))
-            means = map(unit.value, (sure / count, right / count))
+            means = map(unit.text, (sure / count, right / count))
             fitted = [f"{by['mean']:.3g}" if by else "-"] * table.temperature
-            lines.append([row.label, unit.value(value_S.mean()), sd, *means, *fitted])
+            lines.append([row.label, unit.text(value_S.mean()), sd, *means, *fitted])
             bins = dict(zip(("rows", "right", "sum"), row.bins.tolist(), strict=True))
             more = {"temperature": by} if table.temperature else {}
             values.append({"decoder": row.label, "ece": float(value_S.mean())} | bins | more)
@@ -113,7 +113,7 @@ def _calibration(table: Table) -> Section:
         said,
         lambda: line_panels([("accuracy, %", curves)], axis, beside=beside),
     )
-    low, high = (unit.value(of(one["ece"] for one in values)) for of in (min, max))
+    low, high = (unit.text(of(one["ece"] for one in values)) for of in (min, max))
     return Section(
         name="calibration",
         heading="Calibration",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Interval = tuple[float, float] | None
 GRAIN = 2.0**-46
 """Of log-odds, by the size of what they are a difference of: some 60 roundings in float64."""
 
@@ -90,6 +91,11 @@ class Found:
     """Sum over the kinds of rows of the square of what a single row can change at most."""
 
 
+def percent(value: float | None) -> str:
+    """A fraction in percent."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
 class Score(ABC):
     """One way to say how good the answers of a decoder are."""
 
@@ -118,3 +124,47 @@ class Score(ABC):
     def why_no_claim(self, answers: Answers) -> str:  # noqa: ARG002
         """Why nothing may be claimed from such answers; '' where something may be."""
         return self.no_claim
+
+    @property
+    def factor(self) -> int:
+        """What values are multiplied by where they are shown or drawn."""
+        return 100 if self.percent else 1
+
+    @property
+    def column(self) -> str:
+        """Header of its values."""
+        return self.title + " %" * self.percent
+
+    @property
+    def of_differences(self) -> str:
+        """What differences are counted in."""
+        return self.title + " points" * self.percent
+
+    def text(self, value: float | None) -> str:
+        """A mean, for people."""
+        if self.percent or value is None:
+            return percent(value)
+        return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
+
+    def std(self, value: float | None) -> str:
+        """A standard deviation."""
+        if value is None:
+            return "-"
+        return f"{100 * value:.2f}" if self.percent else f"{value:.4g}"
+
+    def difference(self, value: float) -> str:
+        """A difference, with its sign."""
+        return f"{self.factor * value:+z.{2 if self.percent else 4}f}"
+
+    def size(self, value: float, digits: str = ".4g") -> str:
+        """How large a difference is, in words."""
+        return f"{100 * value:{digits}} points" if self.percent else f"{value:.4g}"
+
+    def span(self, interval: Interval, *, signed: bool = False) -> str:
+        """An interval; in percent or points to two digits of its half width."""
+        if interval is None:
+            return "-"
+        half = 50 * (interval[1] - interval[0])
+        digits = (0 if half >= 10 else 1 if half >= 1 or not signed else 2) if self.percent else 4
+        form = f"{'+' if signed else ''}z.{digits}f"
+        return " to ".join(f"{self.factor * bound:{form}}" for bound in interval)

@@ -167,7 +167,7 @@ def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:
         (table,) = build_tables(some(count), score=score)
         assert table.pairs is not None
         (group,) = table.pairs.groups
-        sign = 1 if group.rows[0].chosen.unit.score.larger_is_better else -1
+        sign = 1 if group.rows[0].chosen.unit.larger_is_better else -1
         means = [sign * (row.chosen.mean or 0) for row in group.rows]
         assert means == sorted(means, reverse=True), "the best stands first"
         assert len(group.pairs) == count * (count - 1) // 2

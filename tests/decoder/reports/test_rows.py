@@ -10,8 +10,8 @@ import pytest
 
 from gaam_cache.errors import CacheError
 from gaam_decoder import RunResult
+from gaam_decoder.reports.rows import all_scores
 from gaam_decoder.reports.table import build_tables
-from gaam_decoder.reports.unit import all_scores
 from tests.decoder.reports.conftest import answers, build_run
 
 SCORES = all_scores()
