@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, get_args
 
 from gaam_cache.config import IMPORTED, NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
@@ -31,8 +31,7 @@ OPTIONAL = ("columns", "unlabelled")
 MAX_VALUE_BYTES = 4096  # of a value of a kept column in UTF-8: a name, not a text
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
-BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
-"""From the cheapest to the strictest."""
+BATCHINGS: tuple[Batching, ...] = get_args(Batching)  # from the cheapest to the strictest
 CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
 """How an encoder's layers are numbered, by the number of the first that is kept."""
 KEY = "planted"
@@ -79,8 +78,7 @@ class Plan:
     unlabelled: tuple[str, ...] = ()  # splits without labels
 
     @property
-    def kind(self) -> str:
-        """Of the rows: text, audio, vision, ..., or of states that others made."""
+    def kind(self) -> str:  # of the rows: text, audio, vision, ..., or of states that others made
         return str(self.encoder["kind"])
 
     @property
@@ -122,7 +120,8 @@ class Plan:
 
     @property
     def batching(self) -> Batching:
-        return cast("Batching", self.encoder["batching"])
+        found: Batching = self.encoder["batching"]
+        return found
 
     @property
     def shared_texts(self) -> dict[str, dict[str, int]]:
@@ -185,15 +184,11 @@ class Plan:
     def portable(self) -> Self:
         """The same without any path of this machine; of a local name the last part is left."""
         encoder, dataset = (
-            {
-                **of,
-                "name": portable_name(of["name"], local=of.get("path") is not None),
-                "path": None,
-            }
+            of | {"name": portable_name(of["name"], local=bool(of.get("path"))), "path": None}
             for of in (self.encoder, self.dataset)
         )
         dataset.pop("import", None)  # the files that were imported are here alone
-        on_disk = self.dataset.get("path") is not None or self.imported
+        on_disk = bool(self.dataset.get("path")) or self.imported
         dataset["origin"] = {
             split: portable_name(str(origin), local=on_disk)
             for split, origin in dataset.get("origin", {}).items()

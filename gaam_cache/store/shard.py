@@ -151,35 +151,6 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
 
 
-def build_image(
-    arrays: Mapping[str, tuple[str, NDArray[Any]]], attributes: Mapping[str, Any]
-) -> tuple[bytes, dict[str, DatasetSpec]]:
-    """An HDF5 file in memory, the same bytes for the same input; and where each array lies in it.
-
-    ``arrays``: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
-    (n, width) bytes filled with zeros. ``attributes`` are those of the root group.
-    """
-    import h5py
-
-    options: dict[str, Any] = {"libver": ("v108", "v108"), "alignment_threshold": 1}
-    with h5py.File(
-        "image", "w", driver="core", backing_store=False, alignment_interval=64, **options
-    ) as file:
-        file.attrs.update(attributes)
-        specs = {}
-        for name, (dtype, array) in arrays.items():
-            stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
-            data = stored
-            if dtype == "utf8":  # so that whoever opens the file sees strings
-                data = stored.view(h5py.string_dtype("utf-8", stored.shape[1]))[:, 0]
-            dataset = file.create_dataset(name, data=data, track_times=False)
-            dataset.attrs["dtype"] = dtype
-            offset = dataset.id.get_offset()
-            specs[name] = DatasetSpec(offset=offset, shape=stored.shape, dtype=dtype)
-        file.flush()
-        return file.id.get_file_image(), specs
-
-
 def prepare_folder(root: Path) -> None:
     """Make the folder of the shards, and learn before anything is spent whether it can be used."""
     probe = temporary_path(root / SHARD_FOLDER, "probe")
@@ -197,15 +168,31 @@ def write_shard(
 ) -> tuple[int, bool]:
     """Put a shard on disk so that it exists either completely or not at all: the one writer.
 
-    ``arrays`` as ``build_image`` takes them. Returns the bytes of the file; and False where
-    another's receipt was there first: ours is dropped then.
+    ``arrays``: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
+    (n, width) bytes filled with zeros. The same input makes the same bytes. Returns how many; and
+    False where another's receipt was there first: ours is dropped then.
     """
-    image, specs = build_image(arrays, shard_attributes(plan, shard))
-    digest = digest_of(image)
-    path = root / SHARD_FOLDER / f"{shard.name}-{digest[:8]}.h5"
+    import h5py
+
+    specs = {}
+    options: Any = {"libver": ("v108", "v108"), "alignment_threshold": 1, "alignment_interval": 64}
+    with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
+        file.attrs.update(shard_attributes(plan, shard))
+        for name, (dtype, array) in arrays.items():
+            data = stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
+            if dtype == "utf8":  # so that whoever opens the file sees strings
+                data = stored.view(h5py.string_dtype("utf-8", stored.shape[1]))[:, 0]
+            dataset = file.create_dataset(name, data=data, track_times=False)
+            dataset.attrs["dtype"] = dtype
+            offset = dataset.id.get_offset()
+            specs[name] = DatasetSpec(offset=offset, shape=stored.shape, dtype=dtype)
+        file.flush()
+        image = file.id.get_file_image()
+    digest, receipt = digest_of(image), receipt_path(root, shard.name)
+    path = receipt.with_name(f"{shard.name}-{digest[:8]}.h5")
     write_file(path, image)
     # If the receipt fails, the file stays: under that name it may by now be another worker's too.
-    receipt = Receipt(
+    content = Receipt(
         file=path.name,
         bytes=len(image),
         sha256=digest,
@@ -216,11 +203,9 @@ def write_shard(
         truncated=truncated,
         datasets=specs,
     )
-    ours = write_file(
-        receipt_path(root, shard.name), sealed_text(asdict(receipt)).encode(), exclusive=True
-    )
+    ours = write_file(receipt, sealed_text(asdict(content)).encode(), exclusive=True)
     if not ours:
         with suppress(*DAMAGE):  # a damaged one may name ours
-            if read_json(receipt_path(root, shard.name))["file"] != path.name:
+            if read_json(receipt)["file"] != path.name:
                 path.unlink(missing_ok=True)
     return len(image), ours
