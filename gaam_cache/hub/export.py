@@ -85,7 +85,6 @@ class CacheExport:
     to_dict = asdict
 
     def in_words(self) -> str:
-        """Lines for people."""
         rows = ", ".join(f"{name} {n:,}" for name, n in self.rows.items())
         return visible(
             f"exported to '{self.path}', every byte checked\n  rows         {rows}\n"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.errors import ConfigError
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
 from gaam_cache.terminal import Report, counting, silent
@@ -30,9 +30,7 @@ Record = tuple[str, Mapping[str, Any]]
 NO_LABEL = ""  # of a row whose class nobody knows; no class can be called so
 SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"
 FEWEST_ROWS = 10  # of which some can be held out for testing
-DIGEST_BYTES = 16
-"""At this width two texts of ten million agree by chance once in 10^24 data sets. BLAKE2 is the
-quicker hash for short texts, and these are never kept."""
+DIGEST_BYTES = 16  # two texts of ten million agree by chance once in 10^24 data sets
 TOLERATED_TRUNCATED_SHARE = 0.01
 LONGEST_LIST = 10
 Group = list[tuple[str, int]]  # rows that are the same, each by its split and its index there
@@ -47,16 +45,13 @@ class Rows(ABC):
     noun: ClassVar[str] = "row"  # what people call one of them
     inputs: Sequence[Any]  # one per row, as it stands in the data
     labels: Sequence[str]  # the class name of every row
-    class_names: tuple[str, ...] | None
-    """All classes in order where the source declares them, else None."""
+    class_names: tuple[str, ...] | None  # all, in order, where the source declares them
     origin: str  # where the rows came from, for messages and provenance
     revision: str | None = None  # commit on the hub, where they came from there
-    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Columns that the cache keeps: one string per row."""
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)  # columns that the cache keeps
     skipped: int = 0  # rows that ``skip_empty`` left out
     labelled: bool = True  # else nobody knows the labels, and all of them are ``NO_LABEL``
-    units: Sequence[int] = ()
-    """Which sound of the data every row is a piece of, where pieces are rows."""
+    units: Sequence[int] = ()  # which sound every row is a piece of, where pieces are rows
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -87,7 +82,6 @@ class Texts(Rows):
     noun: ClassVar[str] = "text"
 
     def contents(self) -> Iterator[bytes]:
-        """UTF-8."""
         return (text.encode() for text in self.inputs)
 
     def essences(self) -> Iterator[bytes]:
@@ -97,7 +91,6 @@ class Texts(Rows):
             yield " ".join(plain.casefold().split()).encode()
 
     def excerpt(self, row: int) -> str:
-        """The beginning of a text."""
         return excerpt(self.inputs[row])
 
 
@@ -122,8 +115,7 @@ class Source(ABC):
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """All rows of one split; ``report`` is told how many there are so far.
 
-        With a ``test_fraction`` there is one split, of which 'train' and 'test' are made; it is
-        read once, so that both are of the same content.
+        With a ``test_fraction`` 'train' and 'test' are made of the only split, which is read once.
 
         Raises:
             NotFoundError: no such file, data set or split.
@@ -146,26 +138,23 @@ class Source(ABC):
 def find_source(dataset: str) -> Source:
     """The first source, by priority, that claims ``dataset``; the hub's claims whatever is left."""
     sources = [plugins.load(SOURCES, name, kind="source") for name in plugins.names(SOURCES)]
-    by_priority: list[type[Source]] = sorted(sources, key=lambda cls: int(cls.priority))
+    by_priority = sorted(sources, key=lambda cls: int(cls.priority))
     return next(cls() for cls in by_priority if cls.claims(dataset))
 
 
 def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
     """The splits 'train' and 'test', in order; pieces of a sound stay together in one of them."""
-    if len(rows) < FEWEST_ROWS:
-        raise ConfigError(
-            f"{len(rows)} rows are too few to hold some of them out",
-            expected=f"at least {FEWEST_ROWS} rows for --test-fraction",
-            where=rows.origin,
-            hint="more rows, or a folder with train.csv and test.csv",
-        )
     unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
     _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
     labels = [rows.labels[row] for row in first_U.tolist()]
     test_N = held_out(labels, fraction, config.split_seed)[of_N]
-    if not test_N.any():
-        message = "there is nothing to hold out for testing: no class has two rows"
-        raise DataError(message, where=rows.origin)
+    if len(rows) < FEWEST_ROWS or not test_N.any():
+        raise ConfigError(
+            f"{len(rows)} rows are too few to hold some of them out",
+            expected=f"at least {FEWEST_ROWS} rows for --test-fraction, two of a class",
+            where=rows.origin,
+            hint="more rows, or a folder with train.csv and test.csv",
+        )
     parts = {}
     for split, chosen_N in (("train", ~test_N), ("test", test_N)):
         row_N = np.flatnonzero(chosen_N)[: config.limit].tolist()
@@ -216,29 +205,24 @@ def check_rows(
         groups: their ``repeated_texts``.
     """
     rows = {name: part for name, part in rows.items() if part.labelled}
-    found = [_leak(rows, *pair, groups) for pair in combinations(rows, 2)]
-    found += [_contradiction(part, name, groups) for name, part in rows.items()]
-    return [line for line in found if line] + list(_classes(rows, class_names))
+    found = [line for pair in combinations(rows, 2) for line in _leak(rows, *pair, groups)]
+    found += [line for name in rows for line in _contradiction(rows[name], name, groups)]
+    return [*found, *_classes(rows, class_names)]
 
 
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:
     """The rows of every text that occurs more than once, splits and rows in order.
 
-    Texts are compared by 16-byte BLAKE2b digests: some 200 bytes a row, however long they are.
+    Texts are compared by 16-byte BLAKE2b digests: some 300 bytes a row, however long they are.
     """
-    places = (
-        ((name, row), essence)
-        for name, part in rows.items()
-        for row, essence in enumerate(part.essences())
-    )
-    first: dict[bytes, tuple[str, int]] = {}
     groups: dict[bytes, Group] = {}
-    for place, essence in counting(places, report, "looking for repeated texts"):
-        digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
-        if (other := first.setdefault(digest, place)) is not place:
-            groups.setdefault(digest, [other]).append(place)
+    for name, part in rows.items():
+        for row, essence in enumerate(counting(part.essences(), report, "looking for copies")):
+            digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
+            groups.setdefault(digest, []).append((name, row))
+    several = [digest for digest, group in groups.items() if len(group) > 1]
     # the order of splits that share texts is that in which a plan records them
-    for digest in sorted(groups, key=lambda digest: int.from_bytes(digest, "little")):
+    for digest in sorted(several, key=lambda digest: int.from_bytes(digest, "little")):
         yield groups[digest]
 
 
@@ -249,60 +233,55 @@ def shared_texts(groups: Sequence[Group]) -> dict[str, dict[str, int]]:
         places = Counter(split for split, _ in group)
         for split, other in product(places, places):
             if split != other or places[split] > 1:
-                of_split = counts.setdefault(split, {})
-                of_split[other] = of_split.get(other, 0) + places[split]
+                of = counts.setdefault(split, {})
+                of[other] = of.get(other, 0) + places[split]
     return counts
 
 
-def _leak(rows: Mapping[str, Rows], first: str, second: str, groups: Sequence[Group]) -> str | None:
-    """What to say of two splits that share texts."""
-    count, examples, part = 0, [], rows[second]
+def _leak(
+    rows: Mapping[str, Rows], first: str, second: str, groups: Sequence[Group]
+) -> Iterator[str]:
+    """A line if two splits share texts."""
+    pairs, part = [], rows[second]
     for group in groups:
-        there = [row for split, row in group if split == second]
         here = [row for split, row in group if split == first]
-        if here and there:
-            count += len(there)
-            examples.append((there[0], here[0]))
-    if not examples:
-        return None
-    row, other = min(examples)
-    return (
-        f"{count:,} of {len(part):,} rows of '{second}' ({count / len(part):.1%}) have a "
-        f"{part.noun} that '{first}' has too, which inflates accuracy; for example row {row + 1:,} "
-        f"of '{second}' and row {other + 1:,} of '{first}': {part.excerpt(row)}"
-    )
+        pairs += [(row, here[0]) for split, row in group if here and split == second]
+    if pairs:
+        row, other = min(pairs)
+        yield (
+            f"{len(pairs):,} of {len(part):,} rows of '{second}' ({len(pairs) / len(part):.1%}) "
+            f"have a {part.noun} that '{first}' has too, which inflates accuracy; for example row "
+            f"{row + 1:,} of '{second}' and row {other + 1:,} of '{first}': {part.excerpt(row)}"
+        )
 
 
-def _contradiction(part: Rows, name: str, groups: Sequence[Group]) -> str | None:
-    """What to say of a split in which one text has several labels."""
-    examples = []
+def _contradiction(part: Rows, name: str, groups: Sequence[Group]) -> Iterator[str]:
+    """A line if one text has several labels in a split."""
+    pairs = []
     for group in groups:
         first, *others = [row for split, row in group if split == name] or [0]
-        apart = (row for row in others if part.labels[row] != part.labels[first])
-        examples += [(first, row) for row in [next(apart, None)] if row is not None]
-    if not examples:
-        return None
-    first, second = min(examples)
-    return (
-        f"{len(examples):,} {part.noun}(s) have copies of another label in '{name}', which "
-        f"decoders may not tell apart; for example rows {first + 1:,} and {second + 1:,} are "
-        f"{excerpt(part.labels[first])} and {excerpt(part.labels[second])}: {part.excerpt(first)}"
-    )
+        apart = [row for row in others if part.labels[row] != part.labels[first]]
+        pairs += [(first, row) for row in apart[:1]]
+    if pairs:
+        first, second = min(pairs)
+        labels = f"{excerpt(part.labels[first])} and {excerpt(part.labels[second])}"
+        yield (
+            f"{len(pairs):,} {part.noun}(s) have copies of another label in '{name}', which "
+            f"decoders may not tell apart; for example rows {first + 1:,} and {second + 1:,} are "
+            f"{labels}: {part.excerpt(first)}"
+        )
 
 
 def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> Iterator[str]:
     """Lines if there is one class, if a split lacks some, if most have one row or look alike."""
     if len(class_names) == 1:
-        one = excerpt(class_names[0])
-        yield f"every row has the label {one}: there is nothing to tell apart"
+        yield f"every row has the label {excerpt(class_names[0])}: there is nothing to tell apart"
         return
     for name, part in rows.items():
         present = set(part.labels)
         if absent := [excerpt(label) for label in class_names if label not in present]:
             what = f"'{name}' has no row of {len(absent):,} of {len(class_names):,} classes"
-            then = f"macro-F1 and accuracy on '{name}' do not speak of them"
-            then = "no decoder can learn them" if name == "train" else then
-            yield f"{what} ({_listed(absent)}): {then}"
+            yield f"{what} ({_listed(absent)}): nothing on it speaks of them"
     total = sum(map(len, rows.values()))
     if len(class_names) > LONGEST_LIST and 2 * len(class_names) > total:
         yield (
@@ -326,13 +305,12 @@ def _plain(name: str) -> str | float:
 
 def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:
     """A line if more than one row in a hundred was cut at ``max_length``, which ``unit`` counts."""
-    if truncated <= TOLERATED_TRUNCATED_SHARE * rows:
-        return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"
-    return [
-        f"{truncated:,} of {rows:,} rows ({truncated / rows:.1%}) are cut at {max_length:,} "
-        f"{unit}; if the encoder takes more, raise {option} and choose another --out"
-    ]
+    line = f"{truncated:,} of {rows:,} rows ({truncated / max(1, rows):.1%}) are cut at "
+    line += (
+        f"{max_length:,} {unit}; if the encoder takes more, raise {option} and choose a new --out"
+    )
+    return [line] if truncated > TOLERATED_TRUNCATED_SHARE * rows else []
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -29,12 +29,10 @@ class Columns(NamedTuple):
     inputs: tuple[str, ...]  # those that make an input together
     label: str | None  # that of the class; None where nobody knows it
     kept: tuple[str, ...] = ()
-    of_files: bool = False
-    """Whether the input is a sound or picture, of one column; else it is a text."""
+    of_files: bool = False  # the input is a sound or picture, of one column; else it is a text
 
     @property
     def all(self) -> list[str]:
-        """Each once."""
         label = () if self.label is None else (self.label,)
         return list(dict.fromkeys((*self.inputs, *label, *self.kept)))
 
@@ -43,11 +41,9 @@ class Table(NamedTuple):
     """What is known of a table before its rows are read."""
 
     names: list[str]  # of all columns
-    records: Callable[[Columns], Iterator[Record]]
-    """Reads it, once; of every record at least those columns."""
+    records: Callable[[Columns], Iterator[Record]]  # reads it, once; at least those columns
     stored: tuple[str, ...] = ()  # columns that hold sounds or pictures themselves
-    class_names: tuple[str, ...] | None = None
-    """All classes in order where they are declared; whole numbers then index them."""
+    class_names: tuple[str, ...] | None = None  # in order, if declared: whole numbers index them
 
 
 def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) -> Columns:
@@ -61,26 +57,20 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
     if label in inputs:
         what = f"'{label}' is label and input: every decoder would be right"
         raise ConfigError(what, expected="another --label-column or --text-column", where=origin)
-    missing = [column for column in columns.all if column not in table.names]
-    if not missing:
-        return columns
-    option, hint = "--keep-column", None
-    if missing[0] in inputs:
-        option = "--file-column" if columns.of_files else "--text-column"
-        hint = "--text-column names a column of texts, --file-column one of sounds or pictures"
-    elif missing[0] == label:
-        option, hint = "--label-column", "a split without labels: --set unlabelled=SPLIT"
-    if len(table.names) == 1:
-        hint = "a CSV file whose fields no comma parts: --set delimiter=semicolon (tab, pipe)"
-    plain = [name if name.isprintable() and name == name.strip() else None for name in table.names]
-    shown = [one or excerpt(name) for one, name in zip(plain, table.names, strict=True)]
-    raise ConfigError(
-        f"no column '{missing[0]}'",
-        expected=f"one of: {', '.join(shown)}",
-        found=f"{option} {missing[0]}",
-        where=origin,
-        hint=hint,
-    )
+    if missing := [column for column in columns.all if column not in table.names]:
+        hint = "--text-column, --file-column (of sounds or pictures) and --label-column name "
+        hint += "columns; --set unlabelled=SPLIT is for a split without labels"
+        if len(table.names) == 1:
+            hint = "a CSV file whose fields no comma parts: --set delimiter=semicolon (tab, pipe)"
+        plain = [name.isprintable() and name == name.strip() for name in table.names]
+        shown = [one if ok else excerpt(one) for one, ok in zip(table.names, plain, strict=True)]
+        raise ConfigError(
+            f"no column '{missing[0]}'",
+            expected=f"one of: {', '.join(shown)}",
+            where=origin,
+            hint=hint,
+        )
+    return columns
 
 
 def collect(
@@ -90,13 +80,9 @@ def collect(
     *,
     origin: str,
     folder: Path = Path(),
-    anywhere: bool = False,
     report: Report = silent,
 ) -> Rows:
-    """Turn records into rows; labels are kept as they stand.
-
-    Paths of sounds and pictures are relative to ``folder``; ``anywhere``: and may lead out of it.
-    """
+    """Records become rows; paths of files are relative to ``folder``, labels as they stand."""
     # where splits are made of the rows, the limit is theirs
     most = (None if config.test_fraction is not None else config.limit) or sys.maxsize
     names, strip = table.class_names, config.strip_labels
@@ -105,7 +91,7 @@ def collect(
     bad, unusable, skipped, total = list[tuple[str, DataError]](), 0, 0, 0
     inputs, labels, units, clips = list[Any](), list[str](), list[int](), list[str]()
     kept: dict[str, list[str]] = {name: [] for name in columns.kept}
-    files = Files(folder, config, anywhere=anywhere) if columns.of_files else None
+    files = Files(folder, config) if columns.of_files else None
     found: Any = table.records(columns)
     if files:
         found = files.read(found, columns.inputs[0])
@@ -181,8 +167,9 @@ def given_inputs(
     records = zip(places, ({"row": row} for row in rows), strict=True)
     table = Table(["row"], lambda columns: iter(records))
     columns = Columns(("row",), None, of_files=kind != Texts.kind)
-    all_of_them = replace(config, limit=None, test_fraction=None, split_seed=0, skip_empty=False)
-    found = collect(table, columns, all_of_them, origin=origin, folder=Path.cwd(), anywhere=True)
+    settings = {"limit": None, "test_fraction": None, "skip_empty": False, "allow_outside": True}
+    every = replace(config, **settings)  # type: ignore[arg-type]
+    found = collect(table, columns, every, origin=origin, folder=Path.cwd())
     if found.kind != kind or len(found) != len(rows):
         what = "a file is not one row as those that were trained on"
         count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
@@ -220,22 +207,17 @@ def _class_of(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:
     Strings stay as they are written. Whole numbers are their decimal digits (of fractions without
     a rest too: 3.0 is '3'), or index the declared classes; truth values are 'true' and 'false'.
     """
-    found = None
+    number = isinstance(value, int | float) and math.isfinite(value)
     if isinstance(value, bool):
-        found = str(value).lower()
-    elif isinstance(value, int | float) and math.isfinite(value):
-        if value != int(value):
-            found = repr(value)
-        elif names is None:
-            found = str(int(value))
-        elif 0 <= value < len(names):
-            found = names[int(value)]
-    elif isinstance(value, str) and not is_blank(value):
-        found = value.strip() if strip else value
-    if found is None:
-        expected = "a class name or a number" + (f" below {len(names)}" if names else "")
-        raise _unusable("a label is missing or unusable", value, expected, "--label-column")
-    return sys.intern(found)
+        return sys.intern(str(value).lower())
+    if isinstance(value, str) and not is_blank(value):
+        return sys.intern(value.strip() if strip else value)
+    if number and value != int(value):
+        return sys.intern(repr(value))
+    if number and (names is None or 0 <= value < len(names)):
+        return sys.intern(names[int(value)] if names else str(int(value)))
+    expected = "a class name or a number" + (f" below {len(names)}" if names else "")
+    raise _unusable("a label is missing or unusable", value, expected, "--label-column")
 
 
 def _kept(value: Any, column: str) -> str:

@@ -6,17 +6,18 @@ import csv
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig, delimiter_of
-from gaam_cache.errors import DataError, GaamWarning, NotFoundError, StorageError
+from gaam_cache.errors import DataError, GaamWarning, NotFoundError
 from gaam_cache.messages import excerpt
 from gaam_cache.settings import data_path
 from gaam_cache.sources._base import Record, Rows, Source
 from gaam_cache.sources._collect import Columns, Table, choose, collect
+from gaam_cache.store.arrays import reading
 from gaam_cache.terminal import Report
 
 SUFFIXES = (".csv", ".jsonl", ".parquet", ".tsv")
@@ -52,12 +53,10 @@ class FileSource(Source):
         return replace(config, test_fraction=TEST_FRACTION)
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
-        """Read the file that holds ``split``."""
         bundled = config.dataset == DEFAULT_DATASET
         if bundled:
-            columns = config.text_columns or ("title", "description")
-            folder = str(data_path() / "news_sample")
-            config = replace(config, dataset=folder, text_columns=columns)
+            columns, folder = config.text_columns or ("title", "description"), data_path()
+            config = replace(config, dataset=f"{folder}/news_sample", text_columns=columns)
         path = _file_of(config, split)
         table, origin = open_table(path, config), str(path)
         label = None if split in config.unlabelled else config.label_column
@@ -72,7 +71,7 @@ def _file_of(config: ExtractConfig, split: str) -> Path:
     if not path.exists():
         raise NotFoundError(f"no file or folder at '{path}'", where=str(path.absolute()))
     there = sorted(path.iterdir()) if path.is_dir() else [path]
-    there = [one for one in there if one.suffix in SUFFIXES and one.is_file()]
+    there = [one for one in there if one.suffix in SUFFIXES]
     anyway = only or (path.is_file() and len(config.splits) == 1)
     files = [one for one in there if anyway or one.stem == split]
     if len(files) == 1:
@@ -117,16 +116,12 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
 
 
 def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:
-    encoding = config.encoding or "utf-8-sig"
     try:
-        with path.open(encoding=encoding, newline=newline) as file:
+        with path.open(encoding=config.encoding or "utf-8-sig", newline=newline) as file:
             yield from file
-    except OSError as error:
-        message = f"cannot read '{path.name}'"
-        raise StorageError(message, found=str(error), where=str(path)) from error
-    except UnicodeError as error:
+    except (OSError, UnicodeError) as error:
         hint = "convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252"
-        message = f"the file is not {config.encoding or 'UTF-8'}"
+        message = f"the file cannot be read as {config.encoding or 'UTF-8'}"
         raise DataError(message, found=str(error), where=str(path), hint=hint) from error
 
 
@@ -173,50 +168,36 @@ def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:
 
 
 def _json_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
-    first = True
+    named = False
     for number, line in enumerate(_lines(path, config), start=1):
-        if not line.strip():
-            continue
-        found, said = None, excerpt(line)
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            said = str(error)
+        found = None
+        with suppress(ValueError, RecursionError):
+            found = json.loads(line) if line.strip() else {}
         if not isinstance(found, dict):
             where, expected = f"{path}, line {number}", "one JSON object on each line"
-            raise DataError("a line is no JSON object", expected=expected, found=said, where=where)
-        if first:
-            yield list(found)
-        first = False
-        yield f"line {number}", found
+            what = "a line is no JSON object"
+            raise DataError(what, expected=expected, found=excerpt(line), where=where)
+        if line.strip():
+            if not named:
+                yield list(found)
+            named = True
+            yield f"line {number}", found
 
 
 def _parquet(path: Path) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    @contextmanager
-    def reading() -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowException, UnicodeError, OSError) as error:
-            message, said = f"cannot read '{path.name}'", " ".join(str(error).split())
-            raise DataError(message, expected="Parquet", found=said, where=str(path)) from error
-
     def records(columns: Columns) -> Iterator[Record]:
-        size, number = BATCH_FILES if columns.of_files else BATCH_ROWS, 0
-        with reading():
-            for batch in file.iter_batches(size, columns=columns.all):
-                for record in batch.to_pylist():
-                    number += 1
-                    yield f"row {number}", record
+        size = BATCH_FILES if columns.of_files else BATCH_ROWS
+        with reading(str(path)):
+            batches = file.iter_batches(size, columns=columns.all)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
 
-    with reading():
+    with reading(str(path)):
         file = pq.ParquetFile(path)
         schema = file.schema_arrow
-    if len(set(schema.names)) < len(schema.names):
-        found = ", ".join(schema.names)
-        raise DataError("columns are called alike", found=found, where=str(path))
     stored = tuple(
         one.name
         for one in schema

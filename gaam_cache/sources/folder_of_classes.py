@@ -20,8 +20,7 @@ from gaam_cache.sources.media._base import media
 from gaam_cache.terminal import Report
 
 FILE = "file"  # the column that can be kept: where a file lies in the folder of the data set
-LITTER = {"thumbs.db", "desktop.ini", "__macosx"}
-"""What operating systems leave behind, in lower case; what begins with a dot is hidden too."""
+LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what operating systems leave behind
 
 
 class FolderOfClasses(Source):
@@ -43,7 +42,6 @@ class FolderOfClasses(Source):
         return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
-        """Read the files of ``split``."""
         root, label = Path(config.dataset).expanduser(), config.label_column
         folder = _folder_of(config, root, split)
         table = Table([FILE, label], lambda columns: _records(root, folder, columns))
@@ -69,13 +67,12 @@ def _is_medium(path: Path) -> bool:
 def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
     """The folder of a split; with ``test_fraction`` the only one, or that of the data set."""
     there = sorted(path for path in root.iterdir() if path.is_dir() and _shown(path.name))
-    one = config.test_fraction is not None
-    if one and any(map(_is_medium, root.glob("*/*"))):
-        return root
-    if one and len(there) == 1:
-        return there[0]
-    if not one and (root / split).is_dir():
+    if config.test_fraction is None and (root / split).is_dir():
         return root / split
+    if config.test_fraction is not None and any(map(_is_medium, root.glob("*/*"))):
+        return root
+    if config.test_fraction is not None and len(there) == 1:
+        return there[0]
     raise NotFoundError(
         f"no folder for the split '{split}'",
         expected=f"'{split}', with a folder for every class",

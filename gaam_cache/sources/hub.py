@@ -24,13 +24,10 @@ class HubSource(Source):
 
     priority: ClassVar[int] = 3
     has_revisions: ClassVar[bool] = True
-
-    def __init__(self) -> None:
-        self._asked: tuple[str, HubError | None] | None = None
+    _asked: tuple[str, HubError | None] | None = None
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
-        """Everything that the others left."""
         return True
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
@@ -63,7 +60,8 @@ class HubSource(Source):
         table = _table(data, config)
         label = None if split in config.unlabelled else config.label_column
         columns = choose(table, config, label, origin)
-        rows = collect(table, columns, config, origin=origin, anywhere=True, report=report)
+        here = replace(config, allow_outside=True)
+        rows = collect(table, columns, here, origin=origin, report=report)
         return replace(rows, revision=commit)
 
 

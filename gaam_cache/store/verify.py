@@ -59,7 +59,6 @@ class Verification:
         return not self.missing and not self.bad
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {"good": self.good, **asdict(self)}
 
     def in_words(self) -> str:

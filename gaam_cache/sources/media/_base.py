@@ -35,6 +35,14 @@ def _store() -> Any:
     return tempfile.NamedTemporaryFile(prefix=STORED)
 
 
+def _stored(content: bytes) -> dict[str, Any]:
+    with _STORING:
+        offset = _store().tell()
+        _store().write(content)
+        _store().flush()
+    return {"path": Path(_store().name), "offset": offset}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
     """One input: bytes that are read when they are needed, and are then what they were at first."""
@@ -47,7 +55,6 @@ class Item:
 
     @property
     def where(self) -> str:
-        """For messages."""
         return self.name if self.path.name.startswith(STORED) else str(self.path)
 
     @property
@@ -56,11 +63,7 @@ class Item:
         return bytes.fromhex(self.sha256)
 
     def content(self) -> bytes:
-        """All of its bytes.
-
-        Raises:
-            DataError: they are gone, or not what they were when the rows were read.
-        """
+        """All of its bytes; DataError where they are gone, or not what they were at first."""
         content = b""
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(self.offset)
@@ -101,9 +104,8 @@ class Media(Rows):
         return (item.identity for item in self.inputs)
 
     def excerpt(self, row: int) -> str:
-        """Where an input lies; the beginning is cut off where that is long."""
-        where = self.inputs[row].where
-        return excerpt(where if len(where) <= LONGEST_WORD else f"...{where[3 - LONGEST_WORD :]}")
+        """The end of where an input lies."""
+        return excerpt(self.inputs[row].where[-LONGEST_WORD:])
 
 
 def media() -> dict[str, type[Media]]:
@@ -121,13 +123,12 @@ def library(name: str, kind: str) -> Any:
 
 
 class Files:
-    """Reads the files that records name, in ``folder`` or ``anywhere``, or hold themselves."""
+    """Reads the files that records name, in ``folder``, or hold themselves."""
 
     kind: Any = None  # the class that holds what was found: all files are of one kind
 
-    def __init__(self, folder: Path, config: ExtractConfig, *, anywhere: bool = False) -> None:
+    def __init__(self, folder: Path, config: ExtractConfig) -> None:
         self._folder, self._config = folder.absolute(), config
-        self._anywhere = anywhere or config.allow_outside
         self._media = media().values()
 
     def read(
@@ -159,7 +160,18 @@ class Files:
         if not cell or (isinstance(cell, str) and not cell.strip()):
             return None, ()
         try:
-            content, file = (self._stored if isinstance(cell, bytes) else self._named)(cell, place)
+            if isinstance(cell, bytes):
+                content, file = cell, {"name": place, **_stored(cell)}
+            else:
+                path = self._folder / cell
+                inside = path.resolve(strict=True).is_relative_to(self._folder.resolve())
+                if not (inside or self._config.allow_outside):
+                    raise DataError(
+                        "a file lies outside of the folder of the data set",
+                        expected=f"a path relative to {self._folder}, which stays in it",
+                        hint="if the data set is to be trusted: --set allow-outside=true",
+                    )
+                content, file = path.read_bytes(), {"name": cell, "path": path}
             kind = next((one for one in self._media if one.claims(content[:HEAD_BYTES])), None)
             if kind is None:
                 found = f"{len(content):,} bytes that begin {content[:12]!r}"
@@ -172,23 +184,3 @@ class Files:
         except (OSError, ValueError, TypeError) as error:
             expected = f"a path relative to {self._folder}"
             raise DataError("a file cannot be read", expected=expected, found=str(error)) from error
-
-    def _named(self, cell: str, place: str) -> tuple[bytes, dict[str, Any]]:
-        path = self._folder / cell
-        inside = path.resolve(strict=True).is_relative_to(self._folder.resolve())
-        if not self._anywhere and not inside:
-            raise DataError(
-                "a file lies outside of the folder of the data set",
-                expected=f"a path relative to {self._folder}, which stays in it",
-                found=excerpt(cell),
-                hint="if the data set is to be trusted: --set allow-outside=true",
-            )
-        return path.read_bytes(), {"name": cell, "path": path}
-
-    def _stored(self, cell: bytes, place: str) -> tuple[bytes, dict[str, Any]]:
-        with _STORING:
-            file = _store()
-            offset = file.tell()
-            file.write(cell)
-            file.flush()
-        return cell, {"name": place, "path": Path(file.name), "offset": offset}

@@ -44,10 +44,7 @@ class _Sound(Item):
         return bytes.fromhex(self.sha256) + part.encode()
 
     def samples(self) -> NDArray[np.float32]:
-        """Decoded: float32 (frames,), the mean of all channels."""
-        if self.frames == self.whole:
-            return _decoded(self.content(), self.where)[1]
-        # of a file of which pieces are rows, these follow one another
+        """Decoded: float32 (frames,), the mean of all channels; not to be written to."""
         file = Item(
             name=self.name, path=self.path, offset=self.offset, size=self.size, sha256=self.sha256
         )
@@ -66,7 +63,6 @@ class Audio(Media):
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
-        """By what such files begin with."""
         mpeg = len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 in (0xE2, 0xE4)
         return mpeg or (head.startswith(STARTS) and head[8:12] != b"WEBP")
 
@@ -92,7 +88,6 @@ class Audio(Media):
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
-        """Soundfile and libsndfile."""
         module = library("soundfile", cls.kind)
         versions = {"soundfile": module.__version__, "libsndfile": module.__libsndfile_version__}
         return {"gaam": RULES} | versions
@@ -123,6 +118,6 @@ def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
     return rate, x_T.astype(np.float32)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # pieces of a file follow one another
 def _decoded_file(file: Item) -> NDArray[np.float32]:
     return _decoded(file.content(), file.where)[1]

@@ -55,12 +55,10 @@ class Vision(Media):
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
-        """By what such files begin with."""
         return head.startswith(STARTS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
     @classmethod
     def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Picture]:  # noqa: ARG003
-        """One picture."""
         _decoded(content, Item(**file).where)
         return [_Picture(**file)]
 

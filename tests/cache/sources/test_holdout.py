@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError, GaamWarning, NotFoundError
+from gaam_cache.errors import ConfigError, GaamWarning, NotFoundError
 from gaam_cache.sources._base import Rows, find_source, held_out
 from tests.conftest import write_csv
 
@@ -74,7 +74,7 @@ def test_both_parts_are_the_file(tmp_path: Path) -> None:
 
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     write_csv(tmp_path / "all.csv", [(f"{n}", "x") for n in range(12)])
-    with pytest.raises(DataError):
+    with pytest.raises(ConfigError):
         read_both(ExtractConfig(dataset=str(tmp_path / "all.csv"), test_fraction=0.5))
     write_csv(tmp_path / "more.csv", [("a", "x"), ("a", "y")])
     with pytest.raises(NotFoundError, match=r"all\.csv, more\.csv"):
