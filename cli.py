@@ -512,8 +512,7 @@ def export(
     if not as_json:
         tell(made.in_words())
     if where is not None:
-        where.confirm(out.expanduser(), yes=yes)
-        sent = where.send(out.expanduser())
+        sent = where.send(out.expanduser(), yes=yes)
     if as_json:
         _print_json(made.to_dict() | {"sent_to": sent})
     elif sent:

@@ -13,30 +13,29 @@ from typing import Any
 import gaam_cache
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, ConfigError, HubError
-from gaam_cache.hub.fetch import NOUNS as KINDS
-from gaam_cache.hub.fetch import hub_errors
+from gaam_cache.hub.fetch import KINDS, hub_errors
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, plain
 from gaam_cache.messages import brief, shortened, tell, visible
 from gaam_cache.store.files import whole_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
-from gaam_cache.store.shard import planned_receipt, receipt_path
+from gaam_cache.store.shard import planned_receipt
 from gaam_cache.store.verify import verify
 from gaam_cache.terminal import Report, silent
 
 CARD_FILE, FORMAT_FILE = "README.md", "FORMAT.md"
-SLOTS = {
+SLOTS = {  # what no program can know
     "license": "of the states: what data and encoder allow",
     "language": "of the texts or sounds, such as en",
 }
-"""What no program can know."""
 CARD = """
 # States of {name}
 
-States of a frozen encoder on {what}: of every layer one pooled vector for each row.
+States of a frozen encoder on {what}: of every layer one pooled vector for each row, in plain HDF5,
+as FORMAT.md says.
 
 {about}
 
-{count:,} classes; a label is the number of one, from 0:
+{count:,} classes; a label is the number of one, from 0 (all are in `cache.json`):
 
 {classes}
 
@@ -53,22 +52,17 @@ gaam_cache.open_cache("cache")["{split}"].embeddings[:8]  # rows, layers, hidden
 datasets.load_dataset("USER/NAME", split="{split}")  # bfloat16 as its bits
 ```
 
-The shards are plain HDF5; FORMAT.md says what lies in them.
-
 ## Limits
 
 {limits}
 
 {licences}
 """
-
-
 ANY = (".gitattributes", "README.md", "FORMAT.md")
-OURS = {
+OURS = {  # files of an export, and the one that the hub makes
     "model": (*ANY, "config.json", "model.safetensors"),
     "dataset": (*ANY, "cache.json", "shards/*"),
 }
-"""Files of an export, and the one that the hub makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +80,10 @@ class CacheExport:
 
     def in_words(self) -> str:
         rows = ", ".join(f"{name} {n:,}" for name, n in self.rows.items())
-        return visible(
-            f"exported to '{self.path}', every byte checked\n  rows         {rows}\n"
-            f"  columns      {', '.join(self.columns) or 'none kept'}\n"
-            f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB",
-            keep="\n",
-        )
+        text = f"exported to '{self.path}', every byte checked\n  rows         {rows}\n"
+        text += f"  columns      {', '.join(self.columns) or 'none kept'}\n"
+        text += f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB"
+        return visible(text, keep="\n")
 
 
 def is_export(folder: Path) -> bool:
@@ -126,9 +118,9 @@ def export_cache(
     with whole_folder(root, out, is_export, overwrite=overwrite) as folder:
         (folder / SHARD_FOLDER).mkdir()
         for shard in plan.shards():
-            receipt = receipt_path(root, shard.name)
-            for name in (receipt.name, planned_receipt(root, cache.plan, shard).file):
-                file, target = receipt.with_name(name), folder / SHARD_FOLDER / name
+            receipt = planned_receipt(root, cache.plan, shard)
+            for name in (f"{shard.name}.json", receipt.file):
+                file, target = (one / SHARD_FOLDER / name for one in (root, folder))
                 try:
                     os.link(file, target, follow_symlinks=False)
                 except OSError:  # another file system, or one without links
@@ -138,32 +130,28 @@ def export_cache(
             raise CacheError(
                 f"the cache '{visible(str(root))}' is damaged; nothing was exported",
                 found="; ".join("{name}: {reason}".format(**one) for one in found.bad[:3]),
-                where=str(root.absolute()),
                 hint="'gaam verify' says how to repair it",
             )
         form = Path(gaam_cache.__file__).with_name(FORMAT_FILE)
         write_synced(folder / FORMAT_FILE, form.read_bytes())
         write_synced(folder / CARD_FILE, card(plan).encode())
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-    columns = tuple(plan.columns)
-    return CacheExport(str(out), plan.fingerprint, plan.rows, columns, len(sizes), sum(sizes))
+    return CacheExport(
+        str(out), plan.fingerprint, plan.rows, tuple(plan.columns), len(sizes), sum(sizes)
+    )
 
 
 def card(plan: Plan) -> str:
     """A card in Markdown, of a plan that names no path."""
-    identity, encoder, dataset = plan.fingerprint_fields["encoder"], plan.encoder, plan.dataset
-    how = f"computed in {identity['dtype']}"
-    if encoder["kind"] == "text":
-        how += f", texts cut at {identity['max_length']:,} tokens"
+    encoder, dataset, length = plan.encoder, plan.dataset, plan.identity["max_length"]
+    how = "computed elsewhere and imported" if plan.imported else "computed in "
+    how += "" if plan.imported else f"{plan.identity['dtype']}, at most {length:,} long"
     about = [
         f"data set: {brief(dataset['name'])}, revision {brief(str(dataset.get('revision')))}",
-        f"encoder: {brief(plan.encoder_label)}, revision {encoder['revision']}",
+        f"encoder: {brief(plan.encoder_label)}, revision {encoder['revision']}, {how}",
         f"each row {plan.num_layers} layers x {plan.hidden_size}, {plan.storage_dtype}",
-        f"pooled by {', '.join(plan.pooling)}",
-        "computed elsewhere and imported" if plan.imported else how,
-        f"fingerprint {plan.fingerprint}",
-        f"made with gaam {brief(str(plan.created_with.get('gaam')))}",
-        f"prompt around every text: {brief(str(identity.get('prompt')), 500)}",
+        f"pooled by {', '.join(plan.pooling)}; fingerprint {plan.fingerprint}",
+        f"prompt around every text: {brief(str(plan.identity.get('prompt')), 500)}",
         f"kept columns, as in the data: {', '.join(plan.columns) or 'none'}",
     ]
     for split, n in plan.rows.items():
@@ -175,9 +163,7 @@ def card(plan: Plan) -> str:
         "tags": ["gaam", "embeddings", "hidden-states"],
         "configs": [{"config_name": "default", "data_files": data_files}],
     }
-    count = len(plan.class_names)
-    classes = [f"{n}. {plain(brief(name))}" for n, name in enumerate(plan.class_names)]
-    classes[MOST_CLASSES:] = ["\nand more, in `cache.json`"] * (count > MOST_CLASSES)
+    named = enumerate(plan.class_names[:MOST_CLASSES])
     limits = ["terms and privacy of the data hold for its states: they may tell what a row was"]
     for split, others in plan.shared_texts.items():
         for other, n in others.items():
@@ -186,8 +172,8 @@ def card(plan: Plan) -> str:
         name=plain(brief(dataset["name"])),
         what=NOUNS.get(encoder["kind"], "rows"),
         about="\n".join(items(about)),
-        count=count,
-        classes="\n".join(classes),
+        count=len(plan.class_names),
+        classes="\n".join(f"{n}. {plain(brief(name))}" for n, name in named),
         split=next(iter(plan.rows)),
         limits="\n".join(items(limits)),
         licences="\n".join(licences(("the data", "the encoder"))),
@@ -206,25 +192,19 @@ class Destination:
     commit: str | None  # what is there now and will be replaced; None where nothing is
     url: str
 
-    def confirm(self, folder: Path, *, yes: bool) -> None:
-        """Say on stderr what would be sent and, unless ``yes``, ask; HubError where that is no."""
+    def send(self, folder: Path, *, yes: bool) -> str:
+        """Say on stderr what is sent, ask unless ``yes``, send all or nothing; returns its page."""
+        from huggingface_hub import HfApi
+
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-        tell(
-            f"to send: {len(sizes):,} files, {sum(sizes):,} bytes from '{folder}'\n"
-            f"  to           {self.url} ({'is replaced' if self.commit else 'new or empty'})\n"
-            f"  seen by      {'private' if self.private else 'PUBLIC: anyone can read it'}\n"
-            f"  as           {self.user}",
-            to=sys.stderr,
-        )
+        state = "is replaced" if self.commit else "new or empty"
+        seen = "private" if self.private else "PUBLIC: anyone can read it"
+        said = f"to send: {len(sizes):,} files, {sum(sizes):,} bytes from '{folder}'"
+        tell(f"{said}\nto {self.url} ({state}), {seen}, as {self.user}", to=sys.stderr)
         if not yes:
             print("send it? [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
                 raise HubError("nothing was sent", found="no", where=str(folder))
-
-    def send(self, folder: Path) -> str:
-        """Send the folder, all of it or nothing; returns its page."""
-        from huggingface_hub import HfApi
-
         api = HfApi()
         with hub_errors(self.repo_id, kind=self.kind):
             api.create_repo(self.repo_id, repo_type=self.kind, private=self.private, exist_ok=True)
@@ -247,8 +227,7 @@ def look(
 
     api, what = HfApi(), f"the {KINDS[kind]} '{repo_id}'"
     if repo_id.count("/") != 1:
-        found_name = f"'{shortened(repo_id)}'"
-        raise ConfigError("--push names no repository", expected="USER/NAME", found=found_name)
+        raise ConfigError("--push needs USER/NAME", expected="one '/'", found=shortened(repo_id))
     if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
         raise ConfigError("--push asks, and nobody is there", expected="a terminal, or --yes")
     if get_token() is None:
@@ -261,13 +240,11 @@ def look(
     filled = any(name != ".gitattributes" for name in names)
     foreign = [name for name in names if not any(fnmatchcase(name, one) for one in OURS[kind])]
     if private and found is not None and not found.private:
-        hint = "make it private on its page, or choose another name"
-        raise ConfigError(f"{what} exists and is public", found="--private", hint=hint)
+        raise ConfigError(f"{what} exists and is public", found="--private")
     if foreign or (filled and not overwrite):
-        such = f" that no export made, such as {visible(foreign[0])}" if foreign else ""
         raise ConfigError(
             f"{what} exists; nothing was sent",
-            found=f"{len(names):,} files{such}",
+            found=f"{len(names):,} files, such as {visible((foreign or names)[0])}",
             hint="choose another name" if foreign else "--overwrite replaces what is there",
         )
     hidden = private if found is None else bool(found.private)

@@ -16,15 +16,13 @@ from typing import Any
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.messages import shortened
 
-TIMEOUT_SECONDS = 8.0
-"""How long the hub may take to name a commit; its client would wait for minutes."""
-SMALL = ("*.json", "vocab*.txt", "merges*.txt", "*.model")
-WEIGHTS = ("model*.safetensors",)
-"""Files of a model repository that an encoder needs: all at the top level, none of them code."""
+TIMEOUT_SECONDS = 8.0  # for the hub to name a commit; its client would wait for minutes
+# files of a model repository that an encoder needs: all at the top level, none of them code
+SMALL, WEIGHTS = ("*.json", "vocab*.txt", "merges*.txt", "*.model"), ("model*.safetensors",)
 WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in SMALL + WEIGHTS))
 IS_WEIGHTS = re.compile(r"model.*\.safetensors")  # weights and their index
 COMMIT = re.compile(r"[0-9a-f]{40}")
-NOUNS = {"model": "model", "dataset": "data set"}
+KINDS = {"model": "model", "dataset": "data set"}
 TOKEN = "give a token that may do this: 'hf auth login', or HF_TOKEN"
 
 
@@ -33,19 +31,16 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
     """Turn what the hub's client raises into one GaamError; ``kind`` is 'model' or 'dataset'."""
     from huggingface_hub import errors
 
-    what = f"{NOUNS[kind]} '{repo_id}'"
+    what = f"{KINDS[kind]} '{repo_id}'"
     try:
         yield
     except errors.GatedRepoError as error:
         raise gated(repo_id, kind) from error
-    except errors.HFValidationError as error:
-        expected = "an existing path, or an id like 'owner/name'"
-        raise ConfigError(f"no {what}", expected=expected, found=one_line(error)) from error
     except errors.RevisionNotFoundError as error:
         message, expected = f"the {what} has no such revision", "a branch, tag or commit of it"
         raise NotFoundError(message, expected=expected, found=one_line(error)) from error
-    except errors.RepositoryNotFoundError as error:
-        expected = "a local path or an id that exists on the hub (private ones need HF_TOKEN)"
+    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
+        expected = "a local path or an id like 'owner/name' (private ones need HF_TOKEN)"
         raise NotFoundError(f"no {what}", expected=expected, found=one_line(error)) from error
     except (errors.HTTPError, OSError, RuntimeError) as error:
         network = isinstance(error, ConnectionError | TimeoutError)
@@ -70,7 +65,7 @@ def gated(repo_id: str, kind: str) -> HubError:
     folder = "datasets/" if kind == "dataset" else ""
     where = f"{constants.ENDPOINT}/{folder}{repo_id}"
     hint = "accept its terms on that page, then log in with 'hf auth login' or set HF_TOKEN"
-    return HubError(f"the {NOUNS[kind]} '{repo_id}' is gated", where=where, hint=hint)
+    return HubError(f"the {KINDS[kind]} '{repo_id}' is gated", where=where, hint=hint)
 
 
 def one_line(error: BaseException) -> str:
@@ -81,10 +76,9 @@ def one_line(error: BaseException) -> str:
 def fetch(
     repo_id: str, revision: str | None, patterns: Sequence[str], *, kind: str
 ) -> tuple[Path, HubError | None]:
-    """Files at the top level of a repository; of the local copy where the hub cannot be asked.
+    """The folder of files at the top level of a repository, which is called as its commit.
 
-    Returns:
-        The folder of the snapshot, which is called as its commit, and why the hub was not asked.
+    It is that of the local copy where the hub cannot be asked, which the second value says.
     """
     from huggingface_hub import HfApi, snapshot_download, utils
 
@@ -132,23 +126,22 @@ def refuse_code(folder: Path) -> None:
     Even where transformers has a class for its ``model_type`` and would use that: the numbers are
     then not those that the model's authors mean (a causal class for a bidirectional model).
     """
+
+    def check(part: dict[str, Any]) -> dict[str, Any]:
+        for key, value in part.items():
+            said = json.dumps(value)
+            # kernels of others are named owner/repository
+            foreign = key.endswith("attn_implementation") and "/" in said
+            if (key == "auto_map" and value) or foreign:
+                raise ConfigError(
+                    "the encoder brings its own code, which is never run",
+                    expected="an encoder and tokenizer that transformers knows by itself",
+                    found=f"{key}: {said[:120]}",
+                    where=str(folder),
+                )
+        return part
+
     for name in ("config", "tokenizer_config", "preprocessor_config", "processor_config"):
-        file = folder / f"{name}.json"
-
-        def check(part: dict[str, Any], file: Path = file) -> dict[str, Any]:
-            for key, value in part.items():
-                said = json.dumps(value)
-                # kernels of others are named owner/repository
-                foreign = key.endswith("attn_implementation") and "/" in said
-                if (key == "auto_map" and value) or foreign:
-                    raise ConfigError(
-                        "the encoder brings its own code, which is never run",
-                        expected="an encoder and tokenizer that transformers knows by itself",
-                        found=f"{key}: {said[:120]}",
-                        where=str(file),
-                    )
-            return part
-
         # whoever reads it for its content says what else is wrong
         with suppress(OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError):
-            json.loads(file.read_bytes(), object_hook=check)
+            json.loads((folder / f"{name}.json").read_bytes(), object_hook=check)

@@ -161,9 +161,9 @@ def test_it_asks_before_it_sends(
     hub = Writable(monkeypatch)
     monkeypatch.setattr(sys, "stdin", Terminal())
     outcome = gaam("export", tiny_cache, tmp_path / "o", "--push", "someone/states", "-q")
-    assert f"to           {hub.endpoint}/datasets/someone/states" in outcome.err
+    assert f"to {hub.endpoint}/datasets/someone/states" in outcome.err
     assert "PUBLIC" in outcome.err
-    assert "as           someone" in outcome.err
+    assert "as someone" in outcome.err
     assert "send it? [y/N]" in outcome.err
     if answer.strip().lower() in ("y", "yes"):
         assert outcome.code == 0, outcome.err

@@ -34,13 +34,11 @@ def test_what_is_pushed_is_the_folder_byte_for_byte(
     private: bool, hub: Writable, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = look(NAME, kind="dataset", private=private)
-    there.confirm(folder, yes=True)
+    assert there.send(folder, yes=True) == f"{hub.endpoint}/datasets/{NAME}"
     said, files = capsys.readouterr().err, folder_content(folder)
     for words in (f"{len(files)} files", f"{sum(map(len, files.values())):,} bytes", "someone"):
         assert words in said
     assert ("private" in said, "PUBLIC" in said) == (private, not private)
-    assert not hub.written, "nothing is sent yet"
-    assert there.send(folder) == f"{hub.endpoint}/datasets/{NAME}"
     assert hub.content(NAME) == HEAD | files
     assert hub.datasets[NAME].private == private
 
@@ -51,7 +49,7 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
     huggingface_hub.HfApi().create_repo(NAME, repo_type="dataset")
     with pytest.raises(ConfigError, match="is public"):
         look(NAME, kind="dataset", private=True)
-    look(NAME, kind="dataset").send(folder)  # an empty one is free
+    look(NAME, kind="dataset").send(folder, yes=True)  # an empty one is free
     with pytest.raises(ConfigError, match="exists"):
         look(NAME, kind="dataset")
     other = tmp_path / "other"
@@ -59,10 +57,10 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
     for name in ("cache.json", "README.md", "FORMAT.md"):
         (other / name).write_bytes((folder / name).read_bytes() + b"\n")
     there = look(NAME, kind="dataset", overwrite=True)
-    there.send(other)
+    there.send(other, yes=True)
     assert hub.content(NAME) == HEAD | folder_content(other), "what is no longer there is gone"
     with pytest.raises(HubError):  # somebody has committed since it was looked at
-        there.send(folder)
+        there.send(folder, yes=True)
     assert hub.content(NAME) == HEAD | folder_content(other)
     hub.datasets[NAME].commit(hub.content(NAME) | {"mine.txt": b"!"})
     with pytest.raises(ConfigError, match=r"mine.txt"):
