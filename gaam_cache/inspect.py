@@ -13,7 +13,7 @@ from gaam_cache.cache import Split
 from gaam_cache.engines._claims import CLAIM_FOLDER, Holding, holdings
 from gaam_cache.errors import CacheError
 from gaam_cache.messages import excerpt, visible, visible_values
-from gaam_cache.store.digest import short_digest
+from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
 from gaam_cache.store.shard import missing_shards, planned_receipt
 

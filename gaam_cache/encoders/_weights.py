@@ -20,8 +20,7 @@ from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED, fetch_model, hub_only, refuse_code
 from gaam_cache.messages import install, visible
-from gaam_cache.store.digest import hash_file
-from gaam_cache.store.files import read_json
+from gaam_cache.store.files import hash_file, read_json
 
 PartOf = Callable[[Any], Any]  # of a model the part that is run
 IDLE = re.compile(r"pooler|\bmasked_spec_embed$")

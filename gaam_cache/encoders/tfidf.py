@@ -18,7 +18,7 @@ from gaam_cache.devices import resolve_device
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import shortened
-from gaam_cache.store.digest import digest_of
+from gaam_cache.store.files import digest_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -28,9 +28,9 @@ from gaam_cache.sources._base import (
     repeated_texts,
     shared_texts,
 )
-from gaam_cache.store.digest import hash_parts
 from gaam_cache.store.dtypes import packed, width_of
-from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, fingerprint, rows_per_shard
+from gaam_cache.store.files import fingerprint, hash_parts
+from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard
 from gaam_cache.store.shard import (
     ROW_DATASETS,
     UNLABELLED,

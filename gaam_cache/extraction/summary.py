@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from gaam_cache.extraction.job import Job
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import short_digest
+from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import Batching, Plan
 
 LARGEST_COUNTS = ("deviation", "seconds")  # of several workers beside each other

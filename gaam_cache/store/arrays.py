@@ -26,9 +26,8 @@ ROLES = {
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
     "X": STATES,
 }
-"""What an array may be called, and what it then is."""
+"""What an array may be called, and what it then is; and what may stand before a layer's number."""
 LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
-"""What may stand before the number of a layer."""
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
 """Words that say of which split an array or file is, in the order in which splits are shown."""
 UNDERSTOOD = (
@@ -56,15 +55,11 @@ def reading(where: str) -> Iterator[None]:
 
 
 class Array:
-    """What has a shape and a type and can be sliced, of NumPy, torch, h5py, safetensors; a list.
-
-    ``dtype`` is as NumPy calls it, or 'bfloat16', or 'str' for strings of any kind.
-    """
+    """What can be sliced, of NumPy, torch, h5py, safetensors; its type by name, text as 'str'."""
 
     def __init__(self, name: str, values: Any, file: Path = Path()) -> None:
         self.name, self.file = name, file
         self.where = f"{file}: {name}" if file.name else name
-        self.where = str(file) if file.suffix == ".npy" else self.where
         with reading(self.where):
             values = np.asarray(values) if isinstance(values, (list, tuple)) else values
             of_safetensors = hasattr(values, "get_shape")
@@ -96,11 +91,7 @@ class Array:
             return found.view("<u2") if self.dtype == "bfloat16" else found
 
     def values(
-        self,
-        role: str,
-        rows: int | None = None,
-        good: Callable[[Any], bool] = lambda value: True,
-        expected: str = "whole numbers or strings",
+        self, role: str, rows: int | None, good: Callable[[Any], bool], expected: str
     ) -> list[Any]:
         """A whole number or string for every row, each of them ``good``."""
         found, where = f"{self.dtype} {self.shape}", self.where
@@ -120,8 +111,7 @@ class Array:
 
 
 Roles = Mapping[str, Sequence[Array]]
-"""The arrays of a split by what they are: states in one, or in one for every layer; labels
-where they are known, and kept columns."""
+"""The arrays of a split by what they are: states (one, or one a layer), labels, kept columns."""
 
 
 def open_file(path: Path, stack: ExitStack) -> list[Array]:
@@ -141,11 +131,9 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
         )
     found: dict[str, Any] = {}
     with reading(str(path)):
-        if suffix == ".npy":
-            found = {path.stem: np.load(path, mmap_mode="r", allow_pickle=False)}
-        elif suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                found = dict(archive)
+        if suffix in (".npy", ".npz"):
+            loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+            found = {path.stem: loaded} if suffix == ".npy" else dict(loaded)
         elif suffix == ".safetensors":
             tensors = stack.enter_context(safetensors.safe_open(path, "pt"))  # for bfloat16
             found = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
@@ -155,17 +143,16 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
             found = {name: one for name, one in found.items() if isinstance(one, h5py.Dataset)}
     arrays = [array for name, one in found.items() if (array := Array(name, one, path)).shape]
     for array in arrays:
-        if suffix.startswith(".h") and not _whole(found[array.name]):
+        if isinstance(one := found[array.name], h5py.Dataset) and not _whole(one):
             array.dtype = f"partly written {array.dtype}"
     return arrays
 
 
 def _whole(one: Any) -> bool:
     """Whether all of a data set of HDF5 lies in its file: what does not is read as zeros."""
-    pairs = zip(one.shape, one.chunks or one.shape, strict=True)
     there = one.id.get_num_chunks() if one.chunks else bool(one.id.get_storage_size())
-    whole = not one.size or there >= math.prod(-(-n // m) for n, m in pairs if one.chunks)
-    return whole and not one.is_virtual and not one.external
+    most = math.prod(-(-n // m) for n, m in zip(one.shape, one.chunks or (), strict=False))
+    return there >= min(most, one.size) and not one.is_virtual and not one.external
 
 
 def choose(

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import NumericsError
 
+# of every storage type of embeddings; bfloat16 lies on disk as raw bits in uint16
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-"""Storage types of embeddings; bfloat16 lies on disk as raw bits in uint16."""
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}  # above 0
 NUMPY_DTYPES = {
     "float16": "<f2",
     "bfloat16": "<u2",
@@ -24,13 +26,8 @@ NUMPY_DTYPES = {
     "utf8": "|u1",
 }
 """How items lie in a file; of texts of a fixed width their bytes, filled with zeros."""
-LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
-"""Largest finite number of every storage type."""
-SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
-"""Smallest number above 0 of every storage type."""
 LOST = 0.01  # a number that rounding moves by more than this share of itself has lost its digits
-MOST_LOST = 0.01
-"""Share of the numbers of a layer, those that are 0 left out, that may have lost theirs."""
+MOST_LOST = 0.01  # of the numbers of a layer, those that are 0 left out
 
 
 def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:

@@ -1,13 +1,18 @@
-"""One way to write a file or folder whole, one way to read a file of unknown origin."""
+"""One way to write a file or folder whole, to read one of unknown origin, and to hash both.
+
+Whatever this project writes carries a digest of all its content, or is named with size and SHA-256
+in a file that does.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,51 @@ DAMAGE = (
 )
 """What is raised by a file that is not as it was written; another OSError says that it cannot be
 read now, and nothing of what it holds."""
+SEAL = "sha256_of_this"  # the key of a JSON object under which its own digest lies
+
+
+def short_digest(digest: str) -> str:
+    """What people read of a hash: 48 bits, which two of a million caches share in 2 of 1,000."""
+    return digest[:12]
+
+
+def digest_of(*parts: bytes | memoryview) -> str:
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_parts(parts: Iterable[bytes]) -> str:
+    """SHA-256 over parts in order, each preceded by its length in bytes."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+def fingerprint(fields: Any) -> str:
+    """SHA-256 of JSON with sorted keys, without white space, in ASCII."""
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return digest_of(text.encode())
+
+
+def sealed_text(content: dict[str, Any]) -> str:
+    """The text of a JSON file that holds the SHA-256 of the rest of its content."""
+    sealed = content | {SEAL: fingerprint(content)}
+    return json.dumps(sealed, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def unsealed(content: dict[str, Any]) -> dict[str, Any]:
+    """What ``sealed_text`` was given, from the parsed file; ValueError where it is another."""
+    if SEAL not in content:
+        raise ValueError(f"no '{SEAL}'")
+    rest = {key: value for key, value in content.items() if key != SEAL}
+    if content[SEAL] != fingerprint(rest):
+        raise ValueError(f"its content is not what '{SEAL}' says: it was changed")
+    return rest
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -37,8 +87,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
     """Make ``path`` with its whole content, and its folder; no reader ever sees a part of it.
 
-    ``exclusive`` leaves a file alone that is there already, whoever is quicker, and returns False:
-    by a hard link, the one exclusive step; otherwise by a rename, which replaces.
+    A rename replaces what is there; ``exclusive`` links, or leaves it alone and returns False.
     """
     make_folder(path.parent)
     temporary = temporary_path(path.parent, path.name)
@@ -91,9 +140,8 @@ def check_writable(path: Path, *, option: str, file: bool = False) -> None:
     path = Path(os.path.realpath(path.expanduser()))
     if not file and path.is_dir() and any(path.iterdir()):
         return
-    found, folder = None, path.parent if file else path
-    # the folder, or the nearest one above it that is there
-    there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    found, places = None, path.parents if file else (path, *path.parents)
+    there = next(one for one in places if os.path.lexists(one))
     if file and path.exists() and not path.is_file():
         found = "it is no file"
     elif not there.is_dir():
@@ -109,17 +157,14 @@ def check_writable(path: Path, *, option: str, file: bool = False) -> None:
 def whole_folder(
     source: Path, out: Path, ours: Callable[[Path], bool], *, overwrite: bool = False
 ) -> Iterator[Path]:
-    """A new folder beside ``out`` that takes its place when all went well, and else is removed.
+    """A new folder that takes the place of ``out`` when all went well, and else is removed.
 
-    It may lie neither in ``source``, which is exported, nor around it. What is there already is
-    replaced only where that is asked for and it is one of ``ours``.
+    It lies neither in nor around ``source``, and replaces only what is ``ours``, where asked to.
     """
     source, out = (Path(os.path.realpath(one.expanduser())) for one in (source, out))
     if source in (out, *out.parents) or out in source.parents:
-        found, where = str(out), str(source)
-        raise ConfigError(
-            "nothing can be exported into itself, or around itself", found=found, where=where
-        )
+        what = "nothing can be exported into itself, or around itself"
+        raise ConfigError(what, found=str(out), where=str(source))
     check_writable(out, option="DIR")
     if (taken := out.is_dir() and any(out.iterdir())) and not (overwrite and ours(out)):
         hint = "name another folder, or replace an earlier export by --overwrite"

@@ -27,9 +27,8 @@ from gaam_cache.sources import _base as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store import dtypes
 from gaam_cache.store.arrays import LABELS, STATES, STRINGS, Array, Roles, choose, open_file
-from gaam_cache.store.digest import hash_file, short_digest
-from gaam_cache.store.files import check_writable
-from gaam_cache.store.plan import KEY, MAX_VALUE_BYTES, Plan, ShardSpec, fingerprint, write_plan
+from gaam_cache.store.files import check_writable, fingerprint, hash_file, short_digest
+from gaam_cache.store.plan import KEY, MAX_VALUE_BYTES, ShardSpec, write_plan
 from gaam_cache.store.shard import embeddings_key, missing_shards, prepare_folder, write_shard
 from gaam_cache.terminal import Report, silent
 
@@ -78,8 +77,8 @@ class ImportSummary:
 class ImportedRows(Rows):
     """Rows of which states are all that is known, in arrays that are read as they are needed.
 
-    In one array (N, L, D), (L, N, D) or (N, D), or in one (N, D) for each layer. ``check`` makes
-    the inputs: digests of the stored states, bit by bit, stand for what nobody has.
+    In one array (N, L, D), (L, N, D) or (N, D), or in one (N, D) for each layer. Their inputs are
+    digests of the stored states, bit by bit: they stand for what nobody has.
     """
 
     kind: ClassVar[str] = IMPORTED
@@ -108,39 +107,37 @@ class ImportedRows(Rows):
         fits &= axes is not None or named == "nd" or labels is None or sizes["n"] != sizes["l"]
         for array in arrays:
             if not fits or (array.dtype, array.shape) != (first.dtype, first.shape):
+                rows = "rows" if labels is None else f"{len(labels):,} rows"
                 raise DataError(
                     f"the array '{array.name}' cannot be states of '{split}'",
-                    expected=f"{'rows' if labels is None else f'{len(labels):,} rows'} (n), layers "
-                    f"(l) and features (d) as {named}, of {', '.join(READABLE)}; all of a split "
-                    "alike",
+                    expected=f"{rows} (n), layers (l) and features (d) as {named}, of "
+                    f"{', '.join(READABLE)}; all of a split alike",
                     found=f"{array.dtype} {array.shape}",
                     where=array.where,
-                    hint="--set axes=nld, lnd or nd says what the axes are; states of tokens have "
-                    "to be pooled before",
+                    hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
                 )
-        count, known = sizes["n"], (STATES, LABELS)
-        columns = {name: one for name, [one, *_] in roles.items() if name not in known}
+        names, kept = {role: one.name for role, [one, *_] in roles.items()}, dict[str, list[str]]()
+        for name in [role for role in roles if role not in (STATES, LABELS)]:
+            values = roles[name][0].values("a column", sizes["n"], _can_be_kept, KEPT)
+            kept[name] = list(map(str, values))
+        taken: dict[str, Any] = {
+            "states": [array.name for array in arrays],
+            "dtypes": [first.dtype],
+            "axes": named,
+        }
+        taken["columns"] = {name: names[name] for name in kept}
         return cls(
             inputs=[],
-            labels=labels or [NO_LABEL] * count,
+            labels=labels or [NO_LABEL] * sizes["n"],
             class_names=None,
             origin=first.where + f" to {arrays[-1].name}" * (len(arrays) > 1),
-            kept={
-                name: list(map(str, array.values("a column", count, _can_be_kept, KEPT)))
-                for name, array in columns.items()
-            },
+            kept=kept,
             labelled=labels is not None,
             arrays=arrays,
             axes=named,
             num_layers=sizes.get("l", len(arrays)),
             hidden_size=sizes["d"],
-            taken={
-                "states": [array.name for array in arrays],
-                "dtypes": [first.dtype],
-                "axes": named,
-                "columns": {name: array.name for name, array in columns.items()},
-                **({LABELS: roles[LABELS][0].name} if LABELS in roles else {}),
-            },
+            taken=taken | ({LABELS: names[LABELS]} if LABELS in names else {}),
         )
 
     def __len__(self) -> int:
@@ -180,15 +177,6 @@ class ImportedRows(Rows):
         if digits_2L is not None and dtype != storage_dtype:
             digits_2L += dtypes.count_digits(given_NLD, kept, dtype, storage_dtype)
         return kept
-
-    def check(self, split: str, plan: Plan, report: Report) -> None:
-        digits_2L = np.zeros((2, self.num_layers), np.int64)
-        for shard in plan.shards(split):
-            kept_NLD = self.stored(shard, plan.storage_dtype, digits_2L)
-            self.inputs.extend(sha256(row_LD).digest() for row_LD in kept_NLD)
-            report(len(self.inputs), len(self), f"checking '{split}'")
-        where = f"{self.origin}, row 1 to row {len(self)}"
-        dtypes.check_digits(digits_2L, plan.storage_dtype, first_layer=1, where=where)
 
 
 def _can_be_kept(value: Any) -> bool:
@@ -259,8 +247,7 @@ def write(
 
     Raises:
         ConfigError: an argument is wrong, or the folder holds another cache.
-        DataError: arrays that do not fit together.
-        NumericsError: a state that is no number, or that cannot be stored.
+        DataError, NumericsError: arrays that do not fit together; a state that cannot be stored.
 
     Warns:
         GaamWarning: splits share states, or a split lacks a class.
@@ -273,18 +260,11 @@ def write(
         **settings,
     )
     check_writable(config.out, option="out")
-    for name, of in columns.items():
-        if of.keys() != splits.keys():
-            raise ConfigError(
-                f"'{name}' is of other splits", expected=", ".join(splits), found=", ".join(of)
-            )
     taken: dict[str, Roles] = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
-            raise ConfigError(
-                f"split '{shortened(split)}' cannot be part of a file name",
-                expected="letters, digits, '_' and '.'",
-            )
+            what = f"split '{shortened(split)}' cannot be part of a file name"
+            raise ConfigError(what, expected="letters, digits, '_' and '.'")
         layers = {"states": states}
         if isinstance(states, (list, tuple)):
             layers = {f"layer {n}": one for n, one in enumerate(states, start=1)}
@@ -308,7 +288,7 @@ def _make(
 ) -> ImportSummary:
     """The cache of these arrays; without ``report`` what it would be.
 
-    ``covered`` and ``recorded`` is what the fingerprint and the data set hold beside.
+    The fingerprint holds what is ``covered``, the data set what is ``recorded``.
     """
     made = 0
     names, class_of = _classes(taken, config.class_names)
@@ -322,18 +302,15 @@ def _make(
         )
     types = {one.arrays[0].dtype for one in rows.values()}
     lossless = types.pop() if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys() else "float32"
+    as_what = {split: one.taken for split, one in rows.items()}
     identity = {
-        "imported": {
-            "taken": {split: one.taken for split, one in rows.items()},
-            "num_tokens": {},
-            **covered,
-        },
+        "imported": {"taken": as_what, "num_tokens": {}, **covered},
         "pooling": [config.pool],
         "layers": "as in the files",  # nobody knows more of them than their order
         "dtype": "unknown",
         "max_length": 1,
     }
-    no_place = {"path": None, "revision": None}
+    no_place: dict[str, Any] = {"path": None, "revision": None}
     num_layers, hidden_size = next(iter(sizes.values()))
     plan = job.new_plan(
         job.plan_fields(rows, names, {}, identity, config.storage_dtype or lossless),
@@ -354,7 +331,13 @@ def _make(
     if report:
         fields = plan.fingerprint_fields
         for name, part in rows.items():
-            part.check(name, plan, report)
+            digits_2L = np.zeros((2, num_layers), np.int64)
+            for shard in plan.shards(name):
+                kept_NLD = part.stored(shard, plan.storage_dtype, digits_2L)
+                part.inputs.extend(sha256(row_LD).digest() for row_LD in kept_NLD)
+                report(shard.stop, len(part), f"checking '{name}'")
+            where = f"{part.origin}, row 1 to row {len(part)}"
+            dtypes.check_digits(digits_2L, plan.storage_dtype, first_layer=1, where=where)
         groups = list(row_checks.repeated_texts(rows, report))
         job.warn(row_checks.check_rows(rows, plan.class_names, groups))
         fields["content"] = job.content_of(rows, report)
@@ -372,7 +355,10 @@ def _make(
                 arrays |= row_arrays.of(shard, np.ones(len(states), np.int64))
                 write_shard(config.out, plan, shard, arrays)
                 made += 1
-    counts = {split: Counter(one.labels) for split, one in rows.items() if one.labelled}
+    splits = {}
+    for split, one in rows.items():
+        of = Counter(one.labels) if one.labelled else {}
+        splits[split] = {"rows_per_class": {name: of[name] for name in names if of}, **one.taken}
     return ImportSummary(
         path=str(config.out),
         fingerprint=plan.fingerprint if report else "",
@@ -381,13 +367,7 @@ def _make(
         hidden_size=hidden_size,
         storage_dtype=plan.storage_dtype,
         rows=plan.rows,
-        splits={
-            split: {
-                "rows_per_class": {c: counts[split][c] for c in names if split in counts},
-                **one.taken,
-            }
-            for split, one in rows.items()
-        },
+        splits=splits,
         shards=plan.num_shards,
         shards_made=made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
@@ -403,7 +383,7 @@ def _classes(
     if not given:
         raise ConfigError("no split has labels", expected="one at least that has")
     reference = given.get("train", next(iter(given.values())))
-    known = reference.values("labels")
+    known = reference.values("labels", None, lambda label: True, "whole numbers or strings")
     strings = reference.dtype == STRINGS
     if not names and strings:
         names = job.class_order(set(known))

@@ -16,24 +16,22 @@ from typing import Any, Literal, Self, get_args
 from gaam_cache.config import IMPORTED, NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.messages import brief
-from gaam_cache.store.digest import canonical_json, digest_of, sealed_text, short_digest, unsealed
 from gaam_cache.store.dtypes import ITEM_BYTES
-from gaam_cache.store.files import DAMAGE, read_json, write_file
+from gaam_cache.store.files import DAMAGE, fingerprint, read_json, sealed_text, unsealed, write_file
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
 PLAN_FILE = "cache.json"
 SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
-NOT_SETTINGS = ("path", "origin", "shared_texts", "import")
-"""What a plan says of its data set that is no setting: where rows lie, and what was found there."""
+NOT_SETTINGS = ("path", "origin", "shared_texts", "import")  # of what is said of a data set
 OPTIONAL = ("columns", "unlabelled")
 MAX_VALUE_BYTES = 4096  # of a value of a kept column in UTF-8: a name, not a text
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
 BATCHINGS: tuple[Batching, ...] = get_args(Batching)  # from the cheapest to the strictest
+# how an encoder's layers are numbered, by the number of the first that is kept
 CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
-"""How an encoder's layers are numbered, by the number of the first that is kept."""
 KEY = "planted"
 GAUSSIAN = "gaussian"
 """What ``states`` says of planted ones that were drawn; else it is the fingerprint of a cache."""
@@ -73,8 +71,7 @@ class Plan:
     rows: dict[str, int]  # rows of every split
     shard_rows: int  # rows of every shard but the last of a split
     created_with: dict[str, str]
-    columns: dict[str, int] = field(default_factory=dict)
-    """Columns of strings that are kept, and how many bytes the longest of their values takes."""
+    columns: dict[str, int] = field(default_factory=dict)  # kept, by bytes of their longest value
     unlabelled: tuple[str, ...] = ()  # splits without labels
 
     @property
@@ -82,18 +79,15 @@ class Plan:
         return str(self.encoder["kind"])
 
     @property
-    def imported(self) -> bool:
-        """Whether somebody else computed the states: nobody here can encode further rows."""
+    def imported(self) -> bool:  # somebody else computed the states: no further rows
         return self.kind == IMPORTED
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """All of the encoder that decides the numbers: hashes of its files, its settings."""
+    def identity(self) -> dict[str, Any]:  # all of the encoder that decides the numbers
         return dict(self.fingerprint_fields["encoder"])
 
     @property
-    def decoders(self) -> dict[str, Any]:
-        """What made samples or pixels of files, and in which version; empty of texts."""
+    def decoders(self) -> dict[str, Any]:  # versions of what made samples or pixels of files
         return dict(self.fingerprint_fields.get("decoders", {}))
 
     @property
@@ -120,8 +114,7 @@ class Plan:
 
     @property
     def batching(self) -> Batching:
-        found: Batching = self.encoder["batching"]
-        return found
+        return self.encoder["batching"]
 
     @property
     def shared_texts(self) -> dict[str, dict[str, int]]:
@@ -158,10 +151,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """What ``to_dict`` gave, from JSON too; ValueError, KeyError or TypeError where it is not.
-
-        All that the fingerprint covers is what the fingerprint says.
-        """
+        """What ``to_dict`` gave, and its fingerprint covers; else one of ``files.DAMAGE``."""
         content = dict(value)
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
@@ -247,13 +237,9 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     lines = "".join(f"\n    {line}" for line in differences(now, then))
     raise ConfigError(
         f"'{root}' holds another cache; nothing was changed. What differs:{lines}",
-        found=f"fingerprint {short_digest(there.fingerprint)}, and not {short_digest(ours)}",
+        found=f"fingerprint {there.fingerprint:.12}, and not {ours:.12}",
         hint="choose another folder with --out, or delete this one",
     )
-
-
-def fingerprint(fields: dict[str, Any]) -> str:
-    return digest_of(canonical_json(fields))
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:

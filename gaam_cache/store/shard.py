@@ -20,13 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
-from gaam_cache.store.digest import digest_of, hash_file, sealed_text, unsealed
+from gaam_cache.store import files as disk
 from gaam_cache.store.dtypes import NUMPY_DTYPES
-from gaam_cache.store.files import DAMAGE, read_json, temporary_path, write_file
 from gaam_cache.store.plan import FORMAT_VERSION, SHARD_FOLDER, Plan, ShardSpec
 
-ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
-"""Arrays with one number per row, and their types."""
+ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}  # one number per row
 UNLABELLED = -1  # the label of every row of a split without labels
 MOST_MAPPED = 32  # files at a time: each takes a descriptor, and a cache may have many shards
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -68,30 +66,27 @@ def column_key(name: str) -> str:
     return f"column_{name}"
 
 
+def _place(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
+    rows = {"split": shard.split, "start": shard.start, "stop": shard.stop}
+    return {"fingerprint": plan.fingerprint, **rows}
+
+
 def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
-    return {
-        "format": "gaam-shard",
-        "format_version": FORMAT_VERSION,
-        "fingerprint": plan.fingerprint,
-        "split": shard.split,
-        "start": shard.start,
-        "stop": shard.stop,
-        "pooling": ",".join(plan.pooling),
-    }
+    about = {"format": "gaam-shard", "format_version": FORMAT_VERSION}
+    return {**about, **_place(plan, shard), "pooling": ",".join(plan.pooling)}
 
 
 def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
     """The receipt of a planned shard; CacheError where plan, receipt and file do not agree."""
     path = receipt_path(root, shard.name)
     try:
-        content = unsealed(read_json(path))
+        content = disk.unsealed(disk.read_json(path))
         specs = {
             key: DatasetSpec(**spec | {"shape": tuple(spec["shape"])})
             for key, spec in content.pop("datasets").items()
         }
         receipt = Receipt(datasets=specs, **content)
-        place = plan.fingerprint, shard.split, shard.start, shard.stop
-        if (receipt.fingerprint, receipt.split, receipt.start, receipt.stop) != place:
+        if not _place(plan, shard).items() <= content.items():
             raise ValueError("it belongs to another cache, or to other rows")
         count = shard.stop - shard.start
         states = (count, plan.num_layers, plan.hidden_size), plan.storage_dtype
@@ -110,7 +105,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             size = f"{status.st_size:,} bytes, the receipt says {receipt.bytes:,}"
             raise ValueError(f"{name} is no regular file, or has {size}")
         return receipt
-    except DAMAGE as error:
+    except disk.DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         raise damaged(root, plan, shard.name, found) from error
 
@@ -125,7 +120,7 @@ def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
 
 def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
     """Hash the whole file of a shard; CacheError where it is not that of its receipt."""
-    if hash_file(root / SHARD_FOLDER / receipt.file) != receipt.sha256:
+    if disk.hash_file(root / SHARD_FOLDER / receipt.file) != receipt.sha256:
         found = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
         raise damaged(root, plan, receipt.file.rpartition("-")[0], found)
 
@@ -153,8 +148,8 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
 
 def prepare_folder(root: Path) -> None:
     """Make the folder of the shards, and learn before anything is spent whether it can be used."""
-    probe = temporary_path(root / SHARD_FOLDER, "probe")
-    write_file(probe, b"can a shard be published here?", exclusive=True)
+    probe = disk.temporary_path(root / SHARD_FOLDER, "probe")
+    disk.write_file(probe, b"can a shard be published here?", exclusive=True)
     probe.unlink()
 
 
@@ -188,24 +183,21 @@ def write_shard(
             specs[name] = DatasetSpec(offset=offset, shape=stored.shape, dtype=dtype)
         file.flush()
         image = file.id.get_file_image()
-    digest, receipt = digest_of(image), receipt_path(root, shard.name)
+    digest, receipt = disk.digest_of(image), receipt_path(root, shard.name)
     path = receipt.with_name(f"{shard.name}-{digest[:8]}.h5")
-    write_file(path, image)
+    disk.write_file(path, image)
     # If the receipt fails, the file stays: under that name it may by now be another worker's too.
     content = Receipt(
         file=path.name,
         bytes=len(image),
         sha256=digest,
-        fingerprint=plan.fingerprint,
-        split=shard.split,
-        start=shard.start,
-        stop=shard.stop,
         truncated=truncated,
         datasets=specs,
+        **_place(plan, shard),
     )
-    ours = write_file(receipt, sealed_text(asdict(content)).encode(), exclusive=True)
+    ours = disk.write_file(receipt, disk.sealed_text(asdict(content)).encode(), exclusive=True)
     if not ours:
-        with suppress(*DAMAGE):  # a damaged one may name ours
-            if read_json(receipt)["file"] != path.name:
+        with suppress(*disk.DAMAGE):  # a damaged one may name ours
+            if disk.read_json(receipt)["file"] != path.name:
                 path.unlink(missing_ok=True)
     return len(image), ours

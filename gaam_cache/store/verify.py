@@ -21,8 +21,8 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.job import prepare_job
 from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.messages import brief, visible
-from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
+from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
 from gaam_cache.store.shard import (
     Receipt,
@@ -50,12 +50,10 @@ class Verification:
     missing: tuple[str, ...]  # planned shards without a receipt
     bad: tuple[dict[str, str], ...]  # what is not what it must be: 'name', 'reason', 'repair'
     recomputed: dict[str, Any] | None
-    """Rows that were encoded again alone, their seed and device, and for every layer the largest
-    ``|stored - alone| / |alone|``, with the limit that rounding explains."""
+    """Of rows encoded again: largest ``|stored - alone| / |alone|`` by layer, and its limit."""
 
     @property
-    def good(self) -> bool:
-        """Whether every planned shard is there and right."""
+    def good(self) -> bool:  # every planned shard is there and right
         return not self.missing and not self.bad
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,17 +119,14 @@ def verify(
         except CacheError as error:
             return error
 
-    faults, hashed = dict[str, CacheError](), 0
+    faults, sizes = dict[str, CacheError](), dict[str, int]()
     with ThreadPoolExecutor(min(MAX_THREADS, len(cores())), "verify") as pool:
         found = zip(present, pool.map(look_at, present), strict=True)
         for done, (shard, seen) in enumerate(found, start=1):
-            if isinstance(seen, CacheError):
-                faults[shard.name] = seen
-            else:
-                hashed += seen
+            of: dict[str, Any] = faults if isinstance(seen, CacheError) else sizes
+            of[shard.name] = seen
             report(done, len(present), f"shard {shard.name}")
-    recomputed = None
-    whole = [shard for shard in present if shard.name not in faults]
+    recomputed, whole = None, [shard for shard in present if shard.name in sizes]
     every = [(shard, row) for shard in whole for row in range(shard.start, shard.stop)]
     if count := min(recompute_rows, len(every)):
         rows = np.sort(np.random.default_rng(seed).choice(len(every), count, replace=False))
@@ -145,7 +140,7 @@ def verify(
         maker=plan.maker,
         shards=plan.num_shards,
         rows=sum(shard.stop - shard.start for shard in present if shard.name not in faults),
-        bytes=hashed,
+        bytes=sum(sizes.values()),
         missing=tuple(missing),
         bad=tuple(
             {"name": name, "reason": visible(one.details["found"]), "repair": one.details["to do"]}

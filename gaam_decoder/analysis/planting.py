@@ -22,8 +22,7 @@ from scipy.special import log_softmax, softmax
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import short_digest
-from gaam_cache.store.files import check_writable
+from gaam_cache.store.files import check_writable, short_digest
 from gaam_cache.store.importing import write
 from gaam_cache.store.plan import GAUSSIAN
 from gaam_decoder.analysis.learned import GATES

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gaam_cache.messages import brief
-from gaam_cache.store.digest import short_digest
+from gaam_cache.store.files import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError
 from gaam_cache.messages import brief
-from gaam_cache.store.digest import digest_of
+from gaam_cache.store.files import digest_of
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges

@@ -10,7 +10,7 @@ from typing import Any
 
 from gaam_cache.engines._claims import is_alive
 from gaam_cache.errors import CacheError, GaamError
-from gaam_cache.store.digest import digest_of, short_digest
+from gaam_cache.store.files import digest_of, short_digest
 from gaam_cache.store.plan import read_plan
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run
 

@@ -37,7 +37,7 @@ from safetensors.numpy import save
 
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.store import files as disk
-from gaam_cache.store.digest import digest_of, hash_file, sealed_text, unsealed
+from gaam_cache.store.files import digest_of, hash_file, sealed_text, unsealed
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.recipe import DEFAULTS, NO_TEST

@@ -24,8 +24,7 @@ from safetensors.numpy import save
 
 from gaam_cache.errors import GaamWarning
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import digest_of
-from gaam_cache.store.files import write_file
+from gaam_cache.store.files import digest_of, write_file
 from gaam_decoder.runs.folders import unfinished_folders
 from gaam_decoder.runs.result import SeedResult
 

@@ -14,8 +14,7 @@ from safetensors.torch import save
 from gaam_cache.errors import ConfigError
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
-from gaam_cache.store.digest import digest_of, sealed_text
-from gaam_cache.store.files import whole_folder, write_file
+from gaam_cache.store.files import digest_of, sealed_text, whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers

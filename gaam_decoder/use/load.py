@@ -21,8 +21,7 @@ import gaam_cache
 from gaam_cache import devices, plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import digest_of, unsealed
-from gaam_cache.store.files import DAMAGE, read_json
+from gaam_cache.store.files import DAMAGE, digest_of, read_json, unsealed
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.notes import recommended
 from gaam_decoder.reports.report import report

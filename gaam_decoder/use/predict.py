@@ -23,8 +23,7 @@ from gaam_cache.messages import brief, shortened
 from gaam_cache.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import open_table
-from gaam_cache.store.digest import short_digest
-from gaam_cache.store.files import write_file
+from gaam_cache.store.files import short_digest, write_file
 from gaam_cache.store.plan import differences
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names

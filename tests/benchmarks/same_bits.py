@@ -28,7 +28,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.files import sealed_text, unsealed
 from gaam_decoder import TrainConfig, load_runs
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import build_tables

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.store.digest import hash_parts
 from gaam_cache.store.dtypes import ITEM_BYTES, packed, width_of
+from gaam_cache.store.files import hash_parts
 from gaam_cache.store.plan import Plan, ShardSpec, fingerprint, rows_per_shard, write_plan
 from gaam_cache.store.shard import column_key, write_shard
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import gaam_cache
 from gaam_cache import plugins
-from gaam_cache.store.digest import digest_of, short_digest
+from gaam_cache.store.files import digest_of, short_digest
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Picture
 from gaam_decoder.reports.table import Table

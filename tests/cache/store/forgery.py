@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.files import sealed_text, unsealed
 from gaam_cache.store.plan import fingerprint
 
 

@@ -15,8 +15,7 @@ from safetensors.numpy import save
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.store.digest import sealed_text, unsealed
-from gaam_cache.store.files import read_json
+from gaam_cache.store.files import read_json, sealed_text, unsealed
 from gaam_cache.store.plan import fingerprint
 from gaam_decoder import Runs, TrainConfig, load_runs
 from gaam_decoder.reports.table import build_tables

@@ -13,7 +13,7 @@ import pytest
 import gaam_decoder
 from gaam_cache import open_cache, plugins
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.files import sealed_text, unsealed
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.load import CONFIG_FILE, MODEL_FILE, OWN_FILES
