@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +27,6 @@ class Column:
     short: str  # its header in a terminal; may have two lines
     value: Callable[[Row], str]  # what stands in the row, as a person reads it
     note: str  # how it is made
-    words: bool = False  # whether it stands at the left
     pair: bool = False  # whether it is of a comparison, and empty in rows that are not compared
 
     def text(self, row: Row) -> str:
@@ -34,14 +34,20 @@ class Column:
         return "" if self.pair and row.compared is None else self.value(row)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sheet:
     """A table as text for people: a caption, a header, and one list of cells for each line."""
 
     caption: str
     header: list[str]
     lines: list[list[str]]
-    words: tuple[str, ...] = ()  # columns that stand at the left
+
+    @cached_property
+    def words(self) -> list[str]:
+        """Columns that stand at the left: the first, and those of words."""
+        columns = zip(self.header, *self.lines, strict=True)
+        numbers = {n for n, *cells in columns if all(one[:1] in "+-<0123456789" for one in cells)}
+        return [*self.header[:1], *(name for name in self.header if name not in numbers)]
 
 
 def p_value(p: float | None) -> str:
@@ -79,8 +85,8 @@ def _decide(row: Row) -> str:
 
 
 # fmt: off
-DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r) + " †" * r.undertrained, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better", words=True)
-SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried", words=True)
+DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r) + " †" * r.undertrained, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better")
+SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried")
 SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows")
 SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds")
 SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given")
@@ -91,8 +97,8 @@ SECONDS = Column("s/seed", "s per\nseed", lambda r: f"{np.mean([r.seconds[s] for
 DIFFERENCE = Column("difference", "diff", lambda r: r.chosen.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
 DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
 P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
-VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", words=True, pair=True)
-DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", words=True, pair=True)
+VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", pair=True)
+DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", pair=True)
 P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
 # fmt: on
 COLUMNS = (
@@ -122,12 +128,8 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
     if table.compared:
         of = f"'{brief(str(table.baseline))}' in {table.unit.of_differences}"
         caption += f", and differences to {of}"
-    return Sheet(
-        caption=caption,
-        header=[column.name.format(score=table.unit.column) for column in kept],
-        lines=[[column.text(row) for column in kept] for row in table.shown],
-        words=tuple(column.name for column in kept if column.words),
-    )
+    header = [column.name.format(score=table.unit.column) for column in kept]
+    return Sheet(caption, header, [[one.text(row) for one in kept] for row in table.shown])
 
 
 def of_score(table: Table) -> str:

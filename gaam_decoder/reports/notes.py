@@ -252,8 +252,8 @@ def conclusion(table: Table) -> str:
         of.setdefault(compared.claim.verdict, []).append(row.label)
     most, baseline = max(len(c.seeds) for _, c in table.compared), brief(str(table.baseline))
     if most < stats.LEAST_SEEDS and "no claim" not in of:
-        seeds = f"{most} seed{'s' * (most != 1)}, and a claim needs {stats.LEAST_SEEDS}"
-        return f"Nothing is said of differences yet: {seeds}"
+        seeds = f"seeds: {most}, and a claim needs {stats.LEAST_SEEDS}"
+        return f"Nothing is said of differences yet ({seeds})"
     parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if v in of]
     if not parts and ("equivalent" in of or "undecided" in of):
         parts.append(f"no mechanism is shown to differ from '{baseline}': {_spread(table)}")
@@ -264,25 +264,22 @@ def conclusion(table: Table) -> str:
         parts.append(f"{_named(of['undecided'])} undecided")
     if "no claim" in of:
         why = next(c.claim.no_claim for _, c in table.compared if c.claim.verdict == "no claim")
-        parts.append(f"of {', '.join(of['no claim'])} no claim is made: {why}")
+        parts.append(f"no claim is made of {', '.join(of['no claim'])}: {why}")
     if use := recommended(table):
         parts.append(use[1])
     by = "" if table.score == DEFAULT else f"by {table.unit.title}, "
     text = by + "; ".join(parts) + _conditions(table)
     # names stay as they are written; ours is the first word only where no name begins
-    return text[0].upper() + text[1:] if text.startswith(("no mechanism", "by ", "of ")) else text
+    return text[0].upper() + text[1:] if text.startswith(("no ", "by ")) else text
 
 
 def _spread(table: Table) -> str:
     unit, claims = table.unit, [compared.claim for _, compared in table.compared]
     low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
-    text = f"differences of {low} to {high}" if len(claims) > 1 else f"a difference of {low}"
-    text += " points" * unit.percent
+    text = f"differences of {' to '.join(dict.fromkeys((low, high)))}{' points' * unit.percent}"
     if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
-        several = "s up to" * (len(widths) > 1)
-        text += f", interval{several} {unit.size(max(widths), '.2f')} wide"
-    largest = max(claims, key=lambda claim: abs(claim.difference))
-    if rows := largest.rows_to_decide:
+        text += f", intervals up to {unit.size(max(widths), '.2f')} wide"
+    if rows := max(claims, key=lambda claim: abs(claim.difference)).rows_to_decide:
         text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
     return text
 
@@ -309,31 +306,26 @@ def recommended(table: Table) -> tuple[Row, str] | None:
 
 
 def _alone(table: Table) -> str:
-    if len(table.rows) == 1 and (found := table.rows[0].chosen.two_level):
-        unit, of = table.unit, f"{table.unit.title} " * (table.score != DEFAULT)
-        said = f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
-        said += f"{of}{unit.span(found)}{'%' * unit.percent} in 95 of 100 cases"
-        return said + _conditions(table)
-    return "Nothing is compared with a baseline, so that nothing is said of differences"
+    if len(table.rows) > 1 or not (found := table.rows[0].chosen.two_level):
+        return "Nothing is compared with a baseline, so that nothing is said of differences"
+    unit = table.unit
+    of = f"{brief(table.rows[0].attention)} {f'{unit.title} ' * (table.score != DEFAULT)}"
+    said = f"{of}{unit.span(found)}{'%' * unit.percent} in 95 of 100 cases"
+    return f"Other seeds on other test rows of the kind give {said}{_conditions(table)}"
 
 
 def _conditions(table: Table) -> str:
+    """What the answer rests on; what else makes numbers weak the notes say."""
     made, found = [c for _, c in table.compared], []
     if any(row.optimistic and not row.shuffled for row in table.rows):
         found.append("some of it from numbers that are optimistic")
-    if made and any(row.unchosen for row in table.rows):
-        found.append("of several recipes, between which nothing chose")
-    elif made and not any(row.tunings for row in table.rows):
-        recipes = {str(row.recipe) for row in table.rows if not (row.fitted or row.shuffled)}
-        which = "this one recipe, which was" if len(recipes) == 1 else "recipes that were"
-        found.append(f"at {which} tuned for none of them")
+    if made and not any(row.tunings for row in table.rows):
+        found.append("at recipes that were tuned for none of them")
     if any(c.other_grid for c in made):
         found.append("though not all had the same grid")
-    if unsure := sum(row.unsure for row in table.rows):
-        found.append(f"the rate of {unsure} not told from others by validation")
     if late := sum(row.undertrained for row in table.rows):
         found.append(f"and {late} of {len(table.rows)} rows under-trained")
-    return f" ({', '.join(found)})" if found else ""
+    return f" ({', '.join(found)})" * bool(found)
 
 
 def _named(names: Sequence[str]) -> str:

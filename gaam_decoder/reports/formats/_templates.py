@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 import gaam_cache
 from gaam_decoder.reports.columns import sheet
-from gaam_decoder.reports.drawing import TEMPLATES
-from gaam_decoder.reports.notes import conclusion, notes
+from gaam_decoder.reports.drawing import TEMPLATES, overviews
+from gaam_decoder.reports.notes import conclusion, notes, warnings
 from gaam_decoder.reports.sections._base import sections, signature
 from gaam_decoder.reports.table import SEPARATE, Table
 
@@ -47,6 +47,8 @@ def rendered(
             "sheet": sheet(table) if table.rows else None,
             "beside": table.beside(),
             "notes": notes(table),
+            "warnings": warnings(table),
+            "pictures": overviews(table),
             "sections": sections(table),
             "signature": signature(table),
             **more(table),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, TextIO
+from typing import TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.drawing import COLOURS, Picture, inline_svg, overviews
+from gaam_decoder.reports.drawing import COLOURS, Picture, inline_svg
 from gaam_decoder.reports.formats._templates import rendered
-from gaam_decoder.reports.notes import warnings
 from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("htm", "web")
@@ -26,13 +25,10 @@ class Html(Format):
         def variables(theme: str) -> str:
             return "".join(f"--{k}:{v};" for k, v in COLOURS[theme].items())
 
-        def more(table: Table) -> dict[str, Any]:
-            return {"warnings": warnings(table), "pictures": list(overviews(table))}
-
         def text(of: str) -> str:
             return html.escape(visible(of))
 
         def svg(picture: Picture) -> str:
             return inline_svg(picture, f"p{next(numbers)}")
 
-        stream.write(rendered("report.html", tables, text, more, variables=variables, svg=svg))
+        stream.write(rendered("report.html", tables, text, variables=variables, svg=svg))

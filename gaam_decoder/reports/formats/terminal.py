@@ -14,9 +14,8 @@ from rich.text import Text
 
 from gaam_cache import plugins
 from gaam_cache.messages import brief, visible
-from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, marks, of_score
+from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, Sheet, marks, of_score
 from gaam_decoder.reports.notes import caused, conclusion
-from gaam_decoder.reports.rows import SCALED
 from gaam_decoder.reports.sections._base import Section, sections, signature
 from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 
@@ -68,9 +67,7 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     if table.rows:
         console.print(_main(table, console), "")
         heads = {row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name}
-        heads = {f", head {brief(head)}" for head in heads}
-        how = f"{of_score(table)}{''.join(heads)}; {HOW}"
-        how += SCALED if table.temperature and SCALED not in how else ""
+        how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}; {HOW}"
         how += f"; differences to {brief(str(table.baseline))}" if table.compared else ""
         _say(console, how)
     notes = caused(table)
@@ -94,21 +91,21 @@ def _write_section(one: Section, console: Console) -> None:
         columns = zip(sheet.header, *sheet.lines, strict=True)
         # as wide as it is: what does not fit, the screen wraps
         width = max(console.width, sum(max(map(_width, texts)) + 2 for texts in columns))
-        header = [(name, name in sheet.words) for name in sheet.header]
-        console.print(_drawn(header, sheet.lines), "", width=width, soft_wrap=True)
+        console.print(_drawn(sheet), "", width=width, soft_wrap=True)
     for line in one.lines:
         _say(console, f"- {line}")
     if pictures:
         _say(console, f"pictures in --format html and --figures: {len(pictures)}")
 
 
-def _drawn(header: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> RichTable:
-    """A table of names of columns, whether each is of words, and lines; the first may be folded."""
+def _drawn(sheet: Sheet) -> RichTable:
+    """A table of which the first column may be folded."""
     drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-    drawn.add_column(_text(header[0][0]), overflow="fold")
-    for name, words in header[1:]:
+    drawn.add_column(_text(sheet.header[0]), overflow="fold")
+    for name in sheet.header[1:]:
+        words = name in sheet.words
         drawn.add_column(_text(name), justify="left" if words else "right", no_wrap=True)
-    for line in lines:
+    for line in sheet.lines:
         drawn.add_row(*map(_text, line))
     return drawn
 
@@ -129,9 +126,8 @@ def _main(table: Table, console: Console) -> RichTable:
     for column in DISPENSABLE:
         if first + sum(width.values()) > console.width:
             width.pop(column, None)
-    header, *lines = zip(*(drawn[one] for one in width), strict=True)
-    titles = [("decoder", True), *zip(header, (one.words for one in width), strict=True)]
-    return _drawn(titles, [[name, *line] for name, line in zip(names, lines, strict=True)])
+    header, *lines = zip(["decoder", *names], *(drawn[one] for one in width), strict=True)
+    return _drawn(Sheet("", [*header], [*map(list, lines)]))
 
 
 def _width(text: str) -> int:

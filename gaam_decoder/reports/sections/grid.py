@@ -78,7 +78,7 @@ def _parts(axis: str, cells: Cells) -> Parts:
     values = sorted(every, key=lambda value: (_number(value), str(value)))
     header = [axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)]
     table = [[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()]
-    sheet = Sheet(f"accuracy % by {axis}", header, table, (axis,))
+    sheet = Sheet(f"accuracy % by {axis}", header, table)
     at = {value: _number(value) for value in values if _number(value) < math.inf}
     low, high = (of(at.values(), default=0) for of in (min, max))
     points = [(name, [v for v in at if v in of], of) for name, of in cells.items()]

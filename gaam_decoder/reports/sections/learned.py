@@ -67,7 +67,7 @@ class Learned(Writer):
                 lines.append([row.label, brief(name, 40), " to ".join(start) or "-", *cells])
         if lines:
             title = "learned parameters after training, over heads, features and seeds"
-            sheet = Sheet(title, header, lines, ("decoder", "parameter"))
+            sheet = Sheet(title, header, lines)
             yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
         # other than the weights of gaussian-mixture
         of_features, of_none = (table.cache["hidden_size"],), np.empty(0)
@@ -108,7 +108,7 @@ def _curves(table: Table) -> Parts:
                 panels.setdefault(what, []).append(line)
     ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for lines in panels.values()]
     cells = [[row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows]
-    sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells, ("decoder",))
+    sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells)
     drawn = [(what, lines[:MOST_LINES]) for what, lines in panels.items()]
     picture = Picture(
         "curves",
@@ -167,18 +167,17 @@ def _beside_alone(table: Table, found: list[dict[str, Any]]) -> Section:
     cells = []
     for one in found:
         rho, interval = one["rho"], one["ci95_seeds_and_rows"]
-        between = "{:+.2f} to {:+.2f}".format(*interval) if interval else "-"
         layers = spell_numbers([of["layer"] for of in one["layers"]])
+        between = "{:+.2f} to {:+.2f}".format(*interval) if interval else "-"
         told = "-" if rho is None else f"{rho:+.2f}"
         cells.append([one["importance_of"], one["alone"], layers, told, between])
-    name, alone, layers, told, between = cells[0]
     header = ["importance", "alone", "layers", "rho", "95% interval"]
-    sheet = Sheet("importance of layers and accuracy of each alone", header, cells, (*header[:3],))
+    sheet = Sheet("importance of layers and accuracy of each alone", header, cells)
     return Section(
         name="importance",
         heading="Does importance predict accuracy",
-        lead=f"importance by {name} and accuracy of {alone} on one of layers {layers} "
-        f"alone: rank correlation {told}, 95% interval {between}",
+        lead="importance by {} and accuracy of {} on one of layers {} alone: rank correlation {}, "
+        "95% interval {}".format(*cells[0]),
         lines=(IMPORTANCE,),
         make=lambda: _shares(table, sheet),
         values={"mechanisms": found},
@@ -201,7 +200,7 @@ def _shares(table: Table, *first: Sheet) -> Parts:
             sd_L = np.array(of.contribution_sd or 0 * mean_L)
             curves.append(Line(row.label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
     header = ["decoder", "layers read most (share)", "least"]
-    sheet = Sheet("share of layers in the summed attention", header, lines, tuple(header))
+    sheet = Sheet("share of layers in the summed attention", header, lines)
     panels = [("share of the layer, %", curves[:MOST_LINES])]
     layers = sorted({layer for one in curves[:MOST_LINES] for layer in one.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))

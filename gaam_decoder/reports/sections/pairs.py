@@ -73,4 +73,4 @@ def _sheet(group: Group, axis: str, unit: Score) -> Sheet:
     name = f" ({group.name})" * bool(group.name)
     header = [axis, *(str(place) for place in range(1, count + 1))]
     lines = [[f"{i + 1} {group.labels[i]}", *cells[i]] for i in range(count)]
-    return Sheet(f"every pair along {axis}{name}, {unit.of_differences}", header, lines, (axis,))
+    return Sheet(f"every pair along {axis}{name}, {unit.of_differences}", header, lines)

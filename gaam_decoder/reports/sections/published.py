@@ -48,7 +48,7 @@ class Published(Writer):
             for name, of in found.items()
         ]
         header = ["mechanism", "published %", dataset["unit"]]
-        sheet = Sheet("published accuracies, which no test compares", header, cells, ("mechanism",))
+        sheet = Sheet("published accuracies, which no test compares", header, cells)
         yield Section(
             name="published",
             heading="Published by others",

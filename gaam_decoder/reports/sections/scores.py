@@ -65,7 +65,7 @@ def _every(table: Table, units: dict[str, Score]) -> Sheet:
             cells.append(mean + ("" if std is None else f" ({unit.std(std)})"))
         lines.append(cells)
     header = ["decoder", *(unit.column for unit in units.values())]
-    return Sheet("test scores", header, lines, ("decoder",))
+    return Sheet("test scores", header, lines)
 
 
 def _recall(table: Table) -> Sheet:
@@ -79,7 +79,7 @@ def _recall(table: Table) -> Sheet:
             lines.append([row.label, name, f"{count_C[one]:,}", percent(share)])
     caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
     caption += f"of the {MOST_DECODERS} best decoders"
-    return Sheet(caption, ["decoder", "class", "rows", "recall %"], lines, ("decoder", "class"))
+    return Sheet(caption, ["decoder", "class", "rows", "recall %"], lines)
 
 
 def _calibration(table: Table) -> Section:
@@ -98,7 +98,7 @@ def _calibration(table: Table) -> Section:
             values.append({"decoder": row.label, "ece": float(value_S.mean())} | bins | more)
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     header += ["temperature"] * table.temperature
-    sheet = Sheet(f"calibration{scaled}", header, lines, ("decoder",))
+    sheet = Sheet(f"calibration{scaled}", header, lines)
     curves = []
     for row in table.rows[:MOST_LINES]:
         count_B, right_B, sure_B = row.bins[:, row.bins[0] >= FEWEST]

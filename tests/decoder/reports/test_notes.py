@@ -18,7 +18,7 @@ from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen, written
 
 WHY = "loss became too large in epoch 1: try --lr 0.0001"
-UNTUNED = " (at this one recipe, which was tuned for none of them)"
+UNTUNED = " (at recipes that were tuned for none of them)"
 Make = Callable[[], list[RunResult]]
 
 
@@ -46,7 +46,7 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
     ),
     "undecided": (
         lambda: [one(0.8), base()], 0.5,
-        "No mechanism is shown to differ from 'none': a difference of ",
+        "No mechanism is shown to differ from 'none': differences of ",
     ),
     "too few rows": (lambda: [one(0.82), base(0.81)], 0.5, "400 test rows cannot tell, about "),
     "all four": (
@@ -57,14 +57,14 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
     ),
     "one pair of seeds": (
         lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
-        0.5, "Nothing is said of differences yet: 1 seed, and a claim needs 6",
+        0.5, "Nothing is said of differences yet (seeds: 1, and a claim needs 6)",
     ),
     "one decoder": (
         lambda: [one(0.8)], 0.5, "Other seeds on other test rows of the kind give gaam ",
     ),
     "optimistic": (
         lambda: [one(0.95, select="test"), base(select="test")], 0.5,
-        " is better than 'none' (some of it from numbers that are optimistic, at this one",
+        " is better than 'none' (some of it from numbers that are optimistic, at recipes",
     ),
     "tuned": (lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.5, "No mechanism is shown"),
     "tuned at the edge": (
