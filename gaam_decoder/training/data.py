@@ -1,11 +1,12 @@
 """What every seed learns from, is chosen by and is tested on: where it lies, and in which order.
 
 ``full``: every seed has a permutation of all rows. ``window:ROWS``: an epoch is a row of blocks,
-the same for all seeds, and every seed permutes within each. A block is one shard or several whole
-ones; as many as hold at most ROWS training rows together. The epoch alone decides their order.
+the same for all seeds, and every seed permutes within each: from a disk, the system keeps the files
+of a block in memory while all seeds read it. A block is one shard or several whole ones; as many as
+hold at most ROWS training rows together. The epoch alone decides their order.
 
-Batches are cut without regard to where a block ends: what a block leaves over begins the batch that
-the next one completes. One block that holds all rows is ``full``, bit for bit.
+Batches are cut without regard to where a block ends. One block that holds all rows is ``full``, bit
+for bit.
 
 S seeds, B batch, N rows, M rows of a block, L layers, D hidden size.
 """
@@ -14,11 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -38,7 +37,6 @@ TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.
 """States are kept as they are stored; a step makes float32 of a batch."""
 MEMORY_SHARE = 0.5
 """Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
-BLOCKS = 2  # of a window at once: one that is computed with and one that is read
 Place = Literal["cuda", "memory", "disk"]
 
 
@@ -62,41 +60,26 @@ class Features:
             shape, where = (len(row_N), *self.shape[1:]), "cpu" if place == "memory" else device
             self.resident = self._read(row_N, torch.empty(shape, dtype=self.dtype, device=where))
 
-    @property
-    def on_device(self) -> bool:
-        """Whether the rows are where they are computed with."""
-        return self.resident is not None and self.resident.device.type == self.device.type
-
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
         """Of rows (N,) or (S, N) batches of ``size``, as stored: (B, L, D) or (S, B, L, D).
 
         A thread gathers them ahead where they are not on the device.
         """
-        rows = self._places(rows)
+        if self._held_N is not None:  # where they lie among those that are held
+            rows = np.searchsorted(self._held_N, rows)
         starts = range(0, rows.shape[-1], size)
-        if self.resident is not None and self.on_device:
+        if self.resident is not None and self.resident.device.type == self.device.type:
             place = torch.from_numpy(rows).to(self.device)
             yield from (taken(self.resident, place[..., at : at + size]) for at in starts)
             return
-        parts = (partial(self._gather, rows[..., at : at + size]) for at in starts)
-        for batch in _ahead(parts, PREFETCH):
-            yield batch.to(self.device, non_blocking=True)
-
-    def blocks(self, rows: Sequence[Rows]) -> Iterator[Tensor]:
-        """The rows of every block (each ascending) on the device, (M, L, D), until the next.
-
-        A thread reads each once, while the one before it is computed with.
-        """
-        shape = max(map(len, rows), default=0), *self.shape[1:]
-        # written over in turn: new memory would come page by page, all zeroed
-        buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:BLOCKS]]
-        pairs = zip(map(self._places, rows), cycle(buffers), strict=False)
-        parts = (partial(self._read, row_M, buffer[: len(row_M)]) for row_M, buffer in pairs)
-        return _ahead(parts, BLOCKS - 1)
-
-    def _places(self, rows: Rows) -> Rows:
-        """Where rows lie among those that are held; their numbers where these are all."""
-        return rows if self._held_N is None else np.searchsorted(self._held_N, rows)
+        begun: deque[Future[Tensor]] = deque()
+        with ThreadPoolExecutor(1) as thread:
+            for at in starts:
+                begun.append(thread.submit(self._gather, rows[..., at : at + size]))
+                if len(begun) > PREFETCH:
+                    yield begun.popleft().result().to(self.device, non_blocking=True)
+            while begun:
+                yield begun.popleft().result().to(self.device, non_blocking=True)
 
     def _gather(self, wanted: Rows) -> Tensor:
         if self.resident is not None:
@@ -117,11 +100,8 @@ class Features:
         for start in range(0, len(row_N), size):
             part_N = row_N[start : start + size]
             part = piece[: len(part_N)]
-            if self.resident is not None:
-                torch.index_select(self.resident, 0, torch.from_numpy(part_N), out=part)
-            else:
-                raw = part.view(torch.uint8).numpy().reshape(-1, self.row_bytes)
-                self._array.read_into(part_N, raw)
+            raw = part.view(torch.uint8).numpy().reshape(-1, self.row_bytes)
+            self._array.read_into(part_N, raw)
             if not here:  # waits until it is there: the piece is written over next
                 out[start : start + size].copy_(part)
         return out
@@ -131,18 +111,6 @@ def taken(source: Tensor, place: Tensor) -> Tensor:
     """Rows of a tensor, (..., L, D), at places of any shape."""
     rows = source.index_select(0, place.flatten())
     return rows.view(*place.shape, *source.shape[1:])
-
-
-def _ahead(parts: Iterator[Callable[[], Tensor]], most: int) -> Iterator[Tensor]:
-    """What each of these makes, in order; a thread is at most so many of them ahead."""
-    with ThreadPoolExecutor(1) as thread:
-        begun: deque[Future[Tensor]] = deque()
-        for part in parts:
-            begun.append(thread.submit(part))
-            if len(begun) > most:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
 
 
 class Loaded:
@@ -302,32 +270,14 @@ def epoch_batches(
 
     Which rows are in which depends on nothing but rows, recipe, seed and epoch.
     """
-    features, size = train.features, recipe.batch_size
-    blocks = blocks_of_epoch(train.rows, recipe, epoch)
     generators = [np.random.default_rng(stream_seed(seed, "order", epoch)) for seed in seeds]
-    orders = (np.stack([g.permutation(len(block_M)) for g in generators]) for block_M in blocks)
-
-    def told(place_SM: Rows) -> Tensor:
-        return told_SN.gather(1, torch.from_numpy(place_SM).to(told_SN.device))
-
-    if recipe.window is None or features.on_device:
-        found = [block_M[order_SM] for block_M, order_SM in zip(blocks, orders, strict=True)]
-        place_SN = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-        x_SBLD = features.batches(train.rows[place_SN], size)
-        yield from zip(x_SBLD, told(place_SN).split(size, dim=1), strict=True)
-        return
-    begun: list[tuple[Tensor, Tensor]] = []  # of a batch that the next block completes
-    read = features.blocks([train.rows[block_M] for block_M in blocks])
-    for number, (block_MLD, order_SM) in enumerate(zip(read, orders, strict=True), 1):
-        block_M = blocks[number - 1]
-        place_SM = torch.from_numpy(order_SM).to(features.device)
-        label_SM = told(block_M[order_SM])
-        start, stop = 0, size - sum(label_SB.shape[1] for _, label_SB in begun)
-        while start < len(block_M):
-            begun.append((taken(block_MLD, place_SM[:, start:stop]), label_SM[:, start:stop]))
-            if stop <= len(block_M) or number == len(blocks):
-                if len(begun) > 1:
-                    x_parts, labels = zip(*begun, strict=True)
-                    begun = [(torch.cat(x_parts, dim=1), torch.cat(labels, dim=1))]
-                yield begun.pop()
-            start, stop = stop, stop + size
+    place_SN = np.concatenate(
+        [
+            block_M[np.stack([g.permutation(len(block_M)) for g in generators])]
+            for block_M in blocks_of_epoch(train.rows, recipe, epoch)
+        ],
+        axis=1,
+    )
+    label_SN = told_SN.gather(1, torch.from_numpy(place_SN).to(told_SN.device))
+    x_SBLD = train.features.batches(train.rows[place_SN], recipe.batch_size)
+    yield from zip(x_SBLD, label_SN.split(recipe.batch_size, dim=1), strict=True)
