@@ -161,7 +161,6 @@ class DensityGate(Attention):
         return {"offset": self.offset, **self._inside(stored_HD)}
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Gate the features: (B, L, D) -> (B, L, D)."""
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:

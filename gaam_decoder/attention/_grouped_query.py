@@ -136,7 +136,6 @@ class MappedGroupedQuery(Attention):
 
     @property
     def output_shape(self) -> tuple[int, int]:
-        """(L, W)."""
         return self.num_layers, self.width
 
     def gated(self, x_BLD: Tensor) -> Tensor:

@@ -38,7 +38,6 @@ class LayerPooling(Attention):
 
     @property
     def output_shape(self) -> tuple[int, int]:
-        """One weighted mean per head: (H, D)."""
         return self.heads, self.hidden_size
 
     @abstractmethod

@@ -23,7 +23,6 @@ class LayerNorm(nn.LayerNorm):
     """``nn.LayerNorm`` in the type of its parameters, whatever autocast makes of its input."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 as there
-        """The input, normalised."""
         return super().forward(input.to(self.weight.dtype))
 
 

@@ -78,7 +78,6 @@ class Chi2(DensityGate):
 
     @classmethod
     def curve(cls, r: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
-        """See ``DensityGate.curve``; k stands in place of the excess."""
         return cls.density(r, learned["k"] - 2, learned["xi"])
 
     def learned(self) -> dict[str, Tensor]:

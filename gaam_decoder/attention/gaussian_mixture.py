@@ -46,7 +46,6 @@ class GaussianMixture(Attention):
         self.c = nn.Parameter(torch.full((self.heads, components), math.sqrt(2 * components)))
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Weight the features: (B, L, D) -> (B, L, D)."""
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:

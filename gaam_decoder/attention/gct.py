@@ -43,7 +43,6 @@ class GCT(Attention):
             self.register_buffer("c", c, persistent=False)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Gate the layers: (B, L, D) -> (B, L, D)."""
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:

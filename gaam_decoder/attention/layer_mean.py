@@ -17,9 +17,7 @@ class LayerMean(Attention):
 
     @property
     def output_shape(self) -> tuple[int, int]:
-        """One layer: (1, D)."""
         return 1, self.hidden_size
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """(B, L, D) -> (B, 1, D)."""
         return x_BLD.mean(1, keepdim=True)

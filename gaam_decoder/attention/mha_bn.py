@@ -35,6 +35,5 @@ class MHABN(MHA):
         self.bn = nn.BatchNorm1d(num_layers)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Attend and normalise: (B, L, D) -> (B, L, D)."""
         y_BLD = super().forward(x_BLD)
         return self.bn(y_BLD.to(self.bn.weight.dtype))  # statistics are never bfloat16

@@ -86,7 +86,6 @@ class Perceiver(Attention):
 
     @property
     def output_shape(self) -> tuple[int, int]:
-        """(M, D)."""
         return len(self.latents), self.hidden_size
 
     def _read(self, x_BLD: Tensor) -> tuple[Tensor, Tensor]:

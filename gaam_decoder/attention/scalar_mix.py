@@ -26,11 +26,9 @@ class ScalarMix(Attention):
 
     @property
     def output_shape(self) -> tuple[int, int]:
-        """One mixed layer: (1, D)."""
         return 1, self.hidden_size
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Mix the layers: (B, L, D) -> (B, 1, D)."""
         weight_L = torch.softmax(self.s, dim=0).to(x_BLD.dtype)
         mixed_BD = torch.einsum("l,bld->bd", weight_L, x_BLD)
         return (self.gamma * mixed_BD).unsqueeze(1)

@@ -23,7 +23,6 @@ class Examples(NamedTuple):
     label_N: Tensor
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.label_N)
 
 

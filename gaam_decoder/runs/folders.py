@@ -34,7 +34,6 @@ def ending(key: str, seeds: Sequence[int]) -> str:
 
 
 def unfinished_folders(runs: Path) -> list[Path]:
-    """Folders of unfinished work, ``.NAME.partial``, by name."""
     return sorted(runs.glob(".*.partial"))
 
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 Texts = str | Sequence[str] | None
 Progress = Callable[[int, int, str], None]
 OPTIONS = {"attn": "--attn", "head": "--head"}
-OPTIONS |= {name: f"--where {name}" for name in ("layers", "lr", "cache")}
-"""Filters, and how the command line has them."""
+OPTIONS |= {name: f"--where {name}" for name in ("layers", "lr", "cache")}  # that filter runs
 SCORE_PACKAGE = "gaam_decoder.stats.scores"
 SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
 """Every score that a report may compare, by its column."""
@@ -56,20 +55,15 @@ class Selection:
 
     @property
     def total(self) -> int:
-        """Runs that there are."""
         return self.chosen + sum(self.left_out.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         counts = {"runs": self.chosen, "of_runs": self.total, "left_out": dict(self.left_out)}
         return {"asked": list(self.asked), **counts, "mechanisms_left_out": sorted(self.lost)}
 
     def in_words(self) -> str:
-        """A line for people."""
         text = f"{self.chosen:,} of {self.total:,} runs"
-        text += f" ({' '.join(self.asked)})" if self.asked else ""
-        left_out = ", ".join(f"{count:,} by {name}" for name, count in self.left_out.items())
-        return f"{text}; left out: {left_out}" if left_out else text
+        return f"{text} ({' '.join(self.asked)})" if self.asked else text
 
 
 class Runs(list[RunResult]):
@@ -107,16 +101,15 @@ class Runs(list[RunResult]):
 
         from gaam_decoder.stats.scores._base import Answers
 
-        counting = {
-            key: first_runs(r for r in self if r.key == key) for key in {r.key for r in self}
-        }
+        counting = {run.key: first_runs(r for r in self if r.key == run.key) for run in self}
         chosen = set((choice := choose(self)).runs)
         scores = {k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()}
         rows: list[dict[str, Any]] = []
         for run in self:
-            tested = run.finished_logits() if run.evaluated else ()
-            answers = dict(zip(run.finished, tested, strict=run.evaluated))
-            meant = run.seeds if run in chosen and run.evaluated else ()
+            answers = {}
+            if run.evaluated:
+                answers = dict(zip(run.finished, run.finished_logits(), strict=True))
+            meant = run.seeds if run in chosen else ()
             reports = reported(meant, choice.tunings.get(run.key))
             # of the epoch or fit that was kept, on the rows that chose it
             log, epochs = run.log if run.finished else [], run.epochs
@@ -139,10 +132,10 @@ class Runs(list[RunResult]):
                     "seed": seed,
                     "tuning_seed": seed in run.tuning_seeds,
                     "failed": failed,
-                    "epoch": None if failed is not None or run.fit else run.epochs[seed],
+                    "epoch": None if failed or run.fit else run.epochs[seed],
                     "seconds": run.seconds[seed],
                     "selection_accuracy": None if failed else kept.get(seed),
-                    "counts": counting[run.key][seed] is run and seed in reports,
+                    "counts": run.evaluated and counting[run.key][seed] is run and seed in reports,
                 }
                 if seed in answers:
                     answer = Answers(answers[seed], run.labels)
@@ -153,7 +146,6 @@ class Runs(list[RunResult]):
 
 
 def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[RunResult], bool]:
-    """What a run must be to be meant."""
     if name == "cache":
         there = ((folder := Path(given[0]).expanduser()) / PLAN_FILE).is_file()
         digits = read_plan(folder).fingerprint if there else str(given[0]).lower()
@@ -229,8 +221,7 @@ def load_runs(
     found = Runs([*sound, *dict.fromkeys(one for one in several if isinstance(one, RunResult))])
     if begun:
         names = brief(", ".join(folder.stem[1:] for folder in begun))
-        text = f"not among the runs, because they are not finished: {names}"
-        warnings.warn(text, GaamWarning, stacklevel=2)
+        warnings.warn(f"not finished, and left out: {names}", GaamWarning, stacklevel=2)
     # how many lie beside those that were named one by one
     parents = {path.resolve().parent for path in paths if is_run(path)}
     beside = {run.resolve() for parent in parents for run in run_folders(parent)}
@@ -277,7 +268,6 @@ def find_runs(
 
 
 def one_run(path: Path) -> RunResult:
-    """The finished run in a folder."""
     if not is_run(path):
         raise _nothing(path)
     return read_run(path)
@@ -287,6 +277,4 @@ def _nothing(path: Path) -> NotFoundError:
     beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {path.name}
     found = "no run in it" if path.is_dir() else "no such folder"
     hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
-    expected = "a run of gaam train, or a folder of them"
-    message = f"no finished run at '{path}'"
-    return NotFoundError(message, expected=expected, found=found, hint=hint)
+    return NotFoundError(f"no finished run at '{path}'", found=found, hint=hint)

@@ -145,7 +145,6 @@ class RunResult:
 
     @property
     def finished(self) -> tuple[int, ...]:
-        """Seeds that did not fail."""
         return tuple(seed for seed in self.seeds if seed not in self.failed)
 
     @property
@@ -167,12 +166,10 @@ class RunResult:
 
     @property
     def shuffled(self) -> bool:
-        """Whether it learned from shuffled labels."""
         return bool(self.recipe.get("shuffle_labels"))
 
     @property
     def select(self) -> str:
-        """Selection protocol: val, last or test."""
         return str(self.recipe["select"])
 
     @contextmanager
@@ -235,10 +232,9 @@ class RunResult:
         with self.tensors(VALIDATION_FILE) as file:
             return Validation(**{k: file.get_tensor(k) for k in ("logits", "labels", "rows")})
 
-    validation_logits = property(lambda run: run.validation and run.validation.logits)  # (S, V, C)
-    validation_labels = property(
-        lambda run: run.validation and run.validation.labels
-    )  # (V,), (S, V)
+    # (S, V, C) and (V,) or (S, V)
+    validation_logits = property(lambda run: run.validation and run.validation.logits)
+    validation_labels = property(lambda run: run.validation and run.validation.labels)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -247,7 +243,6 @@ class RunResult:
             return [json.loads(line) for line in path.read_text().splitlines()]
 
     def __repr__(self) -> str:
-        """Folder and decoder."""
         return f"<RunResult '{self.path}': {self.title}>"
 
     def to_dict(self) -> dict[str, Any]:
@@ -274,15 +269,11 @@ class RunResult:
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            said += ", {setting} {value:.3g} chosen from {tried}".format(**self.fit)
-            return said + ", of which some did not converge" * bool(self.fit["unconverged"])
+            return said + ", {setting} {value:.3g} chosen from {tried}".format(**self.fit)
         return f"{said} a seed, seeds: {len(self.seeds)}" + " to choose a rate" * self.chose
 
     def summary(self) -> str:
-        """The same, how it was run, and where it lies."""
-        how = " (" + "not " * (not self.engine["compiled"])
-        how += f"compiled, up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
-        return f"{self.in_words()}{'' if self.fit else how}  {self.path}"
+        return f"{self.in_words()}  {self.path}"
 
 
 def read_run(path: Path) -> RunResult:
@@ -321,7 +312,6 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def damaged_run(path: Path, found: str) -> CacheError:
-    """What is said of a run by a file of it that is not right."""
     return CacheError(
         f"the run '{path.parent.name}' is damaged",
         found=found,

@@ -90,7 +90,6 @@ class Tuning:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What was tuned."""
         return tuple(n for n in TUNED if len({c.values[n] for c in self.candidates}) > 1)
 
     @property
@@ -100,7 +99,6 @@ class Tuning:
         return tuple(n for n, of in tried.items() if 0 < self.chosen[n] in (min(of), max(of)))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "chosen": self.chosen,
             "candidates": [c.values | {"validation_accuracy": c.accuracy} for c in self.candidates],
@@ -211,5 +209,4 @@ def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[fl
 
 
 def reported(seeds: Sequence[int], tuning: Tuning | None) -> list[int]:
-    """Seeds that are reported, in order."""
     return [s for s in seeds if not (tuning and tuning.apart and s in tuning.seeds)]

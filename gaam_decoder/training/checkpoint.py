@@ -24,7 +24,7 @@ from safetensors.numpy import save
 
 from gaam_cache.errors import GaamWarning
 from gaam_cache.messages import visible
-from gaam_cache.store.files import digest_of, write_file
+from gaam_cache.store.files import DAMAGE, digest_of, write_file
 from gaam_decoder.runs.folders import unfinished_folders
 from gaam_decoder.runs.result import SeedResult
 
@@ -39,8 +39,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05  # of the training that writing checkpoints may take
 OF_A_SEED = ("seed", "failed", "epoch", "seconds", "log")
 TENSORS = ("test_logits", "attention_map", "validation_logits")
-DAMAGED = (ValueError, KeyError, TypeError, AttributeError, SafetensorError)
-"""What reading something else than such a file raises."""
+DAMAGED = (*DAMAGE, SafetensorError)
 
 
 class Checkpoint:
@@ -57,8 +56,7 @@ class Checkpoint:
 
     @property
     def done(self) -> bool:
-        """Whether the seeds are finished."""
-        return bool((_about(self.path) or {}).get("done"))
+        return bool(_about(self.path).get("done"))
 
     def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Replace what was there by the state after an epoch."""
@@ -81,11 +79,10 @@ class Checkpoint:
         ends = [{name: getattr(result, name) for name in OF_A_SEED} for result in results]
         self.save(tensors, {"seeds": [r.seed for r in results], "done": True, "results": ends})
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and the rest; None where there is none."""
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with suppress(OSError, *DAMAGED):
             return _read(self.path)
-        return None
+        return {}, {}
 
 
 class Unfinished:
@@ -131,10 +128,10 @@ class Unfinished:
 
         Where nobody else is at work, the folder goes with the last of them.
         """
-        for path in sorted(self.folder.glob(FILES)):
-            about = _about(path) or {"seeds": []}
+        for path in self.folder.glob(FILES):
+            about = _about(path)
             begun = about.get("done") or about.get("epochs_done")
-            if set(about["seeds"]) <= published or not (begun or others):
+            if {*about.get("seeds", ())} <= published or not (begun or others):
                 path.unlink(missing_ok=True)
         if not others and not any(self.folder.glob(FILES)):
             shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
@@ -159,40 +156,37 @@ def _digest(name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> s
     return digest_of(*parts)
 
 
-def _about(path: Path) -> dict[str, Any] | None:
-    """What a file says of itself, unchecked; None where it cannot be read at the moment."""
+def _about(path: Path) -> dict[str, Any]:
+    """What a file says of itself, unchecked; nothing where it cannot be read at the moment."""
     with suppress(OSError, *DAMAGED), safe_open(path, "np") as file:
         about: dict[str, Any] = json.loads(file.metadata()["about"])
-        return about if "seeds" in about else None
-    return None
+        return about
+    return {}
 
 
 def _below(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors whose names begin so, by the rest of the name."""
     return {key.removeprefix(start): v for key, v in tensors.items() if key.startswith(start)}
 
 
 def claim_of(work: str, group: Sequence[int]) -> str:
-    """What the claim of a group of seeds is called."""
     return f"{work}-{digest_of(str(list(group)).encode())[:8]}"
 
 
 def look(runs: Path) -> Iterator[dict[str, Any]]:
     """All that is begun, by name, as JSON values; ``planned`` and ``done`` are seeds."""
     for folder in unfinished_folders(runs):
-        if not (files := [about for path in sorted(folder.glob(FILES)) if (about := _about(path))]):
-            continue
-        name, groups = folder.stem[1:], []
-        for about in files:
-            if not about["done"]:
-                claim = claim_of(name, about["seeds"])
-                group = {"seeds": about["seeds"], "epoch": about["epochs_done"], "claim": claim}
-                groups.append(group)
-        yield {
-            "folder": folder.name,
-            "title": files[0]["title"],
-            "epochs": files[0]["epochs"],
-            "planned": sorted({seed for about in files for seed in about["seeds"]}),
-            "done": sorted({one["seed"] for about in files for one in about.get("results", ())}),
-            "groups": groups,
-        }
+        files = list(filter(None, map(_about, sorted(folder.glob(FILES)))))
+        work = [(one["seeds"], one["epochs_done"]) for one in files if not one["done"]]
+        name = folder.stem[1:]
+        if files:
+            yield {
+                "folder": folder.name,
+                "title": files[0]["title"],
+                "epochs": files[0]["epochs"],
+                "planned": sorted({seed for one in files for seed in one["seeds"]}),
+                "done": sorted({end["seed"] for one in files for end in one.get("results", ())}),
+                "groups": [
+                    {"seeds": seeds, "epoch": epoch, "claim": claim_of(name, seeds)}
+                    for seeds, epoch in work
+                ],
+            }

@@ -158,7 +158,6 @@ class Loaded:
         return "disk"
 
     def _room(self, where: torch.device) -> float:
-        """Bytes that may still be taken."""
         residents = (one.resident for one in self._held.values() if one.resident is not None)
         held = sum(one.nbytes for one in residents if one.device.type == where.type)
         return self._share * (free_on(where) + held) - held
@@ -173,7 +172,6 @@ class Subset:
     label_N: Tensor
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.rows)
 
 

@@ -51,12 +51,10 @@ class TrainEstimate(NamedTuple):
         return sum(run.seconds for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         runs = [run._asdict() for run in self.runs]
         return {"trainings": self.trainings, "seconds": self.seconds, "runs": runs}
 
     def in_words(self) -> str:
-        """Lines for people."""
         text = f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
         text += f"{len(self.runs):,} runs; nothing was written"
         for run in self.runs:

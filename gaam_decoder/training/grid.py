@@ -41,7 +41,6 @@ class Item:
         return head_class(self.spec.head).tries if self.recipe.fitted else self.recipe.epochs
 
     def __str__(self) -> str:
-        """As the recipe is called."""
         return str(self.recipe)
 
     @property
@@ -54,7 +53,6 @@ class Item:
         return (0,) if self.recipe.fitted else tuple(asked)
 
     def lacking(self, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
-        """Seeds that are wanted and that no run has."""
         return sorted(set(self.seeds(asked)) - {seed for run in runs for seed in run.seeds})
 
 

@@ -50,7 +50,6 @@ class Plateau:
     waited: int = 0
 
     def watch(self, value: float) -> None:
-        """Take notice of an epoch's value, such as an accuracy."""
         self.waited += 1
         if value > self.best * (1 + THRESHOLD):
             self.best, self.waited = value, 0
@@ -223,7 +222,6 @@ class Group:
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction, weight_SB))
 
     def logits(self, subset: Subset, weights: Weights) -> Tensor:
-        """(S, N, C) of all rows."""
         rows, size = subset.rows, self.eval_batch_size(subset)
         if not self.decoder.attention.depends_on_batch:
             # one shape for all batches: another one would be compiled again
@@ -232,7 +230,6 @@ class Group:
         return torch.cat(parts, dim=1)[:, : len(subset)]
 
     def eval_batch_size(self, subset: Subset) -> int:
-        """Rows of a batch in evaluation."""
         if self.decoder.attention.depends_on_batch:
             return self.recipe.batch_size
         device, states = subset.label_N.device.type, subset.features.shape[1:]
@@ -241,29 +238,23 @@ class Group:
         return min(EVAL_BATCH_SIZE, max(fitting, self.recipe.batch_size), len(subset))
 
     def finished(self) -> bool:
-        """Whether all epochs are done, or no seed is left that has not failed."""
         failed = (member.failed is not None for member in self.members)
         return self.epochs_done >= self.recipe.epochs or all(failed)
 
     def _tensors(self) -> Stacked:
-        """All that a checkpoint holds, by name."""
         kept = self.kept.parameters | self.kept.buffers
         return self.state.tensors() | {f"kept.{name}": value for name, value in kept.items()}
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write everything that is needed to go on."""
         about = {name: getattr(self, name) for name in ("seeds", "epochs_done", "seconds")}
         about["members"] = [asdict(member) for member in self.members]
         checkpoint.save(self._tensors(), about)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Take up where ``save`` was called last, if there is such a file and it fits."""
-        content, target = checkpoint.load(), self._tensors()
-        if content is None or not content[1].get("epochs_done"):
-            return
-        tensors, about = content
+        (tensors, about), target = checkpoint.load(), self._tensors()
         if {k: v.shape for k, v in target.items()} != {k: v.shape for k, v in tensors.items()}:
-            return
+            return  # there is none, or it was only planned
         for name, value in target.items():
             value.copy_(tensors[name])
         self.epochs_done, self.seconds = about["epochs_done"], about["seconds"]

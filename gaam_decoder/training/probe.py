@@ -119,7 +119,6 @@ def fit_item(
 def _of_rows(
     function: Callable[[Tensor], Tensor], subset: Subset, place: torch.device | str = "cpu"
 ) -> Tensor:
-    """What a function of batches makes of all rows, there."""
     batches = subset.features.batches(subset.rows, _batch_size(subset))
     return torch.cat([function(x_BLD.float()).to(place) for x_BLD in batches])
 

@@ -42,7 +42,6 @@ Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
 Report = Callable[[int, int, str, int], None]
 """The same, with how many of this process are new since the last call."""
-TELL_SECONDS = 0.2  # between two words of a worker: epochs may be shorter
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two looks at what others train
 
 
@@ -120,19 +119,14 @@ def _by_engine(
 
 
 def _work(argument: tuple[TrainConfig, int], place: _base.Place, tell: _base.Tell) -> list[str]:
-    """Be one worker, maybe of several ranks, and say now and then what it alone has done since."""
+    """Be one worker, maybe of several ranks, and say what it alone has done since."""
     config, ranks = argument
-    untold, told = 0, -TELL_SECONDS
-
-    def report(done: int, total: int, text: str, new: int) -> None:
-        nonlocal untold, told
-        untold += new
-        if time.monotonic() - told >= TELL_SECONDS:
-            tell("progress", (untold, total, text))
-            untold, told = 0, time.monotonic()
-
-    config = replace(config, device=place.device)
-    sweep = _Sweep(config, report, lambda path: tell("run", str(path)), ranks * place.total)
+    sweep = _Sweep(
+        replace(config, device=place.device),
+        lambda done, total, text, new: tell("progress", (new, total, text)),
+        lambda path: tell("run", str(path)),
+        ranks * place.total,
+    )
     return [str(run.path) for run in sweep.run()]
 
 
@@ -152,7 +146,6 @@ class _Sweep:
         self._left: dict[str, int] = {}  # of these, by the key of an item; "" of those to come
 
     def run(self) -> list[RunResult]:
-        """Train what nobody else trains, and wait for what others do."""
         config = self._config
         items = plan_items(config, self._cache, self._device)
         with self._claims:
@@ -224,8 +217,8 @@ class _Sweep:
                 data = self._data(item, seeds[0])
                 of_steps = item.recipe.window is None and not item.recipe.fitted
                 if of_steps and data.train.features.place == "disk":
-                    text = "training rows stay on disk, where every seed reads them one by one; "
-                    text += f"--set shuffle=window:{max(1, len(data.train) // 8)} reads them once"
+                    text = "training rows are read from disk, in any order: slow; "
+                    text += f"--set shuffle=window:{max(1, len(data.train) // 8)} reads by parts"
                     warnings.warn(text, GaamWarning, stacklevel=2)
             claim = self._claims.take(item.name)
             if isinstance(claim, Holder):

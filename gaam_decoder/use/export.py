@@ -64,7 +64,6 @@ class DecoderExport:
     to_dict = asdict
 
     def in_words(self) -> str:
-        """Lines for people."""
         text = f"exported to '{self.path}', {_which(self.seeds)}\n"
         text += f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB\n"
         text += f"  card         {CARD_FILE}: licences are for you to fill in"
@@ -121,7 +120,6 @@ def export_run(
 
 
 def card(run: RunResult, config: DecoderConfig) -> str:
-    """A card in Markdown."""
     plan, train = config.plan.portable(), run.recipe["train_split"]
     mechanism = describe_mechanism(config.attention, len(config.layers), plan.hidden_size)
     formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")

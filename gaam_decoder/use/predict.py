@@ -59,7 +59,6 @@ class PredictConfig:
     device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work before anything is read."""
         settle(self)
         check_device(self.device)
         check_at_least(self, 1, "top")
@@ -77,7 +76,6 @@ class PredictConfig:
 
     @property
     def of_cache(self) -> bool:
-        """Whether the rows are those of a cache."""
         return not self.texts and self.file is None
 
     @property
@@ -97,7 +95,6 @@ class Predicted:
     seeds: int  # that were averaged
 
     def to_dict(self) -> Any:
-        """A JSON value."""
         about = {"out": self.out and str(self.out.absolute()), "rows": self.rows}
         return about | {"seeds": self.seeds} if self.records is None else self.records
 
@@ -190,7 +187,6 @@ def predict(
 
 
 def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
-    """Texts, one a line."""
     try:
         text = (stdin.read() if stdin else b"").decode("utf-8-sig")
         return [line.rstrip("\r\n") for line in io.StringIO(text, newline="\n")]

@@ -93,12 +93,10 @@ class Predictions:
         return cls(probabilities_NC=mean_NC, agreement_N=same_SN.mean(0), class_names=names)
 
     def __len__(self) -> int:
-        """N."""
         return len(self.agreement_N)
 
     @property
     def labels(self) -> list[str]:
-        """Name of the most probable class of every row."""
         return [self.class_names[number] for number in self.probabilities_NC.argmax(-1).tolist()]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
@@ -237,7 +235,6 @@ class Predictor:
 
     @torch.inference_mode()
     def _predictions(self, chunks: Iterable[NDArray[Any]], origin: str) -> Predictions:
-        """Of the states of rows, chunk after chunk."""
         parts = [np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)]
         for states_NLD in chunks:
             own_NLD = states_NLD[:, list(self._config.layers)]

@@ -13,7 +13,6 @@ class TensorBoard(RunTracker):
     needs = "tensorboard"
 
     def write(self, folder: Path, name: str, curves: Curves) -> None:
-        """Write ``NAME/seed-N``."""
         from torch.utils.tensorboard import SummaryWriter
 
         for seed, epochs in curves.items():

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from gaam_cache.devices import float64
-from gaam_decoder.training.arithmetic.scaling import of_seeds
-from gaam_decoder.training.arithmetic.state import Stacked, State
+from gaam_decoder.training.arithmetic.state import Stacked, State, of_seeds
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -1,6 +1,6 @@
 """What a training step reads and changes.
 
-S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
+S seeds, P parameters, B batch, L layers, D hidden size, K noise per sample.
 """
 
 from __future__ import annotations
@@ -11,10 +11,45 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gaam_cache.devices import float64
 from gaam_decoder.decoder import Decoder
-from gaam_decoder.training.arithmetic.scaling import Scaling
 
 Stacked = dict[str, Tensor]  # parameters or buffers by name, each (S, ...)
+
+
+START, GROWTH, BACKOFF = 65536.0, 2.0, 0.5
+INTERVAL = 2000  # good steps in a row before the scale grows. All four are GradScaler's defaults
+
+
+class Scaling(NamedTuple):
+    """Dynamic loss scaling as torch.amp.GradScaler does it, for every seed by itself, in place.
+
+    Losses are multiplied by a scale. A step whose gradients are not all finite is not taken:
+    parameters, moments and Adam's count of steps stay as they were. Source: Micikevicius et al.
+    2018, arXiv 1710.03740, section 3.2; torch.amp.
+    """
+
+    scale_S: Tensor  # float32, whatever the parameters are
+    good_S: Tensor  # good steps in a row since the scale changed
+    steps_S: Tensor  # steps that were taken in all: Adam's t
+    skipped_S: Tensor  # steps of the epoch so far that were not taken: a gradient was not finite
+    lost_S: Tensor  # rows of the epoch so far whose loss was not finite: they are in no mean
+
+    @classmethod
+    def of(cls, seeds: int, device: torch.device) -> Scaling:
+        counts = (torch.zeros(seeds, dtype=torch.int64, device=device) for _ in range(4))
+        return cls(torch.full((seeds,), START, device=device, dtype=torch.float32), *counts)
+
+    def update(self, finite_S: Tensor) -> None:
+        """After good steps, whose gradients are finite, a scale grows; after another it falls."""
+        good_S = self.good_S + 1
+        due_S = finite_S & (good_S == INTERVAL)
+        larger_S = self.scale_S * GROWTH
+        grown_S = torch.where(due_S & larger_S.isfinite(), larger_S, self.scale_S)
+        self.scale_S.copy_(torch.where(finite_S, grown_S, self.scale_S * BACKOFF))
+        self.good_S.copy_(torch.where(finite_S & ~due_S, good_S, 0))
+        self.steps_S.add_(finite_S)
+        self.skipped_S.add_(~finite_S)
 
 
 class Weights(NamedTuple):
@@ -37,7 +72,6 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, decoders: Sequence[Decoder], device: torch.device, *, scaled: bool) -> State:
-        """The state before the first step of fresh decoders, one per seed."""
 
         def stacked(of_seeds: Sequence[Stacked]) -> Stacked:
             return {
@@ -58,7 +92,6 @@ class State(NamedTuple):
 
     @property
     def weights(self) -> Weights:
-        """What an evaluation needs of it."""
         return Weights(self.parameters, self.buffers)
 
     def tensors(self) -> Stacked:
@@ -83,3 +116,19 @@ class Batch(NamedTuple):
     lr_S: Tensor
     bias_correction: Tensor  # (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t
     weight_SB: Tensor | None = None  # of rows in the loss; None where all count alike
+
+
+def unscaled(gradients: dict[str, Tensor], scale_S: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """Gradients of the loss itself, and whether all those of a seed are finite, (S,).
+
+    What is looked at are the gradients of the scaled loss, as there.
+    """
+    finite_PS = [g.isfinite().flatten(1).all(1) for g in gradients.values()]
+    inverse_S = float64(scale_S).reciprocal().to(scale_S)
+    own = {name: g * of_seeds(inverse_S, g) for name, g in gradients.items()}
+    return own, torch.stack(finite_PS).all(0)
+
+
+def of_seeds(value_S: Tensor, like: Tensor) -> Tensor:
+    """One number per seed, in a shape that meets (S, ...); one number for all stays one."""
+    return value_S if value_S.ndim == 0 else value_S.view(-1, *(1,) * (like.ndim - 1))

@@ -19,8 +19,7 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.adamw import adamw, bias_corrections_at, clipped
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
-from gaam_decoder.training.arithmetic.scaling import unscaled
-from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
+from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights, unscaled
 
 IN_A_STEP = (
     *("loss", "class_weights", "weight_decay", "clip_grad_norm", "clip_order"),
@@ -201,7 +200,6 @@ class Steps:
         loss_of: Loss,
         num_seeds: int,
     ) -> Step:
-        """The step for so many seeds of a decoder like this."""
         how = decoder.dtype, engine.device, engine.dtype, engine.compiled
         about = spec, *how, *(getattr(recipe, name) for name in IN_A_STEP)
         if about != self._for:

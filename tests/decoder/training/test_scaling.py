@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from gaam_decoder.decoder import build_decoder, stream_seed
 from gaam_decoder.losses.cross_entropy import CrossEntropy
-from gaam_decoder.training.arithmetic import scaling
+from gaam_decoder.training.arithmetic import state as scaling
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.group import Group
