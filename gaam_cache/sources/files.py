@@ -90,11 +90,11 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     """A table in a file, of which no more than the names of its columns is read yet.
 
     CSV is as RFC 4180 has it, with a header; white space is part of names and values, blank lines
-    are no rows. A .txt file has a text on each line, in a column 'text'.
+    are no rows.
     """
     if path.suffix == ".parquet":
         return _parquet(path)
-    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(path.suffix, _csv)(path, config)
+    rows = (_json_lines if path.suffix == ".jsonl" else _csv)(path, config)
     names: list[str] = next(rows, [])
     if not names or len(set(names)) < len(names):
         raise DataError(
@@ -126,13 +126,6 @@ def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[s
 
 
 # each of these yields the names of the columns first, and then the records
-
-
-def _text_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
-    name = config.file_column or "text"
-    yield [name]
-    for number, line in enumerate(_lines(path, config), start=1):
-        yield f"line {number}", {name: line.rstrip("\r\n")}
 
 
 def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:

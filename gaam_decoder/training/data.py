@@ -32,7 +32,7 @@ from gaam_decoder.training.arithmetic.engine import free_on
 from gaam_decoder.training.protocol import Rows, parts_of
 
 PREFETCH = 3  # batches that are gathered ahead where the rows are not on the device
-SLICE_BYTES = 2**26  # of the piece of memory through which rows go to a GPU
+SLICE_BYTES = 2**26  # of the pieces in which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 """States are kept as they are stored; a step makes float32 of a batch."""
 MEMORY_SHARE = 0.5
@@ -55,10 +55,15 @@ class Features:
         self.row_bytes = math.prod(array.shape[1:]) * self.dtype.itemsize
         self.resident: Tensor | None = None
         self._array, self._held_N = array, held_N
-        if place != "disk":
-            row_N = np.arange(len(array)) if held_N is None else held_N
-            shape, where = (len(row_N), *self.shape[1:]), "cpu" if place == "memory" else device
-            self.resident = self._read(row_N, torch.empty(shape, dtype=self.dtype, device=where))
+        row_N = np.arange(len(array)) if held_N is None else held_N
+        if place == "memory":
+            self.resident = self._stored(row_N)
+        elif place == "cuda":
+            shape = len(row_N), *self.shape[1:]
+            self.resident = torch.empty(shape, dtype=self.dtype, device=device)
+            size = max(1, SLICE_BYTES // self.row_bytes)
+            for part, at in zip(self.resident.split(size), range(0, len(row_N), size), strict=True):
+                part.copy_(self._stored(row_N[at : at + size]))
 
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
         """Of rows (N,) or (S, N) batches of ``size``, as stored: (B, L, D) or (S, B, L, D).
@@ -81,30 +86,18 @@ class Features:
             while begun:
                 yield begun.popleft().result().to(self.device, non_blocking=True)
 
-    def _gather(self, wanted: Rows) -> Tensor:
+    def _gather(self, row: Rows) -> Tensor:
         if self.resident is not None:
-            block = taken(self.resident, torch.from_numpy(wanted))
+            block = taken(self.resident, torch.from_numpy(row))
         else:
-            # by NumPy: aligned as torch wants it, no freed block would do for the next
-            raw = np.empty((wanted.size, self.row_bytes), np.uint8)
-            self._array.read_into(wanted.reshape(-1), raw)
-            block = torch.from_numpy(raw).view(self.dtype).view(*wanted.shape, *self.shape[1:])
+            block = self._stored(row.reshape(-1)).view(*row.shape, *self.shape[1:])
         return block.pin_memory() if self.device.type == "cuda" else block
 
-    def _read(self, row_N: Rows, out: Tensor) -> Tensor:
-        """Fill ``out`` with rows and return it; on a GPU through one small piece of memory."""
-        here, piece = out.device.type == "cpu", out
-        size = max(1, len(row_N) if here else min(SLICE_BYTES // self.row_bytes, len(row_N)))
-        if not here:
-            piece = torch.empty((size, *self.shape[1:]), dtype=self.dtype, pin_memory=out.is_cuda)
-        for start in range(0, len(row_N), size):
-            part_N = row_N[start : start + size]
-            part = piece[: len(part_N)]
-            raw = part.view(torch.uint8).numpy().reshape(-1, self.row_bytes)
-            self._array.read_into(part_N, raw)
-            if not here:  # waits until it is there: the piece is written over next
-                out[start : start + size].copy_(part)
-        return out
+    def _stored(self, row_N: Rows) -> Tensor:
+        # memory of NumPy: aligned as torch wants it, no freed block would do for the next
+        raw = np.empty((len(row_N), self.row_bytes), np.uint8)
+        self._array.read_into(row_N, raw)
+        return torch.from_numpy(raw).view(self.dtype).view(len(row_N), *self.shape[1:])
 
 
 def taken(source: Tensor, place: Tensor) -> Tensor:

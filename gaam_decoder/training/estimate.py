@@ -38,21 +38,12 @@ class EstimatedRun(NamedTuple):
 class TrainEstimate(NamedTuple):
     """Everything that a config asks for."""
 
+    trainings: int  # seeds of all runs that are still to be trained
+    seconds: float  # of one worker
     runs: tuple[EstimatedRun, ...]
 
-    @property
-    def trainings(self) -> int:
-        """Seeds of all runs that are still to be trained."""
-        return sum(len(run.seeds) for run in self.runs)
-
-    @property
-    def seconds(self) -> float:
-        """Of one worker."""
-        return sum(run.seconds for run in self.runs)
-
     def to_dict(self) -> dict[str, Any]:
-        runs = [run._asdict() for run in self.runs]
-        return {"trainings": self.trainings, "seconds": self.seconds, "runs": runs}
+        return self._asdict() | {"runs": [run._asdict() for run in self.runs]}
 
     def in_words(self) -> str:
         text = f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
@@ -113,4 +104,5 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         epochs = None if recipe.fitted else item.epochs
         about = str(item), recipe.to_dict(), len(several), epochs
         runs.append(EstimatedRun(*about, tuple(left), done, seconds))
-    return TrainEstimate(tuple(runs))
+    trainings, seconds = sum(len(run.seeds) for run in runs), sum(run.seconds for run in runs)
+    return TrainEstimate(trainings, seconds, tuple(runs))

@@ -65,10 +65,11 @@ def publish(
         "shared_texts": plan.shared_texts,
         "class_names": list(cache.class_names),
         "plan": plan.to_dict(),
+        "fitted_on": plan.identity.get("fitted_on"),
+        PLANTED: plan.planted,
+        "first_layer": None if cache.first_layer == 1 else cache.first_layer,
     }
-    more = {"fitted_on": plan.identity.get("fitted_on"), PLANTED: plan.planted}
-    more["first_layer"] = None if cache.first_layer == 1 else cache.first_layer
-    about_cache |= {name: value for name, value in more.items() if value is not None}
+    about_cache = {name: value for name, value in about_cache.items() if value is not None}
     learned = decoder.attention.learned()
     about: dict[str, Any] = {
         "key": item.key,

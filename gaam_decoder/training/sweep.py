@@ -42,7 +42,7 @@ Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
 Report = Callable[[int, int, str, int], None]
 """The same, with how many of this process are new since the last call."""
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0  # between two looks at what others train
+PAUSE_SECONDS = 0.2  # between two looks at what others train
 
 
 def train(
@@ -180,18 +180,14 @@ class _Sweep:
         asked = [i for i in items if left[i.key] or Unfinished(self._runs, i).folder.exists()]
         if asked:
             make_folder(self._runs)
-        waiting, pause = asked, SHORTEST_PAUSE_SECONDS
+        waiting = asked
         while waiting:
             held = [(item, self._train(item, seeds, len(items))) for item in waiting]
-            others = [(item, holder) for item, holder in held if holder is not None]
-            if not others:
-                break
-            item, holder = others[0]
-            self._tell(item, f": waiting for {holder.in_words()}")
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            pause = SHORTEST_PAUSE_SECONDS if len(others) < len(waiting) else pause
-            time.sleep(pause)
-            waiting = [item for item, _ in others]
+            waiting = [item for item, holder in held if holder is not None]
+            for item, holder in held:
+                if holder is not None:
+                    self._tell(item, f": waiting for {holder.in_words()}")
+            time.sleep(PAUSE_SECONDS if waiting else 0)
         self._claims.clear_dead()
         found |= {item.key: self._runs_of(item) for item in asked}
         wanted = {item.key: set(item.seeds(seeds)) for item in items}
@@ -355,11 +351,8 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
             some = f"{len(failed)} of {len(asked)} seeds failed (seed {seed}: {run.failed[seed]})"
             warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
     if hopeless:
-        run, _ = hopeless[0]
-        # of a rate far too large, a tenth would lead nowhere soon
-        hint = f"try --lr {min(run.recipe.get('lr', 1) / 10, 1e-3):g} or --set clip-grad-norm=1"
         raise NumericsError(
             f"every seed failed of {'; '.join(why for _, why in hopeless)}",
             where=", ".join(str(run.path) for run, _ in hopeless),
-            hint="gaam verify CACHE" if run.fit else hint,
+            hint="a smaller --lr, or --set clip-grad-norm=1",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +63,9 @@ class DecoderExport:
     to_dict = asdict
 
     def in_words(self) -> str:
-        text = f"exported to '{self.path}', {_which(self.seeds)}\n"
-        text += f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB\n"
-        text += f"  card         {CARD_FILE}: licences are for you to fill in"
-        return visible(text, keep="\n")
+        text = f"exported to '{self.path}', {_which(self.seeds)}: {self.files} files, "
+        text += f"{self.bytes / 1e6:,.1f} MB; licences in {CARD_FILE} are for you to fill in"
+        return visible(text)
 
 
 def _which(seeds: Sequence[int]) -> str:
@@ -108,8 +106,7 @@ def export_run(
         return {one.name for one in there.iterdir()} == {*OWN_FILES} and bool(read_export(there))
 
     with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
-        # by the names that a decoder gives them, each (S, ...)
-        whole = {name: one.cpu().contiguous() for name, one in weights.items()}
+        whole = {name: one.cpu().contiguous() for name, one in weights.items()}  # each (S, ...)
         content = save(whole, {"format": "pt"})
         about = {**FORMAT, **config.to_dict(), "sha256_of_weights": digest_of(content)}
         write_file(made / MODEL_FILE, content)
@@ -127,7 +124,6 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     source = f"revision {revision}" if revision else "known by the SHA-256 of its files"
     source = "run by somebody else; states were imported" if plan.imported else source
     recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
-    drawn = f"{sum(run.drawn.values()):,} of " if run.drawn else ""
     about = [
         f"data set: {brief(plan.dataset['name'])}",
         f"encoder: {brief(plan.encoder_label)}, {source}",
@@ -142,12 +138,11 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         f"made with gaam {config.gaam}, torch {brief(str(run.environment.get('torch')))}: "
         f"cache {plan.fingerprint[:8]}, run {config.key[:8]}",
     ]
-    limits = [
-        f"learned from split '{brief(train)}', {drawn}{run.cache['rows'][train]:,} rows",
-        "whatever it is given gets one of its classes; probabilities are not calibrated",
-    ]
+    rows = sum(run.drawn.values()) or run.cache["rows"][train]
+    limits = [f"learned from split '{brief(train)}', {rows:,} rows"]
+    limits += ["whatever it is given gets one of its classes; probabilities are not calibrated"]
     if plan.kind == "text":
-        limits.append(f"texts are cut at {plan.identity['max_length']:,} tokens")
+        limits += [f"texts are cut at {plan.identity['max_length']:,} tokens"]
     classes, more = plan.class_names[:MOST_CLASSES], len(plan.class_names) - MOST_CLASSES
     states = "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
     task, row = ROWS.get(plan.kind, ("", "a row"))
@@ -158,18 +153,19 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         "base_model": _on_hub(config.plan.encoder),
         "datasets": list(filter(None, [_on_hub(config.plan.dataset)])),
     }
-    parts = [
-        [f"# {plain(config.attention)} on {plain(brief(plan.dataset['name']))}"],
-        [f"Classifies {NOUNS.get(plan.kind, 'rows')} by the states of all layers of a frozen"],
-        ["encoder; made with gaam.", "", *items(about)],
-        ["", f"{len(plan.class_names):,} classes:", "", *items(map(brief, classes))],
-        items([f"and {more:,} more, in config.json"] * (more > 0)),
-        ["", "## Evaluation", "", *_evaluation(run, config), "", "## Use"],
-        [USE.format(states if plan.imported else f'predict(["{row}"])')],
-        ["## Limits", "", *items(limits), ""],
-        licences(("the data", "the encoder", "this decoder")),
+    lines = [
+        *front_matter(head, SLOTS),
+        f"# {plain(config.attention)} on {plain(brief(plan.dataset['name']))}",
+        f"Classifies {NOUNS.get(plan.kind, 'rows')} by the states of all layers of a frozen",
+        *("encoder; made with gaam.", "", *items(about)),
+        *("", f"{len(plan.class_names):,} classes:", "", *items(map(brief, classes))),
+        *items([f"and {more:,} more, in config.json"] * (more > 0)),
+        *("", "## Evaluation", "", *_evaluation(run, config), "", "## Use"),
+        USE.format(states if plan.imported else f'predict(["{row}"])'),
+        *("## Limits", "", *items(limits), ""),
+        *licences(("the data", "the encoder", "this decoder")),
     ]
-    return "\n".join([*front_matter(head, SLOTS), *chain.from_iterable(parts), ""])
+    return "\n".join([*lines, ""])
 
 
 def _on_hub(source: dict[str, Any]) -> str:

@@ -81,9 +81,8 @@ def load(
         opens["dtype"] = "float32"
     if temperature:
         held = run and run.validation
-        fitted = [held.temperature(run.seeds.index(s)) for s in config.seeds if run and held]
-        found = [value for value in fitted if value is not None]
-        if len(found) < len(config.seeds):
+        found = [held.temperature(run.seeds.index(s)) for s in config.seeds if run and held]
+        if not found or None in found:
             expected = "a run of --select val, whose answers to the rows that chose are finite"
             raise ConfigError("there is nothing that a temperature is fitted on", expected=expected)
         opens["temperatures"] = found
@@ -124,12 +123,10 @@ def open_decoder(
     where = str(folder.absolute())
     if cache is not None:
         config = replace(config, plan=read_plan(find_cache(about, folder, cache)))
-    if not config.seeds:
-        raise ConfigError("every seed of the run failed", where=where)
+    if not config.seeds or seed not in (None, *config.seeds):
+        expected = f"one that finished: {', '.join(map(str, config.seeds))}"
+        raise ConfigError(f"no seed {'' if seed is None else seed}", expected=expected, where=where)
     if seed is not None:
-        if seed not in config.seeds:
-            expected = f"one that finished: {', '.join(map(str, config.seeds))}"
-            raise ConfigError(f"no seed {seed}", expected=expected, where=where)
         weights = {n: one[[config.seeds.index(seed)]] for n, one in weights.items()}
         config = replace(config, seeds=(seed,))
     for kind, text in (("mechanism", config.attention), ("head", config.head)):

@@ -45,7 +45,7 @@ class PredictConfig:
     run: Path  # folder of a finished run, or of what was exported of one
     texts: tuple[str, ...] = field(default=(), metadata={"parse": parse_words, UNCHECKED: True})
     """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
-    file: Path | None = None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
+    file: Path | None = None  # A table: CSV, JSON lines, Parquet
     cache: Path | None = None
     """Without texts and file: the cache whose rows are predicted; with them: that of the run."""
     split: str | None = None  # of the cache; default: 'test'
@@ -71,8 +71,6 @@ class PredictConfig:
         if self.out is not None and (self.of_texts or self.out.suffix not in SUFFIXES):
             expected = f"rows of a file, stdin or cache, and a name ending in {', '.join(SUFFIXES)}"
             raise ConfigError("--out cannot be written", expected=expected, found=str(self.out))
-        if self.split is not None and not self.of_cache:
-            raise ConfigError("--split is of a cache", expected="--cache CACHE without other rows")
 
     @property
     def of_cache(self) -> bool:
@@ -88,8 +86,7 @@ class PredictConfig:
 class Predicted:
     """What was predicted."""
 
-    records: Records | None = None
-    """Of each text, predicted, probability, agreement, ...; None of a file."""
+    records: Records | None = None  # of each text predicted, probability, agreement; None of a file
     out: Path | None = None  # A file of results; None: they went to stdout
     rows: int
     seeds: int  # that were averaged
@@ -203,14 +200,12 @@ def _of_file(
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
     if not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
-    known, lines, objects = plan.dataset, path.suffix == ".txt", path.suffix == ".jsonl"
-    settings: dict[str, Any] = {"delimiter": known.get("delimiter")}
+    known, objects = plan.dataset, path.suffix == ".jsonl"
+    settings: dict[str, Any] = {"file_column": known.get("file_column")}
     if plan.kind == "text":
-        texts = ("text",) if lines else tuple(known.get("text_columns") or ("text",))
-        settings["text_columns"] = config.text_columns or texts
-    else:
-        settings["file_column"] = known.get("file_column") or ("file" if lines else None)
-    reading = ExtractConfig(**settings)
+        texts = config.text_columns or known.get("text_columns") or ("text",)
+        settings = {"text_columns": tuple(texts)}
+    reading = ExtractConfig(delimiter=known.get("delimiter"), **settings)
     table = open_table(path, reading)
     columns = choose(table, reading, None, str(path))
     records, inputs, places = Records(), list[str](), list[str]()
@@ -223,7 +218,6 @@ def _of_file(
         except DataError as error:
             error.details["where"] = f"{path}, {place}"
             raise
-        # where the file is
         inputs.append(str(path.absolute().parent / found) if columns.of_files else found)
         # objects of JSON come whole, and may differ
         records.append({k: record[k] for k in (record if objects else table.names)})

@@ -197,11 +197,9 @@ def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator
     except Exception as error:
         if not devices.out_of_memory(error) or isinstance(error, ShortOfMemoryError):
             raise
-        hint = f"--batch-size {max(1, recipe.batch_size // 2)}, fewer --layers, or --device cpu"
+        hint = "a smaller --batch-size, fewer --layers, or --device cpu"
         if len(seeds) > 1:
             hint = f"--set seed-batch={len(seeds) // 2}, which changes results by rounding alone"
-        raise ShortOfMemoryError(
-            f"the memory of {device} is too small for {recipe}, {len(seeds) or 1} seeds together",
-            found=devices.said_of_memory(error),
-            hint=hint,
-        ) from error
+        message = f"the memory of {device} is too small for {recipe}, {len(seeds) or 1} together"
+        said = devices.said_of_memory(error)
+        raise ShortOfMemoryError(message, found=said, hint=hint) from error
