@@ -51,7 +51,6 @@ class NadarayaWatson(LayerPooling):
         self.h = nn.Parameter(torch.full((heads,), 2.0))
 
     def weights(self, key_BLD: Tensor) -> Tensor:
-        """Kernel weights, (B, H, L)."""
         # |q - k|^2 = |q|^2 - 2 q.k + |k|^2, without a tensor of shape (B, H, L, D)
         cross_BHL = (key_BLD @ self.query.T).transpose(1, 2)
         squares_BHL = key_BLD.square().sum(-1)[:, None] + self.query.square().sum(-1)[:, None]

@@ -66,10 +66,7 @@ def remove_unfinished(runs: Path, key: str) -> None:
 
 
 def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Path:
-    """The folder of the cache with the fingerprint that the run at ``path`` says.
-
-    It is ``cache``, or where the run says, or beside the runs under that name or as ``cache``.
-    """
+    """The folder of a run's cache: ``cache``, or where the run says, or beside the runs."""
     recorded, beside, found = Path(about["path"]), path.absolute().parent.parent, []
     places = [recorded, beside / recorded.name, beside / "cache"]
     for folder in [Path(cache).expanduser()] if cache else places:

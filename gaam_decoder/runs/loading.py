@@ -49,8 +49,8 @@ class Selection:
 
     asked: tuple[str, ...] = ()  # as the command line has it
     chosen: int  # runs
+    # runs, by what left them out first; ``name``: they lie beside those that were named
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Runs, by what left them out first; ``name``: they lie beside those that were named."""
     lost: Mapping[str, str] = field(default_factory=dict)  # mechanisms, by what left out the last
 
     @property
@@ -70,12 +70,11 @@ class Runs(list[RunResult]):
     """What ``train`` and ``load_runs`` return: a list."""
 
     selection: Selection | None = None  # what was left out; None where nothing was asked for
-    others: Sequence[RunResult] = ()
-    """Runs that filters left out, which a correction for many tests has to count."""
+    others: Sequence[RunResult] = ()  # that filters left out: a correction has to count them
 
     def selected(self, **asked: Any) -> Runs:
         """Those that are meant, as ``load_runs`` has it, and what was left out by which filter."""
-        given = {k: asked[k] for k in OPTIONS if asked.get(k) not in (None, (), [])}
+        given = {k: v for k, v in asked.items() if v not in (None, (), [])}
         if not given:
             return self
         given = {k: v if isinstance(v, (list, tuple)) else [v] for k, v in given.items()}
@@ -203,15 +202,13 @@ def load_runs(
         cache: folder of the cache that is meant, or what its fingerprint begins with.
 
     Returns:
-        A list with ``to_frame()``, which knows what was left out (``selection``).
+        A list with ``to_frame()``, which knows what was left out (``selection``). A warning names
+        runs that are not finished.
 
     Raises:
         NotFoundError: no finished run there, or none that is meant.
         ConfigError: a filter that means nothing.
         CacheError: a damaged run.
-
-    Warns:
-        GaamWarning: runs that are not finished.
     """
     several = [path] if isinstance(path, (str, Path, RunResult)) else path
     paths = [Path(one).expanduser() for one in several if not isinstance(one, RunResult)]
@@ -220,7 +217,7 @@ def load_runs(
         raise next(iter(damaged.values()))
     found = Runs([*sound, *dict.fromkeys(one for one in several if isinstance(one, RunResult))])
     if begun:
-        names = brief(", ".join(folder.stem[1:] for folder in begun))
+        names = brief(", ".join(sorted({folder.stem[1:] for folder in begun})))
         warnings.warn(f"not finished, and left out: {names}", GaamWarning, stacklevel=2)
     # how many lie beside those that were named one by one
     parents = {path.resolve().parent for path in paths if is_run(path)}
@@ -243,7 +240,7 @@ def find_runs(
     progress: Progress = lambda done, total, text: None,
 ) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
     """Finished runs of which the test results, or ``whole``, are sound, damaged ones, and begun."""
-    found, begun = dict[Path, Path](), dict[Path, Path]()
+    found, begun = dict[Path, Path](), list[Path]()
     for place in paths:
         there = [place] if is_run(place) else run_folders(place)
         partial = unfinished_folders(place)
@@ -251,8 +248,7 @@ def find_runs(
             raise _nothing(place)
         for path in there:
             found.setdefault(path.resolve(), path)
-        for path in partial:
-            begun.setdefault(path.resolve(), path)
+        begun += partial
     sound, damaged = list[RunResult](), dict[Path, CacheError]()
     for number, path in enumerate(found.values(), 1):
         try:
@@ -264,7 +260,7 @@ def find_runs(
         except CacheError as error:
             damaged[path] = error
         progress(number, len(found), f"run {path.name}")
-    return sound, damaged, list(begun.values())
+    return sound, damaged, begun
 
 
 def one_run(path: Path) -> RunResult:

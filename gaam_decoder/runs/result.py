@@ -59,8 +59,7 @@ class Validation:
     """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
 
     logits: NDArray[np.float32]  # (S, V, C); NaN for seeds that failed or are not finite
-    labels: NDArray[np.int64]
-    """(V,); where every seed held out rows of its own (S, V), with -1 below those of fewer."""
+    labels: NDArray[np.int64]  # (V,); (S, V) where seeds held out rows of their own, -1 below fewer
     rows: NDArray[np.int64]  # numbers in the train split, of the same shape
 
     def of_seed(self, place: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -69,14 +68,12 @@ class Validation:
         return self.logits[place][label_V >= 0], label_V[label_V >= 0]
 
     def temperature(self, place: int) -> float | None:
-        """Of the seed at a place, fitted on these rows; 1 if all is right, None if not finite.
-
-        Where nothing can be told, so large that all classes are equally likely.
-        """
+        """Of the seed at a place, fitted on these rows; 1 if all is right, None if not finite."""
         logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():
             return None
         found = fit_temperature(logits_VC, label_V) or 1.0
+        # where nothing can be told, all classes are equally likely
         return found if found < np.inf else 1e6 * max(1.0, float(np.abs(logits_VC).max()))
 
 
@@ -108,20 +105,14 @@ class RunResult:
     failed: dict[int, str]
     epochs: dict[int, int]  # epoch that was kept, per seed
     seconds: dict[int, float]
-    learned_start: dict[str, list[float]] = field(default_factory=dict)
-    """Smallest and largest value of every learned parameter before training."""
-    engine: dict[str, Any] = field(default_factory=dict)
-    """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
-    fit: dict[str, Any] = field(default_factory=dict)
-    """How a head was fitted at once; its epochs are the values that were tried."""
-    groups: dict[str, Any] = field(default_factory=dict)
-    """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``."""
-    drawn: dict[str, int] = field(default_factory=dict)
-    """Rows of train that it learned from, ``learn``, and that chose, ``choose``; empty: all."""
+    learned_start: dict[str, list[float]] = field(default_factory=dict)  # smallest, largest
+    engine: dict[str, Any] = field(default_factory=dict)  # device, dtype, seed_batch, compiled, why
+    fit: dict[str, Any] = field(default_factory=dict)  # of a head; its epochs are the values tried
+    groups: dict[str, Any] = field(default_factory=dict)  # ``kind`` (column, file) and ``source``
+    drawn: dict[str, int] = field(default_factory=dict)  # rows: ``learn``, ``choose``; empty: all
     tuning: dict[str, Any] = field(default_factory=dict)  # ``seeds`` that were trained to choose
     created: str | None = None  # when it was published, UTC, such as ``2026-11-01T09:30:00Z``
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)  # bytes, sha256
 
     @property
     def tuning_seeds(self) -> tuple[int, ...]:
@@ -190,8 +181,7 @@ class RunResult:
 
     logits = _of_test("logits")  # test logits, (S, N, C); NaN for failed seeds
     labels = _of_test("labels")  # test labels, (N,)
-    test_rows = _of_test("rows")
-    """Numbers of the test rows in the train split, (N,); None where there is no fold."""
+    test_rows = _of_test("rows")  # of a fold: their numbers in the train split, (N,); else None
     attention_map = _of_test("attention_map")
     """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L); NaN for
     failed seeds, None where the mechanism has none, or no rows were tested."""
@@ -333,8 +323,7 @@ class SeedResult:
     attention_map: Tensor | None  # mean over the test rows; None where there are none
     learned: dict[str, Tensor]  # as ``Attention.learned`` has it
     log: list[dict[str, Any]]
-    validation_logits: Tensor | None = None
-    """Of the rows of train that chose the epoch that was kept, (V, C); NaN as in the test."""
+    validation_logits: Tensor | None = None  # of the rows that chose, (V, C); NaN as in the test
 
 
 def write_run(

@@ -69,14 +69,10 @@ class Tuning:
     candidates: tuple[Candidate, ...]  # all of them, ascending
     seeds: tuple[int, ...]  # that chose
     apart: bool  # whether the seeds that chose are left out of what is reported
-    tried: tuple[tuple[RunResult, ...], ...] = ()
-    """Runs of every candidate that all seeds that chose have, in order."""
+    tried: tuple[tuple[RunResult, ...], ...] = ()  # runs of those that all these seeds have
 
     def answers(self) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:
-        """Of every candidate whether it was right on each row that chose, and test logits by seed.
-
-        Nothing where a seed lacks them.
-        """
+        """Of every candidate whether it was right on rows that chose, and test logits by seed."""
         for runs in self.tried:
             counted, right, logits = first_runs(runs), [], []
             for seed, run in ((seed, counted[seed]) for seed in self.seeds):

@@ -34,9 +34,7 @@ from gaam_decoder.training.protocol import Rows, parts_of
 PREFETCH = 3  # batches that are gathered ahead where the rows are not on the device
 SLICE_BYTES = 2**26  # of the pieces in which rows go to a GPU
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-"""States are kept as they are stored; a step makes float32 of a batch."""
-MEMORY_SHARE = 0.5
-"""Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
+MEMORY_SHARE = 0.5  # of the free memory for rows; a group of seeds takes up to 0.4
 Place = Literal["cuda", "memory", "disk"]
 
 

@@ -37,9 +37,8 @@ SLOTS = {
     "license": "of this decoder, such as apache-2.0",
     "language": "of the rows that it learned from, such as en",
 }
-"""What no program can know."""
+# what the hub says before '-classification', and a row
 ROWS = {"text": ("text", "a text"), "audio": ("audio", "a.wav"), "vision": ("image", "a.png")}
-"""What the hub says before '-classification', and a row."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 USE = """
 ```python
@@ -131,8 +130,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
         f"head: {config.head}",
         f"layers: {spell_numbers(run.layer_numbers)}, pooled by {run.recipe['pool']}, "
         f"of {plan.hidden_size:,} features",
-        f"{run.parameters['total']:,} parameters, {run.parameters['attention']:,} of them in the "
-        "mechanism",
+        f"{run.parameters['total']:,} parameters, {run.parameters['attention']:,} in the mechanism",
         f"seeds: {spell_numbers(config.seeds)}, {_which(config.seeds)}",
         f"recipe: {brief(recipe, 1000)}",
         f"made with gaam {config.gaam}, torch {brief(str(run.environment.get('torch')))}: "

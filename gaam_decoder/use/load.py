@@ -1,8 +1,7 @@
 """A finished run, or what was exported of one, ready to predict.
 
-An exported decoder is a folder of three files: config.json, model.safetensors, README.md.
-config.json carries its own digest and that of the weights; the card is for people, who may change
-it.
+An exported decoder is a folder of three files: config.json, which carries its own digest and that
+of the weights, model.safetensors, and README.md, a card for people, who may change it.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
-CONFIG_FILE, MODEL_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
-OWN_FILES = (CONFIG_FILE, MODEL_FILE, CARD_FILE)  # all that lies in an exported decoder
+OWN_FILES = CONFIG_FILE, MODEL_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
 
 

@@ -46,13 +46,11 @@ class PredictConfig:
     texts: tuple[str, ...] = field(default=(), metadata={"parse": parse_words, UNCHECKED: True})
     """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
     file: Path | None = None  # A table: CSV, JSON lines, Parquet
-    cache: Path | None = None
-    """Without texts and file: the cache whose rows are predicted; with them: that of the run."""
+    cache: Path | None = None  # whose rows are predicted; with texts or a file that of the run
     split: str | None = None  # of the cache; default: 'test'
     out: Path | None = None  # CSV, JSON lines or Parquet; default: stdout
     overwrite: bool = False  # replace ``out`` if it is there
-    temperature: bool = False
-    """Divide the logits of every seed by its temperature, fitted on rows that chose its epoch."""
+    temperature: bool = False  # divide each seed's logits by what fits the rows that chose
     top: int = 1  # how many of the likeliest classes are named
     text_columns: tuple[str, ...] = ()  # columns joined by a space; default: those of the run
     encoder: str | None = None  # where the encoder of the run is, if it has moved
@@ -157,13 +155,11 @@ def predict(
         raise DataError("no rows", where=origin)
     columns = {name: None for record in records for name in record}
     if taken := columns.keys() & set(result_names(top)):
-        message = f"there is a column '{min(taken)}' already"
-        raise ConfigError(message, where=origin, hint="rename the column")
+        raise ConfigError(f"there is a column '{min(taken)}' already", where=origin)
     kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
     kind = out.suffix if out else ".json" if as_list else kind
     if kind in (".csv", ".parquet") and any(one.keys() != columns.keys() for one in records):
-        hint = "--out FILE.jsonl"
-        raise DataError(f"not all rows have {', '.join(columns)}", where=origin, hint=hint)
+        raise DataError("rows have other fields than others", where=origin, hint="--out FILE.jsonl")
     several = [slice(at, at + CHUNK_ROWS) for at in range(0, total, CHUNK_ROWS)]
     if isinstance(inputs, Placed):
         chunks = (Placed(*(of[some] for of in inputs)) for some in several)

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from gaam_cache.encode import Placed, RowEncoder
 
 CHUNK_ROWS = 2048  # rows that are encoded together, as many as a shard of a cache has at most
-CPU_BATCH_SIZE = 16
-"""Rows of a batch of the decoders: with the head conv twice as fast as 32, measured on one core."""
-_TURN = threading.Lock()
-"""Held while a decoder runs: the weights of a seed are put into a module that threads share."""
+CPU_BATCH_SIZE = 16  # of the decoders: with the head conv twice as fast as 32, on one core
+_TURN = threading.Lock()  # while a decoder runs: threads share a module that gets a seed's weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +67,7 @@ class Predictions:
     """Classes of rows, and how sure the decoders of all seeds are of them."""
 
     probabilities_NC: NDArray[np.float64]  # mean over the seeds, (N, C)
-    agreement_N: NDArray[np.float64]
-    """Share of the seeds that by themselves predict the same class, (N,)."""
+    agreement_N: NDArray[np.float64]  # share of the seeds that by themselves say the same, (N,)
     class_names: tuple[str, ...]
 
     @classmethod
@@ -176,7 +173,7 @@ class Predictor:
     def predictions(self, rows: Sequence[str], *, origin: str = "the rows") -> Predictions:
         """Encode N texts, or files of N sounds or pictures, as the cache's, and predict classes.
 
-        ``origin`` is what messages call where they are from.
+        Messages say that they are from ``origin``.
 
         Raises:
             ConfigError: another encoder than that of the run.
@@ -190,10 +187,7 @@ class Predictor:
     def stream(
         self, chunks: Iterable[Sequence[str] | Placed], *, origin: str = "the rows"
     ) -> Iterator[Predictions]:
-        """The same of chunk after chunk of some 2,048 rows; the next is read while one is encoded.
-
-        What a chunk gives depends on nothing but its rows.
-        """
+        """The same of chunk after chunk of some 2,048 rows; the next is read ahead."""
         return (self._predictions([x_NLD], origin) for x_NLD in self._encoded(chunks, origin))
 
     def predict_states(self, states: Any) -> Predictions:

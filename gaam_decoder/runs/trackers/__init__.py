@@ -6,7 +6,6 @@ import importlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,8 +23,7 @@ Curves = Mapping[int, Sequence[tuple[int, Mapping[str, float]]]]
 class RunTracker(ABC):
     """Shows the curves of finished seeds somewhere else, from what ``log.jsonl`` says of them."""
 
-    needs: ClassVar[str]
-    """The package that it imports in ``write``, by the name of its installation too."""
+    needs: ClassVar[str]  # the package that it imports in ``write``, as pip calls it
 
     @abstractmethod
     def write(self, folder: Path, name: str, curves: Curves) -> None:
@@ -49,8 +47,8 @@ def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult])
         return
     curves = {}
     for one in results:
-        epochs = [(e["epoch"], {k: e[k] for k in CURVES if e.get(k) is not None}) for e in one.log]
-        curves[one.seed] = [(n, {k: v for k, v in of.items() if isfinite(v)}) for n, of in epochs]
+        known = [(e["epoch"], {k: e.get(k) for k in CURVES}) for e in one.log]
+        curves[one.seed] = [(n, {k: v for k, v in e.items() if v is not None}) for n, e in known]
     try:
         plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
     except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained

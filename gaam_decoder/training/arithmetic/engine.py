@@ -25,12 +25,9 @@ from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
 COMPILER_SECONDS = 20.0  # what compiling a step and an evaluation may cost, generously
-EAGER_SECONDS_PER_NUMBER = 3e-8
-"""Measured: what a compiler saves of a step of gates, per number of the batch, on two cores."""
-WORKING_SET = 8 * 2**20
-"""Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
-LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-"""Types of matrix products that are not those of the parameters."""
+EAGER_SECONDS_PER_NUMBER = 3e-8  # of a batch: what a compiler saves of a step of gates, measured
+WORKING_SET = 8 * 2**20  # bytes of activations per thread that stay in the caches of a CPU
+LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of products, not of parameters
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a group may take
 EVAL_BATCH_SIZE = 512
