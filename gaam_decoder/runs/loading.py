@@ -273,4 +273,4 @@ def _nothing(path: Path) -> NotFoundError:
     beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {path.name}
     found = "no run in it" if path.is_dir() else "no such folder"
     hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
-    return NotFoundError(f"no finished run at '{path}'", found=found, hint=hint)
+    return NotFoundError(f"no finished run at '{path}'", expected="a run", found=found, hint=hint)
