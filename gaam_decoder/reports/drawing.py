@@ -117,17 +117,16 @@ def overviews(table: Table) -> list[Picture]:
     accuracy = Picture(
         "accuracy",
         f"{title[0].upper()}{title[1:]} of every seed",
-        "One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over "
-        "seeds and test rows (thin). The second is the one to compare with another test set.",
+        "One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over seeds "
+        "and test rows (thin): the one to compare with another test set.",
         lambda: _strip(table),
     )
-    side = "Right" if table.unit.larger_is_better else "Left"
     differences = Picture(
         "differences",
         f"Differences to {brief(str(table.baseline))} with intervals",
-        f"{side} of the line: better than the baseline. An interval over seeds and "
-        "rows that crosses the line leaves open which is better; the band is the margin within "
-        "which a difference does not matter.",
+        f"{'Right' if table.unit.larger_is_better else 'Left'} of the line: better. An interval "
+        "over seeds and rows that crosses it leaves open which is better; within the band, the "
+        "margin, a difference does not matter.",
         lambda: _forest(table),
     )
     compared = any(row.compared for row in table.shown)

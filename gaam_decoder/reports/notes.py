@@ -12,7 +12,7 @@ from gaam_cache.messages import brief
 from gaam_cache.store.files import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import DEFAULT_BASELINE, counterpart, is_of
+from gaam_decoder.reports.compare import DEFAULT_BASELINE, is_of
 from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.runs.tuning import Tuning
@@ -126,23 +126,22 @@ def _leaks(table: Table) -> str | None:
 
 
 def _not_compared(table: Table) -> str | None:
-    rows, baseline = table.rows, table.baseline
-    if baseline is None:
-        return "no differences are shown: --baseline names a row" if len(rows) > 1 else None
+    if (baseline := table.baseline) is None:
+        return "no differences are shown: --baseline names a row" if len(table.rows) > 1 else None
 
     def alone(row: Row) -> bool:
-        other = is_of(row, baseline) or counterpart(row, rows, baseline)
-        return not (other or row.shuffled or row.fitted)
+        return not (row.compared or is_of(row, baseline) or row.shuffled or row.fitted)
 
-    return _rows(f"not compared, no '{brief(baseline)}' of the same head and recipe", alone)(table)
+    text = f"not compared, no '{brief(baseline)}' of the same head, recipe and seeds"
+    return _rows(text, alone)(table)
 
 
 def _against_probe(table: Table) -> str | None:
-    by_verdict: dict[str, list[str]] = {"better": []}
+    of = {"better": list[str]()}
     for row in table.rows:
         if row.probed:
-            by_verdict.setdefault(row.probed.claim.verdict, []).append(row.label)
-    parts = [f"{verdict}: {_listed(of, LISTED) or 'none'}" for verdict, of in by_verdict.items()]
+            of.setdefault(row.probed.claim.verdict, []).append(row.label)
+    parts = [f"{verdict}: {_listed(rows, LISTED) or 'no row'}" for verdict, rows in of.items()]
     said = "against logistic regression on the same states, none + lbfgs (Holm in its own family): "
     return (said + "; ".join(parts)) * any(row.probed for row in table.rows)
 

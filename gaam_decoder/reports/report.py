@@ -79,11 +79,11 @@ class Report:
 
 def format_of(name: str, section: str | None = None) -> Format:
     """The format of that name, which writes one section alone where one is asked for."""
-    cls: Any = plugins.load("gaam_decoder.reports.formats", name, kind="report format")
+    found: Format = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
     if section is not None and name != "terminal":
         message = "--section is for a terminal; other formats hold all sections"
         raise ConfigError(message, expected="--format terminal", found=name)
-    found: Format = cls(section) if section is not None else cls()
+    found.section = section
     return found
 
 
@@ -123,14 +123,12 @@ def report(
         temperature: fit one for every seed and fold on the rows of train that chose its epoch, by
             their log loss, and divide logits by it in log loss, Brier score and ECE.
         every_candidate: show every learning rate and weight decay; default: what validation chose.
-        top: rows of each table that are shown, the best, and their baselines; what is said, and
-            what Holm corrects for, is of all rows.
-        pairs: setting in which the rows of every pair differ: attn, head, layers, lr or any other
-            of a recipe; default: attn.
+        top: rows of each table that are shown, the best, and their baselines; all are counted.
+        pairs: setting in which the rows of every pair differ, such as layers; default: attn.
 
     Raises:
-        ConfigError: no run of that baseline, no such margin or score, a filter that means nothing,
-            pairs along what does not vary, or no run of which a temperature can be fitted.
+        ConfigError: no such baseline, margin, score or filter, pairs along what does not vary, or
+            no run of which a temperature can be fitted.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """

@@ -33,7 +33,6 @@ Part = Sequence[RunResult]  # on the same test rows, of seeds that differ
 BY_FOLD = "by fold"
 SCORES = "gaam_decoder.stats.scores"
 DEFAULT = "accuracy"
-OF_RUN = ("attention", "head", "select", "parameters", "shuffled")
 SURE = 0.95  # share of draws of other rows that choose the same
 SCALED = ", temperature fitted"  # behind the name of a score of probabilities that were scaled
 
@@ -95,11 +94,9 @@ class Comparison:
 def claim_values(claim: stats.Claim) -> dict[str, Any]:
     """A claim as JSON values."""
     here = claim.on_these_rows
-    names = (
-        *("difference", "verdict", "significant", "margin", "p", "p_holm", "p_equivalent"),
-        *("p_equivalent_holm", "seeds_to_decide", "rows_to_decide"),
-    )
-    return {name: getattr(claim, name) for name in names} | {
+    names = "difference verdict significant margin p p_holm p_equivalent p_equivalent_holm"
+    names += " seeds_to_decide rows_to_decide"
+    return {name: getattr(claim, name) for name in names.split()} | {
         "difference_points": 100 * claim.difference,
         "within_margin": claim.negligible,
         "ci95_seeds_and_rows": claim.interval,
@@ -211,9 +208,10 @@ class Row:
             }
 
         taken, importance = [self.seconds[seed] for seed in self.finished], self.importance
-        more = ("folds", "repeats", "undertrained", "learned", "recipe")
-        names = (*OF_RUN[:3], "optimistic", "parameters", *more)
-        return {name: getattr(self, name) for name in names} | {
+        names = "attention head select optimistic parameters folds repeats undertrained learned"
+        return {name: getattr(self, name) for name in names.split()} | {
+            "recipe": self.recipe,
+            "temperature": self.temperature,
             "seeds": list(self.seeds),
             "tested_on_training_rows": self.on_training_rows,
             "accuracy": of_seeds(self.accuracy.scored.values, ci95=self.accuracy.interval),
@@ -351,8 +349,9 @@ def _row(
     answered = _answers(parts, sorted(seeds), len(split_seeds), meant, temperature)
     finished = answered["finished"]
     late = {seed for run in counted for seed in run.still_learning}.intersection(finished)
+    same = ("attention", "head", "select", "parameters", "shuffled")
     return Row(
-        **{name: getattr(first, name) for name in OF_RUN},
+        **{name: getattr(first, name) for name in same},
         recipe=recipe,
         tunings=tuple(tuning for _, tuning in tuned),
         choices=tuple(one for of in tuned if (one := _choice(*of, meant))),
@@ -463,8 +462,8 @@ def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
         if not np.isfinite(logits).all():  # which class is largest would be anything
             where = str(run.path)
             raise CacheError("the run has test logits that are no numbers", where=where)
-        mine = zip(run.finished, logits, strict=True)
-        found |= {seed: one for seed, one in mine if decides[seed] is run}
+        mine = dict(zip(run.finished, logits, strict=True))
+        found |= {seed: mine[seed] for seed in mine if decides[seed] is run}
     return found
 
 

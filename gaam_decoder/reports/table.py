@@ -81,21 +81,16 @@ class Table:
         lines = [said] * bool(rest)
         for one in self.finals:
             failed = f" ({len(one['failed_seeds'])} failed)" * bool(one["failed_seeds"])
-            lines.append(
-                f"final model {brief(one['attention'])} + {brief(one['head'], 60)}, seeds "
-                f"{spell_numbers(one['seeds'])}{failed}: not evaluated; rows of its recipe say "
-                "how good it is"
-            )
+            seeds = f"seeds {spell_numbers(one['seeds'])}{failed}: not evaluated"
+            name = f"final model {brief(one['attention'])} + {brief(one['head'], 60)}"
+            lines.append(f"{name}, {seeds}; rows of its recipe say how good it is")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
-        rows = [row.to_dict() for row in self.shown]
-        for row, values in zip(self.shown, rows, strict=True):
-            values |= {"temperature": row.temperature} if self.temperature else {}
-        found = {
+        return {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
-            "rows": rows,
+            "rows": [row.to_dict() for row in self.shown],
             "majority_accuracy": self.rows[0].majority_accuracy if self.rows else None,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
@@ -104,16 +99,18 @@ class Table:
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
             "score": self.score,
+            "temperature": self.temperature,
             "unchosen_rows": [i for i, row in enumerate(self.shown) if row.unchosen],
             "final_models": list(self.finals),
-            "rows_not_shown": len(self.rows) - len(rows),
+            "rows_not_shown": len(self.rows) - len(self.shown),
+            "selection": self.selection and self.selection.to_dict(),
         }
-        found |= {"temperature": True} if self.temperature else {}
-        return found | ({"selection": self.selection.to_dict()} if self.selection else {})
 
 
 class Format(ABC):
     """One way to show tables."""
+
+    section: str | None = None  # that is shown alone, in a terminal
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:

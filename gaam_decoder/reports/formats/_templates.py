@@ -8,7 +8,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-import gaam_cache
 from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overviews
 from gaam_decoder.reports.notes import conclusion, notes, warnings
@@ -55,5 +54,5 @@ def rendered(
         }
         for table in tables
     ]
-    told = {"separate": SEPARATE, "version": gaam_cache.__version__, **(words or {})}
-    return environment.get_template(f"{name}.jinja").render(tables=about, **told)
+    template = environment.get_template(f"{name}.jinja")
+    return template.render(tables=about, separate=SEPARATE, **(words or {}))

@@ -33,8 +33,8 @@ class Csv(Format):
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
     about = table.to_dict()
     shared = {name: about["cache"][name] for name in ("fingerprint", "encoder", "dataset")}
-    left_out = table.selection and table.selection.left_out
-    counts = ", ".join(f"{count:,} by {name}" for name, count in (left_out or {}).items())
+    left_out = table.selection.left_out if table.selection else {}
+    counts = ", ".join(f"{count:,} by {name}" for name, count in left_out.items())
     shared |= {"left_out": counts or None, "compared_by": table.score}
     tested = {name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")}
     for row, values in zip(table.shown, about["rows"], strict=True):

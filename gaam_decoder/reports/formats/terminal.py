@@ -30,9 +30,6 @@ HOW = "95% intervals are over seeds and test rows; those of differences are corr
 class Terminal(Format):
     """The answer, one table drawn by rich, and at most six notes; or the ``section`` of a name."""
 
-    def __init__(self, section: str | None = None) -> None:
-        self._section = section
-
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables; width and colour follow the stream."""
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
@@ -44,19 +41,20 @@ class Terminal(Format):
             force_jupyter=False,
             force_terminal=stream.isatty(),
         )
-        console.width = max(console.width, LEAST_WIDTH)
+        # a section is as wide as it is: what does not fit, the screen wraps
+        console.width = 10_000 if self.section else max(console.width, LEAST_WIDTH)
         every = [sections(table) for table in tables]
         names = list(dict.fromkeys(section.name for of in every for section in of))
-        if self._section and self._section not in names:
-            raise plugins.unknown("section of these runs", self._section, names)
+        if self.section and self.section not in names:
+            raise plugins.unknown("section of these runs", self.section, names)
         for number, (table, of_table) in enumerate(zip(tables, every, strict=True)):
             if number:
                 console.print()
             _say(console, table.title(), style="bold")
-            if not self._section:
+            if not self.section:
                 _write(table, of_table, console)
             for one in of_table:
-                if one.name == self._section:
+                if one.name == self.section:
                     _write_section(one, console)
         if len(tables) > 1:
             _say(console, f"{len(tables)} separate tables: {SEPARATE}")
@@ -84,18 +82,14 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
 
 
 def _write_section(one: Section, console: Console) -> None:
-    sheets, pictures = one.parts
     _say(console, one.heading + (f": {one.lead}" if one.lead else ""))
-    for sheet in sheets:
+    for sheet in one.parts[0]:
         _say(console, sheet.caption, style="bold")
-        columns = zip(sheet.header, *sheet.lines, strict=True)
-        # as wide as it is: what does not fit, the screen wraps
-        width = max(console.width, sum(max(map(_width, texts)) + 2 for texts in columns))
-        console.print(_drawn(sheet), "", width=width, soft_wrap=True)
+        console.print(_drawn(sheet), "")
     for line in one.lines:
         _say(console, f"- {line}")
-    if pictures:
-        _say(console, f"pictures in --format html and --figures: {len(pictures)}")
+    if one.parts[1]:
+        _say(console, "its picture is in --format html and --figures")
 
 
 def _drawn(sheet: Sheet) -> RichTable:

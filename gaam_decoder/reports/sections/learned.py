@@ -69,20 +69,15 @@ class Learned(Writer):
             title = "learned parameters after training, over heads, features and seeds"
             sheet = Sheet(title, header, lines)
             yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
-        # other than the weights of gaussian-mixture
-        of_features, of_none = (table.cache["hidden_size"],), np.empty(0)
-        gates = [
-            row
-            for row in rows
-            if row.finished and row.runs[0].learned.get(OFFSET, of_none).shape[2:] == of_features
-        ]
-        if gates:
+        # of every feature, other than the weights of gaussian-mixture
+        shape, none = (table.cache["hidden_size"],), np.empty(0)
+        learnt = [(row, row.runs[0].learned.get(OFFSET, none)) for row in rows if row.finished]
+        if gates := [row for row, offset in learnt if offset.shape[2:] == shape]:
             gate = planted_gate(table.cache)
             yield Section(
                 name="gates",
                 heading="Learned gates",
-                lead=f"the gates of {len(gates)} rows"
-                + f", beside the planted one ({gate})" * bool(gate),
+                lead=f"of {len(gates)} rows" + f", beside the planted one ({gate})" * bool(gate),
                 lines=(GATE,),
                 make=lambda: _gates(gates[:MOST_LINES], gate),
                 values={"planted": table.cache.get("planted") if gate else None},

@@ -41,8 +41,7 @@ class EveryPair(Writer):
                 f"are equivalent within {unit.size(table.margin)}, no mark: undecided, or no "
                 "claim; each is tested as a comparison with a baseline is, corrected by Holm for "
                 f"all {found.num_tests} pairs of this report, a family of their own",
-                f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared; Holm "
-                "corrects for the pairs of all, so that this choice makes no p smaller",
+                f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared",
             ),
             make=lambda: ([_sheet(group, axis, unit) for group in found.groups], ()),
             values={

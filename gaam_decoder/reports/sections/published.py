@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,14 @@ class Published(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing where nothing was published, or rows are of some layers or training rows only."""
         content = json.loads(FILE.read_text("utf-8"))
-        dataset = dataset_of(table.cache, content) or {}
-        known: dict[str, Any] = dataset.get("mechanisms", {})
+        classes = sorted(map(_plain, table.cache["class_names"]))
+        name = _plain(Path(table.cache["dataset"]).stem)
+        named = (of for of in content["datasets"].values() if name in of["names"])
+        # where the paper names no classes, as many
+        fits = (of for of in named if len(classes) == of.get("num_classes", len(classes)))
+        alike = (of for of in fits if sorted(map(_plain, of["classes"] or classes)) == classes)
+        dataset: dict[str, Any] = next(alike, {})
+        known = dataset.get("mechanisms", {})
         whole = [r.attention for r in table.rows if not (r.recipe.get("layers") or r.drawn)]
         names = [one if one in known else one.partition(":")[0] for one in whole]
         found = {name: known[name] for name in names if name in known}
@@ -59,16 +65,5 @@ class Published(Writer):
         )
 
 
-def dataset_of(cache: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The published data set that a cache was made from, by its name and its classes."""
-
-    def plain(text: str) -> str:
-        return re.sub(r"[\W_]", "", text.lower())
-
-    classes = sorted(map(plain, cache["class_names"]))
-    for dataset in content["datasets"].values():
-        alike = sorted(map(plain, dataset["classes"] or classes)) == classes
-        alike &= len(classes) == dataset.get("num_classes", len(classes))
-        if alike and plain(Path(cache["dataset"]).stem) in dataset["names"]:
-            return dict(dataset)
-    return None
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]", "", text.lower())

@@ -32,11 +32,8 @@ class Scores(Writer):
         """Nothing where no seed finished."""
         if not any(row.finished for row in table.rows):
             return
-        units = {
-            name: score
-            for name, score in all_scores().items()
-            if any(len(row.every.get(name, ())) for row in table.rows)
-        }
+        there = {name for row in table.rows for name in row.every}
+        units = {name: score for name, score in all_scores().items() if name in there}
         smaller = [u.title for u in units.values() if not u.larger_is_better]
         yield Section(
             name="scores",
@@ -94,8 +91,8 @@ def _calibration(table: Table) -> Section:
             fitted = [f"{by['mean']:.3g}" if by else "-"] * table.temperature
             lines.append([row.label, unit.text(value_S.mean()), sd, *means, *fitted])
             bins = dict(zip(("rows", "right", "sum"), row.bins.tolist(), strict=True))
-            more = {"temperature": by} if table.temperature else {}
-            values.append({"decoder": row.label, "ece": float(value_S.mean())} | bins | more)
+            about = {"decoder": row.label, "ece": float(value_S.mean()), "temperature": by}
+            values.append(about | bins)
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     header += ["temperature"] * table.temperature
     sheet = Sheet(f"calibration{scaled}", header, lines)
@@ -104,13 +101,11 @@ def _calibration(table: Table) -> Section:
         count_B, right_B, sure_B = row.bins[:, row.bins[0] >= FEWEST]
         curves.append(Line(row.label, 100 * sure_B / count_B, 100 * right_B / count_B))
     beside, axis = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
-    said = f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
-    said += "probability of what is predicted; below the dashed line probabilities are too large."
-    said += " Logits were divided by a temperature where one was fitted." * table.temperature
     picture = Picture(
         "reliability",
         "Reliability diagram",
-        said,
+        f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the probability of "
+        "what is predicted; below the dashed line probabilities are too large.",
         lambda: line_panels([("accuracy, %", curves)], axis, beside=beside),
     )
     low, high = (unit.text(of(one["ece"] for one in values)) for of in (min, max))
