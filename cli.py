@@ -70,8 +70,7 @@ def _preset(section: str) -> Any:
     return _option("--preset", kind="NAME", help=f"Prepared settings: {', '.join(names)}.", offers=lambda: names)  # fmt: skip
 
 
-attentions, heads = _named("gaam_decoder.attention"), _named("gaam_decoder.heads")
-engines = _named("gaam_cache.engines")
+attentions, heads, losses, optimizers = (_named(f"gaam_decoder.{name}") for name in ("attention", "heads", "losses", "optimizers"))  # fmt: skip
 _e, _i, _t, _p = (partial(_field, config) for config in SETTINGS.values())
 Strings = list[str] | None
 # fmt: off
@@ -122,7 +121,7 @@ def extract(
     untrained_encoder: Annotated[bool | None, _e("--untrained-encoder", panel=ENCODER)] = None,
     storage_dtype: Annotated[str | None, _e("--storage-dtype", kind="TYPE", panel=ENCODER)] = None,
     device: Annotated[str | None, _e("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _e("--engine", kind="NAME", panel=MACHINE, offers=engines)] = None,
+    engine: Annotated[str | None, _e("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.engines"))] = None,
     devices: Annotated[str | None, _e("--devices", kind="N", panel=MACHINE)] = None,
     config: Config = None,
     sets: Sets = None,
@@ -158,7 +157,8 @@ def train(
     tune_seeds: Annotated[Strings, _t("--tune-seeds", kind="LIST")] = None,
     epochs: Annotated[int | None, _t("--epochs", kind="N", panel=RECIPE)] = None,
     batch_size: Annotated[int | None, _t("--batch-size", kind="N", panel=RECIPE)] = None,
-    loss: Annotated[str | None, _t("--loss", kind="NAME", panel=RECIPE, offers=_named("gaam_decoder.losses"))] = None,
+    loss: Annotated[str | None, _t("--loss", kind="NAME", panel=RECIPE, offers=losses)] = None,
+    optimizer: Annotated[str | None, _t("--optimizer", kind="NAME", panel=RECIPE, offers=optimizers)] = None,
     pool: Annotated[Strings, _t("--pool", kind="NAME", panel=RECIPE)] = None,
     dtype: Annotated[str | None, _t("--dtype", kind="TYPE", panel=RECIPE)] = None,
     select: Annotated[str | None, _t("--select", kind="RULE", panel=PROTOCOL)] = None,
@@ -168,7 +168,7 @@ def train(
     final: Annotated[bool | None, _t("--final", panel=PROTOCOL)] = None,
     probe: Annotated[bool | None, _t("--probe/--no-probe", panel=PROTOCOL)] = None,
     device: Annotated[str | None, _t("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _t("--engine", kind="NAME", panel=MACHINE, offers=engines)] = None,
+    engine: Annotated[str | None, _t("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.engines"))] = None,
     devices: Annotated[str | None, _t("--devices", kind="N", panel=MACHINE)] = None,
     config: Config = None,
     sets: Sets = None,

@@ -14,10 +14,8 @@ from gaam_cache.devices import check_device
 from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle
 from gaam_decoder import number_lists
 from gaam_decoder.recipe import NO_TEST
-from gaam_decoder.specs import USUAL_DECAY, Spec, head_class, parse_loss, parse_specs
+from gaam_decoder.specs import USUAL_DECAY, Spec, build, head_class, parse_built, parse_specs
 
-TRIED_RATES = (3e-4, 2e-3, 1e-2, 5e-2)
-"""Where nobody names a rate and rows of train may choose one; where none may, the first."""
 OUT = "is out of range"
 
 
@@ -43,7 +41,7 @@ class TrainConfig(Placing):
     """Mechanism as name or name:key=value, repeatable; 'gaam describe' explains them."""
     head: tuple[Spec, ...] = _parsed(("linear",), partial(parse_specs, kind="head"))
     """Classifier on top: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
-    loss: Spec = _parsed("cross-entropy", parse_loss)  # noqa: RUF009
+    loss: Spec = _parsed("cross-entropy", partial(parse_built, kind="loss"))  # noqa: RUF009
     """What is minimised; as in the paper for speech: focal:gamma=2.5,alpha=0.25."""
     class_weights: Literal["none", "balanced"] = _key("none")
     """Weights of the classes in the training loss; balanced: all classes count alike."""
@@ -60,13 +58,16 @@ class TrainConfig(Placing):
     """Passes over the training rows."""
     batch_size: int = 32
     """Rows of one step."""
+    optimizer: Spec = _parsed("adamw", partial(parse_built, kind="optimizer"))  # noqa: RUF009
+    """What makes steps of gradients: adamw, or sgd:momentum=0.9,nesterov=true."""
     lr: tuple[float, ...] | None = _parsed(None, number_lists.parse_rates)
-    """Learning rate of AdamW, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2 that which
-    --tune-seeds choose; 3e-4 where no rows of train may choose)."""
+    """Learning rate, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2, of sgd 3e-3 to 5e-1, that
+    which --tune-seeds choose; the first where no rows of train may choose)."""
     weight_decay: tuple[float, ...] = _parsed((USUAL_DECAY,), number_lists.parse_rates, **KEY)
-    """Weight decay of AdamW, or several."""
-    schedule: Literal["constant", "plateau"] = _key("constant")
-    """Course of the rate; plateau: a tenth after 10 epochs without a better accuracy."""
+    """Weight decay, or several."""
+    schedule: Literal["constant", "plateau", "cosine"] = _key("constant")
+    """Course of the rate; plateau: a tenth after 10 epochs without a better accuracy; cosine: up
+    over a twentieth of all steps, then half a cosine to 0."""
     clip_grad_norm: float | None = _key(None)
     """Largest gradient norm (default: no clipping)."""
     loss_scale: Literal["auto", "none", "dynamic"] = _key("auto")
@@ -143,7 +144,8 @@ class TrainConfig(Placing):
     @property
     def rates(self) -> tuple[float, ...]:
         """Learning rates that are trained: ``lr``, or the usual ones."""
-        return self.lr or (TRIED_RATES if self._tunes else TRIED_RATES[:1])
+        tried = build(self.optimizer, "optimizer").rates
+        return self.lr or (tried if self._tunes else tried[:1])
 
     @property
     def choosing_seeds(self) -> tuple[int, ...] | None:

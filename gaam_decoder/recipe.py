@@ -15,6 +15,7 @@ from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 OF_STEPS = (
     *("loss", "epochs", "batch_size", "lr", "weight_decay", "schedule", "clip_grad_norm", "dtype"),
     *("loss_scale", "clip_order", "ties", "eval_dtype", "class_weights", "shuffle", "shard_rows"),
+    "optimizer",
 )
 """Settings that play no part where a head is fitted at once."""
 NO_TEST = "none"
@@ -58,7 +59,7 @@ class Recipe:
     batch_size: int
     lr: float
     weight_decay: float
-    schedule: Literal["constant", "plateau"]
+    schedule: Literal["constant", "plateau", "cosine"]
     clip_grad_norm: float | None
     select: Literal["val", "last", "test"]
     val_fraction: float
@@ -83,6 +84,7 @@ class Recipe:
     train_rows: int | None = None
     shots: int | None = None
     val_folds: int | None = None  # None: all seeds hold out the same ``val_fraction``
+    optimizer: Spec = Spec("adamw")  # noqa: RUF009 it is frozen
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
@@ -135,15 +137,16 @@ class Recipe:
         out = {"attention", "head", "groups", *(OF_STEPS if self.fitted else ())}
         out |= {name for name, usual in DEFAULTS.items() if values[name] == usual}
         values = {name: value for name, value in values.items() if name not in out}
+        values |= {"optimizer": str(self.optimizer)} if "optimizer" in values else {}
         values |= {"groups": self.groups.digest} if self.groups else {}
         # of others' plug-ins: a new version is another recipe
         theirs = {what: code for what, code in self.code().items() if " " in code}
         return values | ({"plugins": theirs} if theirs else {})
 
     def code(self) -> dict[str, str]:
-        """What decoder and loss, if it has one, are computed by, as ``plugins.code`` has it."""
+        """What its parts are computed by, as ``plugins.code`` has it."""
         parts = {"mechanism": self.attention, "head": self.head}
-        parts |= {} if self.fitted else {"loss": self.loss}
+        parts |= {} if self.fitted else {"loss": self.loss, "optimizer": self.optimizer}
         return {
             f"{kind} {spec.name}": plugins.code(KINDS[kind][0], spec.name, kind=kind)
             for kind, spec in parts.items()

@@ -19,10 +19,13 @@ KINDS = {
     "mechanism": ("gaam_decoder.attention", "--attn"),
     "head": ("gaam_decoder.heads", "--head"),
     "loss": ("gaam_decoder.losses", "--loss"),
+    "optimizer": ("gaam_decoder.optimizers", "--optimizer"),
 }
-"""What a decoder is made of: its folder and its option."""
+"""What a training is made of: its folder and its option."""
 USUAL_DECAY = 0.01  # of AdamW in torch, and ours
-TOLD = dict.fromkeys(("pool", "lr", "weight_decay", "layers", "train_rows", "shots", "fold"))
+TOLD = dict.fromkeys(
+    ("pool", "optimizer", "lr", "weight_decay", "layers", "train_rows", "shots", "fold")
+)
 TOLD |= {"weight_decay": USUAL_DECAY, "split_seed": 0, "shuffle": "full"}
 """Settings that are part of a title, in order, and which value is not worth a word."""
 
@@ -119,11 +122,9 @@ parse_attention = functools.partial(parse_spec, kind="mechanism")
 parse_head = functools.partial(parse_spec, kind="head")
 
 
-def parse_loss(text: Any) -> Spec:
-    """A loss, whose options are in their ranges."""
-    spec = parse_spec(text, kind="loss")
-    if spec.options:  # the default costs no import of torch
-        build(spec, "loss")
+def parse_built(text: Any, kind: str) -> Spec:
+    """A loss or an optimiser, whose options are in their ranges."""
+    build(spec := parse_spec(text, kind=kind), kind)
     return spec
 
 

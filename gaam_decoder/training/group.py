@@ -6,6 +6,7 @@ S seeds, N rows, V rows that choose, L layers, D hidden size, C classes, K noise
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -26,10 +27,10 @@ from gaam_decoder.decoder import (
 )
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import balanced
+from gaam_decoder.optimizers._base import Optimizer
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build
-from gaam_decoder.training.arithmetic.adamw import bias_corrections
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, Engine, rows_at_once
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.arithmetic.step import Steps
@@ -56,6 +57,14 @@ class Plateau:
         if self.waited > PATIENCE:
             self.waited, lower = 0, self.rate * FACTOR
             self.rate = lower if self.rate - lower > SMALLEST_CHANGE else self.rate
+
+
+def cosine(step: int, steps: int) -> float:
+    """Share of the rate at a step, from 1: up over a twentieth of all, then half a cosine to 0."""
+    warm = steps // 20
+    if step <= warm:
+        return step / (warm + 1)
+    return (1 + math.cos(math.pi * (step - 1 - warm) / (steps - warm))) / 2
 
 
 @dataclass(kw_only=True, slots=True)
@@ -126,6 +135,7 @@ class Group:
         self.spec, self.data, self.recipe, self.seeds = spec, data, recipe, list(seeds)
         self.loss_of: Loss = loss_of or build(recipe.loss, "loss")
         self.epochs_done, self.seconds = 0, 0.0
+        self._share = 1.0  # of the rate, at the last step
         self.members = [
             Member(seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs)
             for seed in seeds
@@ -137,7 +147,9 @@ class Group:
             self._weight_SC = balanced(self._told_SN, spec.num_classes, dtype)
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
-        self.state = State.of(decoders, device, scaled=recipe.loss_scale == "dynamic")
+        self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
+        scaled = recipe.loss_scale == "dynamic"
+        self.state = State.of(decoders, device, self.optimizer.moments, scaled=scaled)
         weights = self.state.weights
         self.kept = Weights(*({k: one.clone() for k, one in part.items()} for part in weights))
         kind = spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
@@ -192,6 +204,7 @@ class Group:
                     for name, value in new.items():
                         part[name][place].copy_(value[place])
             if member.failed is None:
+                member.log[-1]["lr"] *= self._share
                 member.log[-1]["seconds"] = round(self.seconds / len(self.members), 4)
         self.epochs_done = epoch
         return float(np.mean(finite)) if finite else float("nan")
@@ -204,7 +217,8 @@ class Group:
         noise = [torch.Generator().manual_seed(stream) for stream in streams]
         lr_S = like.new_tensor([member.schedule.rate for member in self.members])
         steps = -(-len(train) // self.recipe.batch_size)
-        bias_correction_T2 = bias_corrections((epoch - 1) * steps + 1, steps, like)
+        every = range((epoch - 1) * steps + 1, epoch * steps + 1)
+        numbers_TK = like.new_tensor([self.optimizer.numbers(step) for step in every])
         state.loss_S.zero_()
         state.hit_S.zero_()
         if state.scaling is not None:
@@ -218,8 +232,10 @@ class Group:
                 drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
                 noise_SBK = send(drawn_SBK, device)
             weight_SB = None if self._weight_SC is None else self._weight_SC.gather(1, label_SB)
-            bias_correction = bias_correction_T2[step]
-            self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction, weight_SB))
+            if self.recipe.schedule == "cosine":
+                self._share = cosine(every[step], steps * self.recipe.epochs)
+            lr = lr_S if self._share == 1 else lr_S * self._share
+            self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr, numbers_TK[step], weight_SB))
 
     def logits(self, subset: Subset, weights: Weights) -> Tensor:
         rows, size = subset.rows, self.eval_batch_size(subset)

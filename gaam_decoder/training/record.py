@@ -116,6 +116,7 @@ def _config(
         "attn": str(recipe.attention),
         "head": str(recipe.head),
         "loss": str(recipe.loss),
+        "optimizer": str(recipe.optimizer),
         "cache": str(cache.root.absolute()),
         "runs": str(config.runs.absolute()),
         # of one seed a list: a number alone is how many

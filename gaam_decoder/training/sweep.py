@@ -170,7 +170,9 @@ class _Sweep:
             code = item.recipe.code()
             for run in found[item.key]:
                 before = run.environment["code"]
-                if what := ", ".join(name for name in code if code[name] != before.get(name)):
+                if what := ", ".join(
+                    name for name in code if code[name] != before.get(name, code[name])
+                ):
                     text = f"{item}: {run.path} was trained by other code of {what}, and is kept: "
                     warnings.warn(f"{text}remove it to train again", GaamWarning, stacklevel=2)
         left = {i.key: len(i.lacking(seeds, found[i.key])) * i.epochs for i in items}

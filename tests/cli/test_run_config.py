@@ -35,7 +35,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
         "val_folds": 4,
     },
     "order": {"shuffle": "window:32", "shuffle_labels": True, "compile": "off"},
-    "rows": {"train_rows": (20, None), "select": "last"},
+    "rows": {"train_rows": (20, None), "select": "last", "optimizer": "sgd"},
     "shots": {"train_rows": ("4/class", "8/class")},
     "folds": {"folds": 2, "repeats": 2, "groups": "GROUPS", "final": True},
     "fold": {"folds": 3, "fold": 2, "probe": True},

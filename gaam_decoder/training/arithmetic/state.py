@@ -16,7 +16,6 @@ from gaam_decoder.decoder import Decoder
 
 Stacked = dict[str, Tensor]  # parameters or buffers by name, each (S, ...)
 
-
 START, GROWTH, BACKOFF = 65536.0, 2.0, 0.5
 INTERVAL = 2000  # good steps in a row before the scale grows. All four are GradScaler's defaults
 
@@ -64,14 +63,21 @@ class State(NamedTuple):
 
     parameters: Stacked
     buffers: Stacked
-    exp_avg: Stacked  # first moments of the gradients
-    exp_avg_sq: Stacked  # second moments
+    moments: dict[str, Stacked]  # what the optimiser remembers of every parameter, by its names
     loss_S: Tensor  # losses of the epoch's rows so far, added up
     hit_S: Tensor  # rows of the epoch that were right when they were seen
     scaling: Scaling | None  # of the losses, where they are scaled
 
     @classmethod
-    def of(cls, decoders: Sequence[Decoder], device: torch.device, *, scaled: bool) -> State:
+    def of(
+        cls,
+        decoders: Sequence[Decoder],
+        device: torch.device,
+        moments: Sequence[str],
+        *,
+        scaled: bool,
+    ) -> State:
+        """The state before the first step of fresh decoders, one per seed."""
 
         def stacked(of_seeds: Sequence[Stacked]) -> Stacked:
             return {
@@ -83,8 +89,10 @@ class State(NamedTuple):
         return cls(
             parameters=parameters,
             buffers=stacked([dict(decoder.named_buffers()) for decoder in decoders]),
-            exp_avg={name: torch.zeros_like(value) for name, value in parameters.items()},
-            exp_avg_sq={name: torch.zeros_like(value) for name, value in parameters.items()},
+            moments={
+                moment: {name: torch.zeros_like(value) for name, value in parameters.items()}
+                for moment in moments
+            },
             loss_S=torch.zeros(len(decoders), dtype=decoders[0].dtype, device=device),
             hit_S=torch.zeros(len(decoders), dtype=torch.int64, device=device),
             scaling=Scaling.of(len(decoders), device) if scaled else None,
@@ -96,10 +104,9 @@ class State(NamedTuple):
 
     def tensors(self) -> Stacked:
         """What has to be kept to go on after an epoch, by name."""
+        parts = {"parameters": self.parameters, "buffers": self.buffers, **self.moments}
         found = {
-            f"{part}.{name}": value
-            for part in ("parameters", "buffers", "exp_avg", "exp_avg_sq")
-            for name, value in getattr(self, part).items()
+            f"{part}.{name}": value for part, of in parts.items() for name, value in of.items()
         }
         if self.scaling is not None:
             lasting = ("scale_S", "good_S", "steps_S")
@@ -114,7 +121,7 @@ class Batch(NamedTuple):
     label_SB: Tensor
     noise_SBK: Tensor | None  # uniform numbers, or None where the decoder needs none
     lr_S: Tensor
-    bias_correction: Tensor  # (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t
+    numbers: Tensor  # of the optimiser at this step, (K,)
     weight_SB: Tensor | None = None  # of rows in the loss; None where all count alike
 
 
@@ -127,6 +134,14 @@ def unscaled(gradients: dict[str, Tensor], scale_S: Tensor) -> tuple[dict[str, T
     inverse_S = float64(scale_S).reciprocal().to(scale_S)
     own = {name: g * of_seeds(inverse_S, g) for name, g in gradients.items()}
     return own, torch.stack(finite_PS).all(0)
+
+
+def clipped(gradients: Stacked, most: float) -> Stacked:
+    """Every seed's gradient at a norm of at most ``most``, as torch's clip_grad_norm_ does it."""
+    norms_PS = [g.flatten(1).norm(dim=1) for g in gradients.values()]
+    norm_S = torch.stack(norms_PS).norm(dim=0)
+    factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
+    return {name: g * of_seeds(factor_S, g) for name, g in gradients.items()}
 
 
 def of_seeds(value_S: Tensor, like: Tensor) -> Tensor:

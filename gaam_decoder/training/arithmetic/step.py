@@ -12,17 +12,19 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
+from gaam_cache.devices import float64
 from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import weighted_mean
+from gaam_decoder.optimizers._base import Optimizer, take_step
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.arithmetic.adamw import adamw, bias_corrections_at, clipped
+from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
-from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights, unscaled
+from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights, clipped, unscaled
 
 IN_A_STEP = (
-    *("loss", "class_weights", "weight_decay", "clip_grad_norm", "clip_order"),
+    *("loss", "class_weights", "optimizer", "weight_decay", "clip_grad_norm", "clip_order"),
     *("loss_scale", "eval_dtype"),
 )
 """Settings of a recipe that a step knows, as it was compiled; others reach it as tensors."""
@@ -40,7 +42,7 @@ class Found(NamedTuple):
 
 
 class Step:
-    """One step of AdamW for a group of seeds, and their logits.
+    """One step of an optimiser for a group of seeds, and their logits.
 
     The decoder is written for one seed; ``torch.func.vmap`` runs it over stacked parameters.
     Nothing flows from one seed to another: the gradient, its norm, the moments and the rate all
@@ -52,6 +54,7 @@ class Step:
 
     def __init__(self, decoder: Decoder, loss_of: Loss, recipe: Recipe, engine: Engine) -> None:
         self._decoder, self._dtype, self._loss_of = decoder, decoder.dtype, loss_of
+        self._optimizer: Optimizer = build(recipe.optimizer, "optimizer")
         self._weight_decay, self._clip_grad_norm = recipe.weight_decay, recipe.clip_grad_norm
         # the norm that is clipped is of the gradient of the scaled loss, as published
         self._clip_first = recipe.clip_order == "clip-first"
@@ -107,16 +110,18 @@ class Step:
     def _update(self, state: State, batch: Batch, found: Found) -> None:
         for name, value in found.buffers.items():  # of steps that are not taken too, as in torch
             state.buffers[name].copy_(value)
-        rows, loss_S, bias_correction = batch.label_SB.shape[1], found.loss_S, batch.bias_correction
+        rows, loss_S, numbers = batch.label_SB.shape[1], found.loss_S, batch.numbers
         hit_S = (found.logits_SBC.argmax(-1) == batch.label_SB).sum(1)
         if state.scaling is not None and found.finite_S is not None:
-            bias_correction = bias_corrections_at(state.scaling.steps_S + 1, loss_S)
+            at_S = float64(state.scaling.steps_S + 1)  # float32 would lose 1e-5 of Adam's
+            if each := self._optimizer.numbers(at_S):
+                numbers = torch.stack(each).to(loss_S)
             state.scaling.update(found.finite_S)
             counts_S = loss_S.isfinite()
             loss_S, hit_S = torch.where(counts_S, loss_S, 0), hit_S * counts_S
             state.scaling.lost_S.add_(~counts_S, alpha=rows)
-        gradients, lr_S = found.gradients, batch.lr_S
-        adamw(state, gradients, lr_S, bias_correction, self._weight_decay, found.finite_S)
+        how = batch.lr_S, numbers, self._weight_decay, found.finite_S
+        take_step(self._optimizer, state, found.gradients, *how)
         state.loss_S.add_(loss_S, alpha=rows)
         state.hit_S.add_(hit_S)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.specs import parse_attention, parse_head
+from gaam_decoder.specs import parse_attention, parse_head, parse_spec
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.step import Steps
@@ -117,8 +119,10 @@ def plain_loop(
     clip: float | None,
     loss_of: Loss | None = None,
     rows: Subset | None = None,
+    optim: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    schedule: Callable[..., Any] | None = None,
 ) -> dict:
-    """One seed, written with ``nn.Module``, autograd and ``torch.optim.AdamW``.
+    """One seed, written with ``nn.Module``, autograd and ``torch.optim``.
 
     Of a loss that is given, row by row, with weights of the classes that are counted by hand.
     """
@@ -126,7 +130,8 @@ def plain_loop(
     labels = rows.label_N.tolist()
     weight = {c: len(labels) / (len(set(labels)) * labels.count(c)) for c in set(labels)}
     decoder = build_decoder(spec(attention, head), seed).double()
-    optimizer = torch.optim.AdamW(decoder.parameters(), lr=LR, weight_decay=0.1)
+    optimizer = optim(decoder.parameters(), lr=LR, weight_decay=0.1)
+    scheduler = schedule and schedule(optimizer)
     for epoch in range(1, epochs + 1):
         order = np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(len(rows))
         noise = torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
@@ -149,6 +154,8 @@ def plain_loop(
             if clip is not None:
                 clip_grad_norm_(decoder.parameters(), clip)
             optimizer.step()
+            if scheduler:
+                scheduler.step()
     return decoder.state_dict()
 
 
@@ -170,6 +177,35 @@ def test_stacked_seeds_equal_a_plain_loop_after_many_steps() -> None:
         for _ in range(epochs):
             together.train_epoch()
         assert_equal(together, attention, epochs, "linear", 0.5)
+
+
+def warm_up_and_cosine(optimizer: torch.optim.Optimizer) -> Any:
+    """Over 13 epochs of 4 steps, of which a twentieth is 2."""
+    up = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / 3, total_iters=2)
+    down = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
+    return torch.optim.lr_scheduler.SequentialLR(optimizer, [up, down], milestones=[2])
+
+
+OPTIMIZERS = {
+    "adamw": torch.optim.AdamW,
+    "sgd": partial(torch.optim.SGD, momentum=0.9),
+    "sgd:momentum=0.0": torch.optim.SGD,
+    "sgd:nesterov=true": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_every_optimizer_equals_that_of_torch(name: str, schedule: str) -> None:
+    known = {text.partition(":")[0] for text in OPTIMIZERS}
+    assert known == set(plugins.names("gaam_decoder.optimizers"))
+    how = {"optimizer": parse_spec(name, "optimizer"), "schedule": schedule, "clip_grad_norm": 0.5}
+    ours, epochs = group("gaam", [5, 2], **how), 13 if name == "sgd" else 3
+    for _ in range(epochs):
+        ours.train_epoch()
+    theirs = {"optim": OPTIMIZERS[name]}
+    theirs |= {"schedule": warm_up_and_cosine} if schedule == "cosine" else {}
+    assert_equal(ours, "gaam", epochs, "linear", 0.5, **theirs)
 
 
 @pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))

@@ -1,0 +1,1 @@
+"""What makes a step of gradients, of parameters that are stacked over seeds; one file each."""

@@ -1,0 +1,46 @@
+"""Adam with decoupled weight decay."""
+
+from typing import Any
+
+from torch import Tensor
+
+from gaam_decoder.optimizers._base import Optimizer
+from gaam_decoder.training.arithmetic.state import of_seeds
+
+ALIASES = ("adam",)
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+
+
+class AdamW(Optimizer):
+    """A step of the mean gradient over its spread, operation by operation that of torch.
+
+    Formula: ``m = 0.9 m + 0.1 g``, ``v = 0.999 v + 0.001 g^2``,
+    ``p = (1 - lr decay) p - lr m^ / (sqrt(v^) + 1e-8)``, with ^ without the bias of the start.
+
+    Source: Loshchilov and Hutter 2019, arXiv 1711.05101; torch.optim.AdamW.
+    """
+
+    moments = ("exp_avg", "exp_avg_sq")
+    rates = (3e-4, 2e-3, 1e-2, 5e-2)
+
+    def numbers(self, step: Any) -> tuple[Any, ...]:
+        """``1 - beta1^t`` and ``sqrt(1 - beta2^t)``."""
+        return 1 - BETAS[0] ** step, (1 - BETAS[1] ** step) ** 0.5
+
+    def change(
+        self,
+        parameter: Tensor,
+        gradient: Tensor,
+        moments: dict[str, Tensor],
+        lr: Tensor,
+        numbers: Tensor,
+        weight_decay: float,
+    ) -> None:
+        """One step of one parameter."""
+        exp_avg, exp_avg_sq = moments["exp_avg"], moments["exp_avg_sq"]
+        exp_avg.lerp_(gradient, 1 - BETAS[0])
+        exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        denominator = exp_avg_sq.sqrt() / of_seeds(numbers[1], gradient) + EPSILON
+        parameter.mul_(1 - lr * weight_decay)
+        parameter.sub_(lr / of_seeds(numbers[0], gradient) * (exp_avg / denominator))
