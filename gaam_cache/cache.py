@@ -184,8 +184,18 @@ class Split:
 
     @cached_property
     def embeddings(self) -> ShardedArray:
-        """Pooled states, (rows, num_layers, hidden_size); the first pooling of the cache."""
+        """Pooled states, (rows, num_layers, hidden_size); the first pooling of the cache.
+
+        Index 0 of the layers is the first that is kept: ``layer`` counts as ``--layers`` does.
+        """
         return self.pooled(self._plan.pooling[0])
+
+    def layer(self, number: int) -> NDArray[Any]:
+        """States of one layer, by its number in the encoder, from 1: (rows, hidden_size)."""
+        there = range(self.first_layer, self.first_layer + self._plan.num_layers)
+        if number not in there:
+            raise unknown("layer", str(number), map(str, there), where=str(self._root))
+        return self.embeddings[:, there.index(number)]
 
     def pooled(self, pooling: str) -> ShardedArray:
         """Pooled states of a named pooling, (rows, num_layers, hidden_size).

@@ -104,6 +104,9 @@ def test_all_hidden_states_are_there_and_the_others_keep_their_bits(
     states = kept["train"].embeddings[:]
     np.testing.assert_array_equal(states, plain["train"].embeddings[:, 1:])
     assert gaam_cache.verify(some.out, recompute_rows=8).good
+    np.testing.assert_array_equal(kept["train"].layer(3), plain["train"].layer(3))
+    with pytest.raises(ConfigError, match="unknown layer '4'"):
+        kept["train"].layer(4)
     assert kept.fingerprint != plain.fingerprint
     with pytest.raises(ConfigError, match="--layers 3-4"):
         gaam_cache.extract(replace(some, layers="3-4", out=tmp_path / "none"))
