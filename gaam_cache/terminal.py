@@ -26,6 +26,7 @@ EXIT_CODE = 130
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last by a terminal that is closed
 SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "model": "--encoder"}
+SAID |= {"label-smoothing": "--loss"}  # of which it is an option
 
 
 def silent(done: int, total: int, text: str) -> None:
