@@ -30,6 +30,8 @@ BATCH_ROWS, BATCH_FILES = 4096, 16
 class FileSource(Source):
     """A folder that holds ``<split>.csv`` (or .tsv, .jsonl, .parquet), or one file: one split.
 
+    A split without labels may be a ``<split>.txt``, a text a line.
+
     The bundled sample is such a folder: 480 short news items, written for this project.
     """
 
@@ -58,6 +60,8 @@ class FileSource(Source):
             columns, folder = config.text_columns or ("title", "description"), data_path()
             config = replace(config, dataset=f"{folder}/news_sample", text_columns=columns)
         path = _file_of(config, split)
+        if path.suffix == ".txt":
+            config = replace(config, text_columns=())
         table, origin = open_table(path, config), str(path)
         label = None if split in config.unlabelled else config.label_column
         chosen = choose(table, config, label, origin)
@@ -71,7 +75,8 @@ def _file_of(config: ExtractConfig, split: str) -> Path:
     if not path.exists():
         raise NotFoundError(f"no file or folder at '{path}'", where=str(path.absolute()))
     there = sorted(path.iterdir()) if path.is_dir() else [path]
-    there = [one for one in there if one.suffix in SUFFIXES]
+    suffixes = (*SUFFIXES, ".txt") if split in config.unlabelled else SUFFIXES
+    there = [one for one in there if one.suffix in suffixes]
     anyway = only or (path.is_file() and len(config.splits) == 1)
     files = [one for one in there if anyway or one.stem == split]
     if len(files) == 1:
@@ -90,11 +95,11 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     """A table in a file, of which no more than the names of its columns is read yet.
 
     CSV is as RFC 4180 has it, with a header; white space is part of names and values, blank lines
-    are no rows.
+    are no rows. A .txt file, which has no labels, has a text on each line, in a column 'text'.
     """
     if path.suffix == ".parquet":
         return _parquet(path)
-    rows = (_json_lines if path.suffix == ".jsonl" else _csv)(path, config)
+    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(path.suffix, _csv)(path, config)
     names: list[str] = next(rows, [])
     if not names or len(set(names)) < len(names):
         raise DataError(
@@ -126,6 +131,13 @@ def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[s
 
 
 # each of these yields the names of the columns first, and then the records
+
+
+def _text_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
+    name = config.file_column or "text"
+    yield [name]
+    for number, line in enumerate(_lines(path, config), start=1):
+        yield f"line {number}", {name: line.rstrip("\r\n")}
 
 
 def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:

@@ -45,7 +45,7 @@ class PredictConfig:
     run: Path  # folder of a finished run, or of what was exported of one
     texts: tuple[str, ...] = field(default=(), metadata={"parse": parse_words, UNCHECKED: True})
     """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
-    file: Path | None = None  # A table: CSV, JSON lines, Parquet
+    file: Path | None = None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
     cache: Path | None = None  # whose rows are predicted; with texts or a file that of the run
     split: str | None = None  # of the cache; default: 'test'
     out: Path | None = None  # CSV, JSON lines or Parquet; default: stdout
@@ -63,6 +63,8 @@ class PredictConfig:
         if self.texts and self.file is not None:
             found = f"{shortened(self.texts[0])!r} and --file {self.file}"
             raise ConfigError("rows are texts, or those of a file", found=found)
+        if self.split is not None and not self.of_cache:
+            raise ConfigError("--split is of a cache", expected="--cache CACHE without other rows")
         if self.of_cache and self.cache is None:
             expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
             raise ConfigError("nothing to predict", expected=expected)
@@ -200,7 +202,7 @@ def _of_file(
     settings: dict[str, Any] = {"file_column": known.get("file_column")}
     if plan.kind == "text":
         texts = config.text_columns or known.get("text_columns") or ("text",)
-        settings = {"text_columns": tuple(texts)}
+        settings = {"text_columns": () if path.suffix == ".txt" else tuple(texts)}
     reading = ExtractConfig(delimiter=known.get("delimiter"), **settings)
     table = open_table(path, reading)
     columns = choose(table, reading, None, str(path))

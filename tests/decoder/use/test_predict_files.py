@@ -168,3 +168,12 @@ def test_a_file_that_cannot_be_used_is_refused_before_anything_is_predicted(
             predict(PredictConfig(run=run, file=tmp_path / name, out=out))
     assert not predictor.asked
     assert not out.exists()
+
+
+def test_a_text_a_line(stand: Stand, tmp_path: Path) -> None:
+    path, out = tmp_path / "new.txt", tmp_path / "out.csv"
+    path.write_text("one, two\nthree\n")
+    stand()[0].plan.dataset["text_columns"] = ["title", "body"]
+    predict(PredictConfig(run=tmp_path, file=path, out=out))
+    with out.open(newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == ["one, two", "three"]
