@@ -112,10 +112,9 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
 
 def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
     """The refusal of a shard that is not what it must be."""
-    path = receipt_path(root, name)
+    path, what = receipt_path(root, name).absolute(), f"the shard '{name}' is damaged"
     hint = f"delete {path} and run the {plan.maker} that made the cache again"
-    where = str(path.absolute())
-    return CacheError(f"the shard '{name}' is damaged", found=found, where=where, hint=hint)
+    return CacheError(what, found=found or "it cannot be read", where=str(path), hint=hint)
 
 
 def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:

@@ -167,10 +167,11 @@ def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> N
                 for name, one in file.items()
             }
             found: Any = dict(file.attrs), arrays
+            if found == about:
+                return
     except Exception as error:  # noqa: BLE001 whatever the library raises: the file is no shard
         found = f"{type(error).__name__}: {error}"
-    if found != about:
-        raise damaged(root, plan, shard.name, f"h5py finds {found}; must be {about}")
+    raise damaged(root, plan, shard.name, f"h5py finds {found}; must be {about}")
 
 
 def _recompute(

@@ -49,19 +49,6 @@ def cache(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "cache"))
 
 
-def test_a_sound_cache_is_good(gaam: Gaam, made: Path) -> None:
-    before = shard_bytes(made)
-    outcome = gaam("verify", made)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert "good" in outcome.out.splitlines()[0]
-    about = json.loads(gaam("verify", made, "--json").out)
-    assert (about["good"], about["shards"], about["rows"]) == (True, 3, 30)
-    assert (about["missing"], about["bad"]) == ([], [])
-    assert about["bytes"] == sum(len(b) for name, b in before.items() if name.endswith(".h5"))
-    assert shard_bytes(made) == before
-    assert gaam("verify", made.parent).code == 2
-
-
 def test_every_bad_shard_gets_one_line_that_says_how_to_repair_it(
     gaam: Gaam, cache: Path, made: Path, encoders: dict[str, Path], dataset: Path
 ) -> None:
