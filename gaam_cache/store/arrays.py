@@ -30,10 +30,8 @@ ROLES = {
 LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
 """Words that say of which split an array or file is, in the order in which splits are shown."""
-UNDERSTOOD = (
-    "states (or embeddings, hidden_states, features, X, layer_0, layer_1, ...) and labels (or "
-    "targets, y), in files called train.*, test.*, or as train/states, train_states, X_train"
-)
+UNDERSTOOD = "states (embeddings, hidden_states, features, X, layer_0...) and labels (targets, y), "
+UNDERSTOOD += "in files called train.*, test.*, or as train/states, train_states, X_train"
 WHOLE = -1  # in the place of the number of a layer: all layers are in one array
 HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file"
 
@@ -61,6 +59,8 @@ class Array:
         self.name, self.file = name, file
         self.where = f"{file}: {name}" if file.name else name
         with reading(self.where):
+            if np.ma.is_masked(values):
+                raise ValueError("values that are masked: gaam keeps no mask")
             values = np.asarray(values) if isinstance(values, (list, tuple)) else values
             of_safetensors = hasattr(values, "get_shape")
             self.shape = tuple(values.get_shape() if of_safetensors else values.shape)
