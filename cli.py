@@ -182,6 +182,7 @@ def train(
     """
     resolved = _resolved("train", locals())
     import gaam_decoder
+    from gaam_decoder.training.sweep import what_next
 
     if dry_run:
         _show(gaam_decoder.estimate(resolved), as_json)
@@ -199,7 +200,7 @@ def train(
         _print_json([run.to_dict() for run in results])
     else:
         lines = [run.summary() for run in results if run.path not in said]
-        tell("\n".join([*lines, f"next: gaam report {shlex.quote(str(resolved.runs))}"]))
+        tell("\n".join([*lines, *what_next(resolved, results)]))
     gaam_decoder.check_failures(results, resolved.seeds)
 
 

@@ -136,7 +136,7 @@ class Row:
     drawn: int | None  # training rows that it was given, the fewest of its folds; None: all
     still_learning: tuple[int, ...]  # finished seeds whose best epoch is the last, in any fold
     too_short: bool  # whether these are more than a plateau gives
-    at_edge: frozenset[str]  # what was chosen at the smallest or largest value that was tried
+    at_edge: frozenset[str]  # chosen, and not by chance, at the smallest or largest that was tried
     runs: tuple[RunResult, ...]
     accuracy: Measured
     chosen: Measured  # the score that is compared
@@ -349,12 +349,14 @@ def _row(
     answered = _answers(parts, sorted(seeds), len(split_seeds), meant, temperature)
     finished = answered["finished"]
     late = {seed for run in counted for seed in run.still_learning}.intersection(finished)
+    choices = tuple(one for of in tuned if (one := _choice(*of, meant)))
+    chance = any(one.share < SURE for one in choices)  # other rows would choose another rate
     same = ("attention", "head", "select", "parameters", "shuffled")
     return Row(
         **{name: getattr(first, name) for name in same},
         recipe=recipe,
         tunings=tuple(tuning for _, tuning in tuned),
-        choices=tuple(one for of in tuned if (one := _choice(*of, meant))),
+        choices=choices,
         folds=len(parts) // len(split_seeds),
         repeats=len(split_seeds),
         seeds=tuple(sorted(seeds)),
@@ -366,7 +368,7 @@ def _row(
         still_learning=tuple(sorted(late)),
         too_short=bool(late)
         and stats.later_than_chance(len(late), len(finished), recipe["epochs"], len(parts)),
-        at_edge=frozenset(name for _, tuning in tuned for name in tuning.at_edge),
+        at_edge=frozenset(n for _, tuning in tuned for n in tuning.at_edge if not chance),
         runs=counted,
         **answered,
     )

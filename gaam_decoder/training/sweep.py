@@ -7,6 +7,7 @@ whoever finds all seeds finished publishes them.
 
 from __future__ import annotations
 
+import shlex
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ Progress = Callable[[int, int, str], None]
 Report = Callable[[int, int, str, int], None]
 """The same, with how many of this process are new since the last call."""
 PAUSE_SECONDS = 0.2  # between two looks at what others train
+FEW_ROWS = 1000  # of training: fewer are worth a cross-validation
 
 
 def train(
@@ -323,6 +325,16 @@ class _Sweep:
             file.finish(trained)
         claim.done()
         return None
+
+
+def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
+    """What may follow a training, a line each."""
+    lines = [f"next: gaam report {shlex.quote(str(config.runs))}"]
+    rows = runs[0].cache["rows"] if runs else {}
+    train, test = (rows.get(name, 0) for name in (config.train_split, config.test_split))
+    if not config.folds and 0 < test < train < FEW_ROWS and config.train_rows == (None,):
+        lines.append(f"--folds 5 would test on all {train} training rows, these {test} set aside")
+    return lines
 
 
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
