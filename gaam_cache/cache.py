@@ -68,6 +68,12 @@ class ShardedArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
 
+    def __dlpack__(self, **asked: Any) -> Any:  # torch makes a tensor of it at once
+        return self[:].__dlpack__(**asked)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self[:0].__dlpack_device__()
+
     def keeping(self, positions: Sequence[int]) -> ShardedArray:
         """The same rows with only these positions of the second axis (layers, from 0).
 
