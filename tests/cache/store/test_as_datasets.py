@@ -62,5 +62,7 @@ def test_states_are_an_array_to_other_libraries(cache: EmbeddingCache) -> None:
     np.testing.assert_array_equal(np.stack(list(states)), states[:])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        for make in (torch.tensor, torch.as_tensor, torch.from_dlpack):
+            np.testing.assert_array_equal(make(states).numpy(), states[:])
         model = LogisticRegression().fit(states[:, -1], train.labels)
         assert model.score(states[:, -1], train.labels) == 1.0
