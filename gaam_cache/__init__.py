@@ -9,8 +9,6 @@
 Importing this package imports neither torch nor transformers; the names below load on first use.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any

@@ -3,8 +3,6 @@
 Each is a frozen dataclass that validates itself by a table of rules.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

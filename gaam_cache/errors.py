@@ -1,7 +1,5 @@
 """Every error that gaam raises on purpose, each with its exit code; and its kind of warning."""
 
-from __future__ import annotations
-
 from gaam_cache.messages import brief
 
 LONGEST = 4000  # characters of a message that people are shown, and of each detail

@@ -1,7 +1,5 @@
 """What ``gaam inspect`` says about a cache: what it is, how far it is, who is at work on it."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path

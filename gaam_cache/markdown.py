@@ -1,7 +1,5 @@
 """Markdown of cards and reports, in which nothing from elsewhere is more than text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

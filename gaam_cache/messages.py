@@ -1,7 +1,5 @@
 """What is said: text from elsewhere made harmless, and the words of messages."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import re

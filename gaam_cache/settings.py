@@ -5,8 +5,6 @@ its metadata has no option: it is a key of TOML files and of ``--set``. The comm
 before a config file, that before a preset, that before the default.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

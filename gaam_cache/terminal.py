@@ -1,7 +1,5 @@
 """What the command line needs beside its commands: progress, signals, refusals, the entry point."""
 
-from __future__ import annotations
-
 import errno
 import importlib.util
 import os

@@ -15,8 +15,6 @@ Import it before torch. Nothing in this package imports transformers; what ``loa
 """
 # ruff: noqa: F401 names that ``__all__`` holds, for type checkers
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING
 

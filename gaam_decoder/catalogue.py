@@ -4,8 +4,6 @@ Formulas, sources and what options mean come from docstrings, options and defaul
 constructors, shapes and counts from a module built without memory.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """What a training is, and what is planted: frozen dataclasses that validate themselves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size, C classes, K noise per sample.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What ``gaam inspect``, ``gaam runs`` and ``gaam verify`` say about runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

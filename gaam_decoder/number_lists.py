@@ -3,8 +3,6 @@
 Every ``parse_`` raises ValueError with what must be there, and leaves alone what it made.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

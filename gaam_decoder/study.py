@@ -5,8 +5,6 @@ or, with ``command``, of ``plant`` (``from`` names another cache); ``[[train]]``
 ``[[report]]`` with theirs; and ``[check]`` with tolerances in hundredths.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

@@ -4,8 +4,6 @@ B batch, T positions (tokens, frames, patches), W positions of the longest part,
 D hidden size.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from abc import ABC, abstractmethod

@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size.
 """
 
-from __future__ import annotations
-
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ Nothing is read off a model's name. Rows of mixed lengths run alone, through tra
 layers are seen, when there is a mask, and which rows may share a batch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Where an encoder lies, which of its files count, and the model with or without their weights."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """What an engine is: it starts workers and passes on what they say; and who others started."""
 
-from __future__ import annotations
-
 import os
 import traceback
 import warnings

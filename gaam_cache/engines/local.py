@@ -1,7 +1,5 @@
 """Workers of this machine: a process for each GPU, or for each group of cores."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -4,8 +4,6 @@ Nothing but names and numbers goes through Ray. What is done is said by the shar
 Ray may kill, restart and move workers as it likes.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

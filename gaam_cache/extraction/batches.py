@@ -1,7 +1,5 @@
 """Length-sorted batches under a token budget: pure functions of the lengths and the budget."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What an extraction will cost: rows, tokens, bytes and time, before anything is spent."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass, replace
 

@@ -5,8 +5,6 @@ encoder, each in a thread of its own and never more than one ahead, so that memo
 with the rows. Any number of workers may do so on one cache: each announces what it begins.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """What an extraction has to know before it begins: rows, encoder, plan."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence

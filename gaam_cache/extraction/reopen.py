@@ -1,7 +1,5 @@
 """The extraction that made a cache, as its plan records it; its encoder, opened again."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace

@@ -6,8 +6,6 @@ compared is what the encoder computed, before it is rounded to the storage type.
 N rows, B rows of a batch, L layers, D hidden size.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence

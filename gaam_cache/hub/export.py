@@ -1,7 +1,5 @@
 """A complete cache -> a folder that a hub of data sets takes, with a card; a folder -> the hub."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

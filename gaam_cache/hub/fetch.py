@@ -4,8 +4,6 @@ Of models only safetensors weights and JSON are fetched, and no code. Where the 
 reached a complete local copy serves.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

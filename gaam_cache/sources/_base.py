@@ -3,8 +3,6 @@
 Rows are the same where their essences are: of texts, all but white space and case.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Tables with named columns; and how their records become rows: each is checked."""
 
-from __future__ import annotations
-
 import math
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """Rows from tables on disk, CSV, JSON lines or Parquet: one for each split, or a single file."""
 
-from __future__ import annotations
-
 import csv
 import json
 import warnings

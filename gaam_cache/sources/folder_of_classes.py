@@ -1,7 +1,5 @@
 """Sounds or pictures in folders, one for each class: ``train/cat/1.png``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import replace

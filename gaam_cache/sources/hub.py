@@ -1,7 +1,5 @@
 """Rows from a data set on the hub, through the ``datasets`` library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nothing is unpickled. What is taken is what options say, else what names do, never what shapes do.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 N rows, L layers, D features, W bytes of the longest string.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Whatever this project writes carries a digest of all its content, or is named wi
 in a file that does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

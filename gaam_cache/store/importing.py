@@ -3,8 +3,6 @@
 N rows, L layers, D features.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ Its fingerprint is what makes two caches the same: everything that changes the n
 else.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ The file is built in memory and written by us: libhdf5 itself would crash the in
 when the disk is full. The receipt is linked into place last; see FORMAT.md.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

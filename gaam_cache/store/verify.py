@@ -3,8 +3,6 @@
 And whether some rows, encoded again alone, have the stored states. L layers, D hidden size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Does importance matter? Retrain on the most, the least and randomly chosen layers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ averaged over the evaluation rows, min-max normalised. Deviation: it is taken fo
 averaged over seeds, so that its spread is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 S seeds, H heads, D hidden size, K = H * D cells, P points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ decoder of the same mechanism with a linear head can express the teacher exactly
 N rows, L layers, D hidden size, C classes, F = L * D features behind the gate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any

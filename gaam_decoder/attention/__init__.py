@@ -3,8 +3,6 @@
 What a mechanism is made of is offered here to those that live in other packages.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import gaam_cache

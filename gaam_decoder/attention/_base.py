@@ -3,8 +3,6 @@
 B batch, L encoder layers, D hidden size.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size, H heads, G = L / H layers of one head.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass

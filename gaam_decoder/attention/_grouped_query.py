@@ -4,8 +4,6 @@ B batch, L layers, D hidden size, W width, Q query heads, H key-value heads, A h
 H in the published form), E = W / Q.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """How many heads a mechanism has where nobody says."""
 
-from __future__ import annotations
-
 from gaam_cache.errors import ConfigError
 
 DEFAULT_HEADS = 8

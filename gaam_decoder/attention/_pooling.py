@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size, H heads.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import torch

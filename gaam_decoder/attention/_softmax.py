@@ -3,8 +3,6 @@
 B batch, H heads, Q queries, L layers, E size of a head, W = H E.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

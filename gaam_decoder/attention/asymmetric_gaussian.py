@@ -1,7 +1,5 @@
 """Asymmetric Gaussian gate."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Cauchy gate."""
 
-from __future__ import annotations
-
 import math
 
 import torch

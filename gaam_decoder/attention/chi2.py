@@ -1,7 +1,5 @@
 """Chi-squared gate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

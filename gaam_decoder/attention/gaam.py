@@ -1,7 +1,5 @@
 """Gaussian adaptive attention."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size, H heads, G = L / H layers of one head, K components.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Generalised Gaussian gate: the data choose between Laplace, Gauss and the rest."""
 
-from __future__ import annotations
-
 import math
 
 import torch

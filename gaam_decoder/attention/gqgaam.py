@@ -1,7 +1,5 @@
 """Gaussian adaptive attention, then grouped-query attention."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from gaam_decoder.attention._density import Location, Normalize

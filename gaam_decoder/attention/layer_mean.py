@@ -1,7 +1,5 @@
 """Mean of the layers: a control."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from gaam_decoder.attention._base import Attention

@@ -4,8 +4,6 @@ B batch, L layers, D hidden size, H heads, E = D / H; S sequences of T: samples 
 samples if published.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from gaam_decoder.attention._base import Attention

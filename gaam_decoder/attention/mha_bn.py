@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from gaam_decoder.attention.mha import MHA

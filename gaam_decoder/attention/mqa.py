@@ -1,7 +1,5 @@
 """Multi-query attention over the encoder layers."""
 
-from __future__ import annotations
-
 from gaam_decoder.attention._grouped_query import Init, MappedGroupedQuery
 
 ALIASES = ("multi-query",)

@@ -1,7 +1,5 @@
 """No attention: the control that every mechanism has to beat."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from gaam_decoder.attention._base import Attention

@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size, M latents, W width, Q queries, H heads, E = W / H.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

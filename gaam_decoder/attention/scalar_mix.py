@@ -1,7 +1,5 @@
 """Scalar mix: a learned weighted sum of the layers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Skewed Gaussian gate."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Student-t gate."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 B batch, L layers (as the attention leaves them), D hidden size, C classes, K noise per sample.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 

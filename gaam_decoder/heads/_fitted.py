@@ -3,8 +3,6 @@
 N rows, F features: what the attention leaves, flattened, C classes.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field

@@ -4,8 +4,6 @@ B batch, L layers as channels, D = H W hidden size, H height, W width, N = H W p
 classes, K channels between, F = 9 L numbers of a window.
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor, nn

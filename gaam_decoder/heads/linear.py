@@ -1,7 +1,5 @@
 """One linear map of everything."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from gaam_decoder.heads._base import Head

@@ -3,8 +3,6 @@
 B batch, L layers, D hidden size, C classes, K hidden units.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 

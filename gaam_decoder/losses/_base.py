@@ -3,8 +3,6 @@
 B batch, C classes.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from torch import Tensor

@@ -3,8 +3,6 @@
 S seeds, N rows, B batch, C classes.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.func import vmap

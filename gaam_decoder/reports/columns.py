@@ -4,8 +4,6 @@ A column is one object in a list here: terminal, HTML, Markdown and LaTeX show i
 ``gaam report --explain`` and GUIDE.md say its note.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A difference is paired by seed and test row, and ``minus`` makes every one. Holm
 the three kinds in a family of its own, for what filters left out of the report too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations

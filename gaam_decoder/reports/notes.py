@@ -3,8 +3,6 @@
 ``NOTES`` has what these runs caused in order of weight; the first of them are warnings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A report: the accuracy tables of runs, in any format."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Sequence

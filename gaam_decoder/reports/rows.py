@@ -3,8 +3,6 @@
 S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C classes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rows of the same states and test rows side by side: what reports say, apart from how it looks."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

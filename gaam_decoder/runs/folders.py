@@ -1,7 +1,5 @@
 """Folders of runs: their names, what lies in one, and where the cache of a run is."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping, Sequence

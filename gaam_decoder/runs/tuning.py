@@ -1,7 +1,5 @@
 """Which runs count: the first that holds a seed, and of candidates what validation chooses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 be said, and what it rests on is in ``paired``.
 """
 
-from __future__ import annotations
-
 from gaam_decoder.stats.accuracy import (
     accuracy,
     confusion,

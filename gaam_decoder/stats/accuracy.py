@@ -3,8 +3,6 @@
 S seeds, N test rows, C classes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

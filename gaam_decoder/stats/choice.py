@@ -1,7 +1,5 @@
 """How much of a score is the luck of what was chosen by validation, such as a learning rate."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 S seeds that both have, N test rows.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence

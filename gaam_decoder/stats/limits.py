@@ -1,7 +1,5 @@
 """Which differences are not rejected by what S seeds on N test rows show."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Self
 

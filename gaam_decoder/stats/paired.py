@@ -3,8 +3,6 @@
 S seeds that both have, N test rows, M comparisons, J splits.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

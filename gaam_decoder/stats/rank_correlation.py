@@ -3,8 +3,6 @@
 S seeds of the importance, T of the accuracies, L layers, N test rows, R draws.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 S seeds. The test rows are taken as given here; ``crossed`` treats them as a sample too.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -11,8 +11,6 @@ for bit.
 S seeds, B batch, N rows, M rows of a block, L layers, D hidden size.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence

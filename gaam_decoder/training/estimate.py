@@ -1,7 +1,5 @@
 """What there is to train, and roughly how long it takes. Nothing is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What a config asks for, row by row: decoders, recipes, and of candidates those that report."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 S seeds, N rows, V rows that choose, L layers, D hidden size, C classes, K noise per sample.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import time

@@ -3,8 +3,6 @@
 N rows, L layers, D hidden size, F = L' D' features, C classes.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable

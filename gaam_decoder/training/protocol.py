@@ -9,8 +9,6 @@ Schedules for Mixed-Model, Just-in-Time Processes"), behind one row of every cla
 C classes, G groups, K choices, N rows.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Sequence
 from functools import lru_cache

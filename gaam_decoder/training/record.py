@@ -1,7 +1,5 @@
 """Finished seeds -> a run folder that says all of how it was made."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -5,8 +5,6 @@ says who plans, fits or publishes it, and a claim for each group of its seeds wh
 whoever finds all seeds finished publishes them.
 """
 
-from __future__ import annotations
-
 import shlex
 import time
 import warnings

@@ -1,7 +1,5 @@
 """A finished run -> a folder that the hub takes, with a card for its visitors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ An exported decoder is a folder of three files: config.json, which carries its o
 of the weights, model.safetensors, and README.md, a card for people, who may change it.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predict with a finished run: texts, the rows of a file, or those of a cache."""
 
-from __future__ import annotations
-
 import io
 import json
 import warnings

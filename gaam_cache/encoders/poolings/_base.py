@@ -5,8 +5,6 @@ Padded positions are filled, never multiplied: 0 x inf is NaN, and a padded posi
 anything.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar

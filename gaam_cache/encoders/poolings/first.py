@@ -1,7 +1,5 @@
 """The first token."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The largest values."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The mean over tokens."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Rows whose inputs lie in files of their own: sounds, pictures."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import tempfile

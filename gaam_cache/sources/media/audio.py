@@ -1,7 +1,5 @@
 """Sounds in files: what libsndfile reads (WAV, FLAC, OGG, MP3, AIFF, ...), by soundfile."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pictures in files: PNG, JPEG, GIF, WebP, BMP, TIFF, PPM, by Pillow alone."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The templates of the formats that people read: Markdown, HTML, LaTeX, and a study's page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One line per mechanism, for spreadsheets and data frames."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO

@@ -1,7 +1,5 @@
 """One self-contained page: the table, pictures, sections. It asks nothing of any network."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from itertools import count

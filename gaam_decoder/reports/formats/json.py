@@ -1,7 +1,5 @@
 """Everything, for programs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any, TextIO

@@ -1,7 +1,5 @@
 """Tables for a paper: booktabs, notes below."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import TextIO

@@ -1,7 +1,5 @@
 """A table for an issue, a README or a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TextIO
 

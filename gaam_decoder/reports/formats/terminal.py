@@ -1,7 +1,5 @@
 """What a person reads first: one screen of 80 columns or more."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import TextIO

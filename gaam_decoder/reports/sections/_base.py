@@ -3,8 +3,6 @@
 A module in this folder defines one class derived from ``Writer``, and is listed nowhere else.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence

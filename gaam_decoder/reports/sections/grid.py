@@ -1,7 +1,5 @@
 """Accuracy by the setting in which most rows differ: a table and a picture of the means."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 S seeds, L layers, P points, E epochs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every mechanism against every other, or every value of a setting: a matrix."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

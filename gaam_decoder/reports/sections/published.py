@@ -3,8 +3,6 @@
 They are never beside ours, and no test compares them: encoder, rows, head and protocol differ.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

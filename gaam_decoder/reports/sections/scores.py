@@ -1,7 +1,5 @@
 """Every score of every row, recall of classes, calibration; confusions are in the JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Curves for TensorBoard: ``tensorboard --logdir runs/tensorboard``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gaam_decoder.runs.trackers import Curves, RunTracker

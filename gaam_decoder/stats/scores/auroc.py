@@ -1,7 +1,5 @@
 """Area under the receiver operating characteristic."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

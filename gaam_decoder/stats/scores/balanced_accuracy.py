@@ -1,7 +1,5 @@
 """Balanced accuracy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gaam_decoder.stats.scores._base import Answers, Found, Score

@@ -1,7 +1,5 @@
 """Log loss."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """torch.compile: all that the project knows of it, and what is done where there is none."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import types

@@ -3,8 +3,6 @@
 S seeds, B batch, L layers, D hidden size.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

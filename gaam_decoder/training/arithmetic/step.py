@@ -3,8 +3,6 @@
 S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
