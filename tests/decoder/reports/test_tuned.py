@@ -67,6 +67,15 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     assert not early.rows[0].tunings[0].apart
 
 
+def test_of_equal_rates_the_lower_loss_chooses_then_the_smaller_rate() -> None:
+    for losses, best in (((0.3, 0.2, 0.4), 1e-3), ((0.4, 0.3, 0.2), 1e-2), ((0.2,) * 3, 1e-4)):
+        runs = grid("gaam", {1e-4: 0.8, 1e-3: 0.8, 1e-2: 0.8})
+        for run, loss in zip(runs, losses, strict=True):
+            for entry in run.log:
+                entry["selection_loss"] = loss
+        assert rates(build_tables(runs)[0]) == [("gaam", best)]
+
+
 def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are_not() -> None:
     tuned = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, test={1e-3: 0.9})
     tuned += grid("none", {1e-4: 0.9, 1e-3: 0.7})

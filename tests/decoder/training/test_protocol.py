@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gaam_cache
+import gaam_decoder
 from gaam_decoder.training.protocol import holdout, stratified_folds
 
 
@@ -33,3 +37,23 @@ def test_stratified_folds_partition_the_rows_and_keep_the_classes(count: int) ->
         counts = [int((labels[fold] == label).sum()) for fold in folds]
         assert max(counts) - min(counts) <= 1
     assert max(map(len, folds)) - min(map(len, folds)) <= 1
+
+
+def test_the_majority_is_that_of_the_rows_that_learn(tmp_path: Path) -> None:
+    """Of four rows of each class it is the first, but for the fold that tests two of these."""
+    states, label = np.random.default_rng(0).normal(size=(8, 2, 4)), np.array([0, 1] * 4)
+    splits = {"train": (states.astype(np.float32), label)}
+    splits["test"] = splits["train"][0][:4], np.array([0, 1, 1, 1])
+    gaam_cache.write(tmp_path / "cache", splits)
+    found = []
+    for folds in (None, 3):
+        config = gaam_decoder.TrainConfig(
+            attn=("none",), cache=tmp_path / "cache", runs=tmp_path / "runs", seeds=(0,),
+            epochs=1, lr=0.01, select="last", folds=folds,
+        )  # fmt: skip
+        for run in gaam_decoder.train(config):
+            learned = label if folds is None else np.delete(label, run.test_rows)
+            class_ = np.bincount(learned).argmax()
+            assert run.majority_accuracy == np.mean(run.labels == class_)
+            found.append((folds, int(class_)))
+    assert sorted(found, key=str) == [(3, 0), (3, 0), (3, 1), (None, 0)]

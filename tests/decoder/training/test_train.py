@@ -27,9 +27,11 @@ def one(config: TrainConfig) -> RunResult:
     return runs[0]
 
 
-@pytest.mark.parametrize("select", ["val", "test", "last"])
-def test_the_kept_epoch_follows_the_protocol(select: str, config: TrainConfig) -> None:
-    run = one(replace(config, select=select, epochs=12, lr=0.05))
+@pytest.mark.parametrize(
+    ("select", "ties"), [("val", "loss"), ("test", "loss"), ("last", "loss"), ("val", "first")]
+)
+def test_the_kept_epoch_follows_the_protocol(select: str, ties: str, config: TrainConfig) -> None:
+    run = one(replace(config, select=select, ties=ties, epochs=12, lr=0.05))
     log = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
     for place, seed in enumerate(run.seeds):
         entries = [entry for entry in log if entry["seed"] == seed]
@@ -37,10 +39,20 @@ def test_the_kept_epoch_follows_the_protocol(select: str, config: TrainConfig) -
             assert run.epochs[seed] == 12
             assert "accuracy" not in entries[0]
             continue
-        best = max(entries, key=lambda e: (e["accuracy"], -e["selection_loss"], -e["epoch"]))
+        known = 0 if ties == "first" else 1
+        best = max(
+            entries, key=lambda e: (e["accuracy"], -known * e["selection_loss"], -e["epoch"])
+        )
         assert run.epochs[seed] == best["epoch"]
         if select == "test":
             assert run.accuracy[place] == pytest.approx(best["accuracy"])
+
+
+def test_a_log_has_the_rate_of_the_last_step_of_every_epoch(config: TrainConfig) -> None:
+    """Of 54 rows in 14 batches and 3 epochs: the first 2 of 42 steps are warm-up."""
+    run = one(replace(config, schedule="cosine", batch_size=4, seeds=(0,)))
+    expected = [0.005 * (1 + np.cos(np.pi * (step - 3) / 40)) for step in (14, 28, 42)]
+    np.testing.assert_allclose([entry["lr"] for entry in run.log], expected)
 
 
 def test_a_run_whose_logits_are_not_finite_fails_the_seed(
