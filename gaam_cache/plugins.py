@@ -31,7 +31,7 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """What a distribution may call what it offers; an entry point with another name is not listed."""
 
 
-_GIVEN: dict[tuple[str, str], tuple[type, str, str]] = {}
+_GIVEN: dict[tuple[str, str], tuple[type, str, str, Path]] = {}
 """Classes of a person's own by folder and name: the class, its file's name, its code's hash."""
 
 
@@ -90,13 +90,14 @@ def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
         _checked(package, cls, kind)
     except TypeError as error:
         raise ConfigError(f"no {kind}", found=str(error)) from error
-    if (name := cls.__name__) in names(package):
-        raise ConfigError(f"'{name}' is the name of another {kind}", expected="another name")
     source = Path(inspect.getsourcefile(cls) or "")
+    other = _GIVEN.get((package, name := cls.__name__))
+    if name in names(package) or (other and source.is_file() and other[3] != source):
+        raise ConfigError(f"'{name}' is the name of another {kind}", expected="another name")
     text = source.read_bytes() if source.is_file() else inspect.getsource(cls).encode()
     file = str(source) if source.is_file() else ""
     digest = hashlib.sha256(_code(text).encode()).hexdigest()[:8]
-    _GIVEN[package, name] = cls, source.name if file else "a session", digest
+    _GIVEN[package, name] = cls, source.name if file else "a session", digest, source
     return name, file
 
 
@@ -123,7 +124,7 @@ def code(package: str, name: str, *, kind: str) -> str:
     Where it is not ours, with that of its whole package, and after its ``origin``.
     """
     if (package, name) in _GIVEN:
-        return " ".join(_GIVEN[package, name][1:])
+        return " ".join(_GIVEN[package, name][1:3])
     home, where = load(package, name, kind=kind).__module__, origin(package, name)
     folders = getattr(sys.modules[home.partition(".")[0]], "__path__", None)
     files = [Path(str(sys.modules[home].__file__))]

@@ -136,9 +136,9 @@ def collect(
         place, first = bad[0]
         first.details["where"] = f"{origin}, {place}"
         if unusable > 1:
-            first.message = f"{unusable:,} of {total:,} rows cannot be used: {first.message}"
             lines = [f"{at}: {one.reason}" for at, one in bad]
             lines += [f"and {unusable - SHOWN:,} more"] * (unusable > SHOWN)
+            first.message = f"{unusable:,} of {total:,} rows cannot be used: {first.message}"
             first.details["found"] = "\n".join(lines)
         raise first
     if not labels:

@@ -333,11 +333,16 @@ def _row(
         for run in (runs[seed] for runs in reversed(by_part) if seed in runs[seed].failed):
             why = run.failed[seed]
             failed[seed] = f"fold {run.recipe['fold']}: {why}" if len(parts) > 1 else why
-    recipe, recipes = first.recipe, [part[0].recipe for part in parts]
+    recipes = [dict(part[0].recipe) for part in parts]
+    recipe = recipes[0]
+    # of whose code the mechanism is says the mechanism: it keeps no row from being compared
+    theirs = recipe.pop("plugins", {}).items()
+    if others := {name: code for name, code in theirs if not name.startswith("mechanism ")}:
+        recipe["plugins"] = others
     split_seeds = sorted({_split_seed(part[0]) for part in parts})
     if len(parts) > 1:
         apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
-        recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
+        recipe |= dict.fromkeys(apart, BY_FOLD) | {"fold": None}
     if len(split_seeds) > 1:
         recipe["split_seed"] = ", ".join(map(str, split_seeds))
     counted = tuple(

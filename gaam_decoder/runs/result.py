@@ -140,10 +140,21 @@ class RunResult:
 
     @property
     def still_learning(self) -> tuple[int, ...]:
-        """Finished seeds whose best epoch is the last: a longer training may do better."""
+        """Finished seeds that were never as accurate before the last epoch: more may do better.
+
+        Of epochs that are equally accurate the lowest loss decides which is kept, often the last.
+        """
         if self.select == "last" or self.fit or self.shuffled:
             return ()
-        return tuple(s for s in self.finished if self.epochs[s] == self.recipe["epochs"])
+        last = self.recipe["epochs"]
+        late = [seed for seed in self.finished if self.epochs[seed] == last]
+        seen = {(one["seed"], one["epoch"]): one.get("accuracy") for one in self.log if late}
+
+        def rises(seed: int) -> bool:
+            before = (seen.get((seed, epoch)) for epoch in range(1, last))
+            return all(one is None or one < seen[seed, last] for one in before)
+
+        return tuple(seed for seed in late if rises(seed))
 
     @property
     def title(self) -> str:

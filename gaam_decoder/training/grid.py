@@ -237,6 +237,9 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     if beyond := {layer for one in config.layers for layer in one or ()} - {*layers}:
         expected = f"--layers from {layers[0]} to {layers[-1]}"
         raise ConfigError(f"the cache has no layer {min(beyond)}", expected=expected)
+    if (config.folds or 0) > len(cache[train]):
+        expected = f"--folds of at most {len(cache[train])}, the rows that there are"
+        raise ConfigError("too many parts of train", expected=expected, found=str(config.folds))
     # folds have fewer rows than all
     rows = len(cache[train]) if config.folds is None else None
     return replace(

@@ -65,8 +65,8 @@ def test_every_command_of_a_study_is_one(study: Path) -> None:
             parse(shlex.split(step.words())[1:])
 
 
-def test_the_configuration_in_the_readme_is_valid(tmp_path: Path) -> None:
-    blocks = re.findall(r"(?:^    .*\n|^\n)+", README, re.MULTILINE)
+def test_the_configuration_in_the_guide_is_valid(tmp_path: Path) -> None:
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", PAGES[2].read_text("utf-8"), re.MULTILINE)
     block = next(block for block in blocks if "[extract]" in block)
     file = tmp_path / "c.toml"
     file.write_text("\n".join(line[4:] for line in block.splitlines()))
@@ -104,6 +104,7 @@ def test_every_command_of_the_readme_runs_or_says_what_it_needs(
         Path(f"mydata/{split}.csv").write_text("\n".join(["title,body,topic", *rows]))
         states = rng.normal(size=(8, 3, 4)).astype(np.float32)
         np.savez(f"{split}.npz", embeddings=states, labels=np.arange(8) % 2)
+    Path("mydata.csv").write_text(Path("mydata/train.csv").read_text())
     Path("in.csv").write_text("title,body\nsome,thing\nelse,too\n")
     ran = 0
     for line in LINE.findall(README):
@@ -117,7 +118,7 @@ def test_every_command_of_the_readme_runs_or_says_what_it_needs(
         outcome = gaam(name, *rest, *small.get(name, []))
         assert outcome.code == 0, f"{command}: {outcome.err}"
         ran += 1
-    assert ran >= 10
+    assert ran >= 5
 
 
 def test_the_numbers_of_the_study_are_those_that_are_recorded() -> None:

@@ -130,3 +130,13 @@ def test_seeds_whose_best_epoch_is_the_last_are_more_than_chance_or_nothing() ->
         [row] = build_tables([run])[0].rows
         assert row.undertrained == (late > 1 and select == "val")
         assert len(row.to_dict()["best_epoch_is_last"]) == late * (select == "val")
+
+
+def test_an_epoch_that_was_as_accurate_before_speaks_against_more() -> None:
+    for earlier, late in ((0.7, 8), (0.8, 0)):
+        run = build_run("gaam", answers(8, 0.8, 1), epochs=15)
+        run.epochs.update(dict.fromkeys(range(8), 15))
+        seen = [{"epoch": 3, "accuracy": earlier}, {"epoch": 15, "accuracy": 0.8}]
+        vars(run)["log"] = [one | {"seed": seed} for seed in range(8) for one in seen]
+        [row] = build_tables([run])[0].rows
+        assert len(row.still_learning) == late
