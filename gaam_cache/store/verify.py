@@ -125,10 +125,12 @@ def verify(
             of[shard.name] = seen
             report(done, len(present), f"shard {shard.name}")
     recomputed, whole = None, [shard for shard in present if shard.name in sizes]
-    every = [(shard, row) for shard in whole for row in range(shard.start, shard.stop)]
-    if count := min(recompute_rows, len(every)):
-        rows = np.sort(np.random.default_rng(seed).choice(len(every), count, replace=False))
-        chosen = [every[row] for row in rows.tolist()]
+    end_S = np.cumsum([shard.stop - shard.start for shard in whole], dtype=np.int64)
+    if count := min(recompute_rows, int(end_S[-1]) if whole else 0):
+        row_N = np.sort(np.random.default_rng(seed).choice(int(end_S[-1]), count, replace=False))
+        places = np.searchsorted(end_S, row_N, side="right").tolist()
+        rows = zip(places, row_N.tolist(), strict=True)
+        chosen = [(whole[at], whole[at].stop - int(end_S[at]) + row) for at, row in rows]
         recomputed, far = _recompute(root, plan, chosen, device, report)
         recomputed["seed"] = seed
         faults |= far
