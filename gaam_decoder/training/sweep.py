@@ -41,7 +41,7 @@ Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
 Report = Callable[[int, int, str, int], None]
 """The same, with how many of this process are new since the last call."""
-PAUSE_SECONDS = 0.2  # between two looks at what others train
+PAUSE_SECONDS = 0.5  # between two looks at what others train: each reads the runs that are there
 FEW_ROWS = 1000  # of training: fewer are worth a cross-validation
 
 
@@ -185,11 +185,11 @@ class _Sweep:
         waiting = asked
         while waiting:
             held = [(item, self._train(item, seeds, len(items))) for item in waiting]
-            waiting = [item for item, holder in held if holder is not None]
-            for item, holder in held:
-                if holder is not None:
-                    self._tell(item, f": waiting for {holder.in_words()}")
-            time.sleep(PAUSE_SECONDS if waiting else 0)
+            others = [(item, holder) for item, holder in held if holder is not None]
+            if waiting := [item for item, _ in others]:
+                item, holder = others[0]
+                self._tell(item, f": waiting for {holder.in_words()}")
+                time.sleep(PAUSE_SECONDS)
         self._claims.clear_dead()
         found |= {item.key: self._runs_of(item) for item in asked}
         wanted = {item.key: set(item.seeds(seeds)) for item in items}
