@@ -2,15 +2,17 @@
 
 import io
 import json
+import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-import pyarrow
-import pyarrow.csv
+import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.csv import CSVWriter
 
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig, parse_words
@@ -21,14 +23,16 @@ from gaam_cache.messages import brief, shortened
 from gaam_cache.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import open_table
-from gaam_cache.store.files import short_digest, write_file
+from gaam_cache.store.files import make_folder, short_digest
 from gaam_cache.store.plan import differences
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
 
 Records = list[dict[str, Any]]
 STDIN = "-"  # the text that means those that come by stdin
-SUFFIXES = (".csv", ".parquet", ".jsonl")  # of files of results
+TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
+JSON = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}  # before, between, behind records
+SUFFIXES = (*TABLES, ".jsonl")  # of files of results
 ALIKE = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
 
 
@@ -107,6 +111,15 @@ class Predicted:
         return "\n".join(lines)
 
 
+class Rows(NamedTuple):
+    """What is predicted, read anew, chunk by chunk, whenever it is asked for."""
+
+    origin: str  # what messages call it
+    chunks: Callable[[], Iterator[tuple[Records, Any]]]  # and texts, files or a slice of ``states``
+    types: pa.Schema | None = None  # of its columns, where a file tells them
+    states: Any = None  # of a cache
+
+
 def predict(
     config: PredictConfig,
     *,
@@ -117,8 +130,9 @@ def predict(
 ) -> Predicted:
     """Predict with a finished run.
 
-    A file keeps its columns and gains predicted, probability and agreement; all of it is read
-    before any row is predicted, and the results appear when they are complete.
+    A file keeps its columns and gains predicted, probability and agreement. It is read once to find
+    rows that cannot be used, and again, some 2,048 rows at a time, to predict them; the results
+    appear when they are complete.
 
     >>> config = gaam_decoder.PredictConfig(run=runs[0].path, cache="cache", out="predicted.csv")
     >>> found = gaam_decoder.predict(config)
@@ -138,44 +152,63 @@ def predict(
     if top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"
         raise ConfigError("--top is out of range", expected=expected, found=str(top))
-    schema = None
     if config.of_cache:
-        origin = str(config.cache)
-        records, inputs = _of_cache(config, predictor)
+        rows = _of_cache(config, predictor)
     elif config.file is not None:
-        origin = str(config.file)
-        records, inputs, schema = _of_file(config, predictor, config.file)
+        rows = _of_file(config, predictor, config.file)
     else:
-        origin = "the command line" if config.of_texts else "stdin"
         texts = config.texts if config.of_texts else _lines_of(stdin)
-        records = [{"text": text} for text in texts]
-        inputs = Placed(texts, [f"row {number}" for number in range(1, 1 + len(texts))])
-    total = len(records)
-    if not total:
-        raise DataError("no rows", where=origin)
-    columns = {name: None for record in records for name in record}
-    if taken := columns.keys() & set(result_names(top)):
-        raise ConfigError(f"there is a column '{min(taken)}' already", where=origin)
+        several = [texts[at : at + CHUNK_ROWS] for at in range(0, len(texts), CHUNK_ROWS)]
+        origin = "the command line" if config.of_texts else "stdin"
+        rows = Rows(origin, lambda: (([{"text": one} for one in some], some) for some in several))
     kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
     kind = out.suffix if out else ".json" if as_list else kind
-    if kind in (".csv", ".parquet") and any(one.keys() != columns.keys() for one in records):
-        raise DataError("rows have other fields than others", where=origin, hint="--out FILE.jsonl")
-    several = [slice(at, at + CHUNK_ROWS) for at in range(0, total, CHUNK_ROWS)]
-    if isinstance(inputs, Placed):
-        chunks = (Placed(*(of[some] for of in inputs)) for some in several)
-        predictions = predictor.stream(chunks, origin=origin)
-    else:
-        predictions = (predictor.predict_states(inputs[some]) for some in several)
-    done: Records = []
-    for chunk in predictions:
-        done += chunk.rows(top)
-        progress(len(done), total, "predicting")
-    records = [row | result for row, result in zip(records, done, strict=True)]
-    seeds = len(predictor.seeds)
-    if config.of_texts:
-        return Predicted(records=records, rows=total, seeds=seeds)
-    content = _written(records, kind, schema)
-    write(content) if out is None else write_file(out, content)
+    total = 0
+
+    def results() -> Iterator[Records]:
+        inputs, done = (some for _, some in rows.chunks()), 0
+        if rows.states is None:
+            predictions = predictor.stream(inputs, origin=rows.origin)
+        else:
+            predictions = (predictor.predict_states(rows.states[some]) for some in inputs)
+        for (records, _), found in zip(rows.chunks(), predictions, strict=True):
+            yield [row | result for row, result in zip(records, found.rows(top), strict=True)]
+            done += len(records)
+            progress(done, total, "predicting")
+
+    try:
+        names, types = None, rows.types
+        for records, _ in rows.chunks():  # what is wrong with a row is said before one is predicted
+            names = names or records[0].keys()
+            if taken := {name for row in records for name in row}.intersection(result_names(top)):
+                raise ConfigError(f"there is a column '{min(taken)}' already", where=rows.origin)
+            if kind in TABLES and any(row.keys() != names for row in records):
+                what, hint = "rows have other fields than others", "--out FILE.jsonl"
+                raise DataError(what, where=rows.origin, hint=hint)
+            if kind in TABLES and rows.types is None:
+                found = pa.Table.from_pylist(records).schema
+                types = pa.unify_schemas([types or found, found], promote_options="permissive")
+            total += len(records)
+            progress(total, 0, "reading")
+        if not total:
+            raise DataError("no rows", where=rows.origin)
+        seeds = len(predictor.seeds)
+        if config.of_texts:
+            return Predicted(records=[*chain.from_iterable(results())], rows=total, seeds=seeds)
+        added = [(n, pa.string() if "predicted" in n else pa.float64()) for n in result_names(top)]
+        if out is not None:
+            make_folder(out.parent)
+        with tempfile.TemporaryDirectory(dir=out and out.parent, prefix=".predict-") as folder:
+            with Path(folder, "results").open("w+b") as file:
+                _write(file, kind, results(), types and pa.schema([*types, *added]))
+                file.seek(0)
+                while out is None and (piece := file.read(2**20)):
+                    write(piece)
+            if out is not None:
+                Path(file.name).replace(out)
+    except pa.ArrowException as error:
+        said, message = " ".join(str(error).split()), f"rows do not fit into a {kind}"
+        raise DataError(message, found=said, hint="--out FILE.jsonl") from error
     return Predicted(rows=total, out=out, seeds=seeds)
 
 
@@ -187,10 +220,7 @@ def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
         raise DataError("stdin is not UTF-8", found=str(error)) from error
 
 
-def _of_file(
-    config: PredictConfig, predictor: Predictor, path: Path
-) -> tuple[Records, Placed, Any]:
-    """Rows of a table, what is encoded of each, and types of the columns of Parquet."""
+def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
     if (plan := predictor.plan) is None:
         hint = "import the states of these rows too, then --cache CACHE --split NAME"
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
@@ -202,27 +232,34 @@ def _of_file(
         texts = config.text_columns or known.get("text_columns") or ("text",)
         settings = {"text_columns": () if path.suffix == ".txt" else tuple(texts)}
     reading = ExtractConfig(delimiter=known.get("delimiter"), **settings)
-    table = open_table(path, reading)
-    columns = choose(table, reading, None, str(path))
-    records, inputs, places = Records(), list[str](), list[str]()
-    wanted = columns if objects else columns._replace(kept=tuple(table.names))
-    for place, record in table.records(wanted):
-        try:
-            if not (found := text_of(record, columns.inputs)):
-                expected = f"something in {' + '.join(columns.inputs)}"
-                raise DataError("a row is empty", expected=expected)
-        except DataError as error:
-            error.details["where"] = f"{path}, {place}"
-            raise
-        inputs.append(str(path.absolute().parent / found) if columns.of_files else found)
-        # objects of JSON come whole, and may differ
-        records.append({k: record[k] for k in (record if objects else table.names)})
-        places.append(place)
-    schema = pq.read_schema(path) if path.suffix == ".parquet" else None
-    return records, Placed(inputs, places), schema
+
+    def chunks() -> Iterator[tuple[Records, Placed]]:
+        table = open_table(path, reading)
+        columns = choose(table, reading, None, str(path))
+
+        def input_of(place: str, record: Any) -> str:
+            try:
+                if not (found := text_of(record, columns.inputs)):
+                    expected = f"something in {' + '.join(columns.inputs)}"
+                    raise DataError("a row is empty", expected=expected)
+            except DataError as error:
+                error.details["where"] = f"{path}, {place}"
+                raise
+            return str(path.absolute().parent / found) if columns.of_files else found
+
+        wanted = columns if objects else columns._replace(kept=tuple(table.names))
+        found = iter(table.records(wanted))
+        while several := list(islice(found, CHUNK_ROWS)):
+            inputs = Placed([input_of(*one) for one in several], [place for place, _ in several])
+            # objects of JSON come whole, and may differ
+            yield [{k: r[k] for k in (r if objects else table.names)} for _, r in several], inputs
+
+    open_table(path, reading)
+    types = pq.read_schema(path) if path.suffix == ".parquet" else None
+    return Rows(str(path), chunks, types)
 
 
-def _of_cache(config: PredictConfig, predictor: Predictor) -> tuple[Records, Any]:
+def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     assert config.cache is not None
     cache, ours = open_cache(config.cache), predictor.plan
     other, theirs = cache.fingerprint != predictor.fingerprint, cache.plan
@@ -250,25 +287,25 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> tuple[Records, Any
     columns |= {name: split.column(name) for name in cache.columns}
     if split.labelled:
         columns["label"] = [split.class_names[label] for label in split.labels]
-    records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return records, split.pooled(predictor.pooling)
+    several = [slice(at, at + CHUNK_ROWS) for at in range(0, len(split), CHUNK_ROWS)]
+
+    def chunks() -> Iterator[tuple[Records, slice]]:
+        for some in several:
+            rows = zip(*(of[some] for of in columns.values()), strict=True)
+            yield [dict(zip(columns, row, strict=True)) for row in rows], some
+
+    return Rows(str(config.cache), chunks, states=split.pooled(predictor.pooling))
 
 
-def _written(records: Records, kind: str, schema: Any) -> bytes:
-    """CSV, Parquet (with the types of these columns), JSON lines or a list of JSON."""
-    if kind == ".json":
-        return (json.dumps(records, ensure_ascii=False, default=str) + "\n").encode()
-    if kind == ".jsonl":
-        lines = (json.dumps(record, ensure_ascii=False, default=str) for record in records)
-        return "".join(f"{line}\n" for line in lines).encode()
-    file = io.BytesIO()
-    try:
-        table = pyarrow.Table.from_pylist(records)
-        if schema is not None:
-            types = [*schema, *list(table.schema)[len(schema) :]]
-            table = pyarrow.Table.from_pylist(records, pyarrow.schema(types))
-        {".csv": pyarrow.csv.write_csv, ".parquet": pq.write_table}[kind](table, file)
-    except pyarrow.ArrowException as error:
-        said, message = " ".join(str(error).split()), f"rows do not fit into a {kind}"
-        raise DataError(message, found=said, hint="--out FILE.jsonl") from error
-    return file.getvalue()
+def _write(file: BinaryIO, kind: str, chunks: Iterator[Records], types: Any) -> None:
+    """CSV or Parquet, whose columns have these types; JSON lines or a list."""
+    if kind in TABLES:
+        with TABLES[kind](file, types) as writer:
+            for records in chunks:
+                writer.write(pa.Table.from_pylist(records, types))
+        return
+    before, between, end = JSON[kind]
+    for record in chain.from_iterable(chunks):
+        file.write((before + json.dumps(record, ensure_ascii=False, default=str)).encode())
+        before = between
+    file.write(end.encode())
