@@ -17,7 +17,7 @@ from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
 from gaam_decoder.runs.result import TEST_FILE, RunResult, read_run
-from gaam_decoder.runs.tuning import choose, first_runs, on_training_rows, reported
+from gaam_decoder.runs.tuning import HELD, choose, first_runs, on_training_rows, reported
 from gaam_decoder.specs import parse_spec
 
 if TYPE_CHECKING:
@@ -31,16 +31,17 @@ SCORE_PACKAGE = "gaam_decoder.stats.scores"
 SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
 """Every score that a report may compare, by its column."""
 _TYPES = {
-    "string": "run attention head pool layers loss select train_split test_split fold failed "
-    "dataset encoder fingerprint key path",
+    "string": "run decoder attention head pool layers loss select train_split test_split fold "
+    "failed dataset encoder fingerprint key path",
     "float64": f"lr weight_decay {' '.join(SCORES)} selection_accuracy majority_accuracy seconds",
     "Int64": "seed epoch train_rows shots split_seed test_rows parameters attention_parameters",
     "bool": "counts tuning_seed evaluated on_training_rows shuffled_labels",
     "datetime64[s, UTC]": "created",
 }
 COLUMNS = {name: kind for kind, names in _TYPES.items() for name in names.split()}
-"""Columns of a frame and their types; missing is what a run or seed does not have. ``counts`` says
-whether a report takes the seed from this run; it weighs folds by their ``test_rows``."""
+"""Columns of a frame and their types; missing is what a run or seed does not have. ``decoder`` has
+a name for each of them; ``counts`` says whether a report takes the seed from this run; it weighs
+folds by their ``test_rows``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +104,7 @@ class Runs(list[RunResult]):
         counting = {run.key: first_runs(r for r in self if r.key == run.key) for run in self}
         chosen = set((choice := choose(self)).runs)
         scores = {k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()}
+        decoders = _decoders(self)
         rows: list[dict[str, Any]] = []
         for run in self:
             answers = {}
@@ -119,6 +121,7 @@ class Runs(list[RunResult]):
             shared |= {name: value for name, value in run.recipe.items() if name in COLUMNS}
             shared |= {
                 "run": run.path.name,
+                "decoder": decoders[run.key],
                 "path": str(run.path.absolute()),
                 "on_training_rows": on_training_rows(run.recipe),
                 "shuffled_labels": run.shuffled,
@@ -142,6 +145,22 @@ class Runs(list[RunResult]):
                     row["test_rows"] = answer.num_rows
                 rows.append(row)
         return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
+
+
+def _decoders(runs: Sequence[RunResult]) -> dict[str, str]:
+    """By key the title, with settings (but ``HELD``) in which others of that title differ."""
+    recipes: dict[str, dict[str, dict[str, Any]]] = {}
+    for run in runs:
+        recipe = run.recipe | {"cache": run.cache["fingerprint"][:12], HELD: None}
+        recipes.setdefault(run.title, {})[run.key] = recipe
+    found = {}
+    for title, of_key in recipes.items():
+        names = sorted({name for recipe in of_key.values() for name in recipe})
+        apart = [n for n in names if len({str(of.get(n)) for of in of_key.values()}) > 1]
+        for key, recipe in of_key.items():
+            told = [f"{n.replace('_', ' ')} {recipe[n]}" for n in apart if n in recipe]
+            found[key] = ", ".join([title, *told])
+    return found
 
 
 def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[RunResult], bool]:

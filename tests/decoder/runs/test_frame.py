@@ -17,6 +17,7 @@ from gaam_decoder.runs.tuning import first_runs
 KINDS: list[dict[str, Any]] = [
     {"folds": 2}, {"attn": "none", "head": "lbfgs"}, {"lr": 1e30}, {"select": "last"},
     {"lr": (0.01, 0.1), "tune_seeds": (5,)}, {"test_split": "none"}, {"seeds": (3, 4)}, {},
+    {"batch_size": 7},
 ]  # fmt: skip
 
 
@@ -34,6 +35,12 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
     runs = load_runs(base.runs)
     table = runs.to_frame()
     assert (Runs().to_frame().dtypes == table.dtypes).all()
+    decoders = {run.key for run in runs if "val_folds" not in run.recipe}
+    names = table.loc[table["key"].isin(decoders)].groupby("decoder", observed=True)["key"]
+    assert names.nunique().eq(1).all()
+    assert len(names) == len(decoders)
+    expected = "gaam:heads=2 + linear, pool mean, lr 0.0003, batch size 7, select val"
+    assert expected in set(table["decoder"])
     rows = iter(table.to_dict("records"))
     for run, seed in [(one, seed) for one in runs for seed in one.seeds]:
         row = next(rows)
