@@ -1,10 +1,10 @@
 """Run a frozen encoder once and keep every layer's pooled states on disk.
 
->>> import gaam_cache
->>> config = gaam_cache.ExtractConfig(dataset="news-sample", out="cache")  # doctest: +SKIP
->>> gaam_cache.extract(config)  # doctest: +SKIP
->>> gaam_cache.open_cache("cache")["train"].embeddings.shape  # doctest: +SKIP
-(360, 6, 384)
+    import gaam_cache
+
+    config = gaam_cache.ExtractConfig(dataset="news-sample", out="cache")
+    gaam_cache.extract(config)
+    gaam_cache.open_cache("cache")["train"].embeddings.shape  # (360, 6, 384)
 
 Importing this package imports neither torch nor transformers; the names below load on first use.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gaam_cache.extraction.extract import extract
     from gaam_cache.hub.export import export_cache
     from gaam_cache.store.importing import import_states, write
-    from gaam_cache.store.verify import Verification, verify
+    from gaam_cache.store.verify import verify
 
 __version__ = "0.2.0"
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "ExtractConfig",
     "GaamError",
     "ImportConfig",
-    "Verification",
     "estimate",
     "export_cache",
     "extract",
@@ -47,7 +46,7 @@ _HOMES = {
     "export_cache": "hub.export",
     "extract": "extraction.extract",
     **dict.fromkeys(("import_states", "write"), "store.importing"),
-    **dict.fromkeys(("Verification", "verify"), "store.verify"),
+    "verify": "store.verify",
 }
 
 

@@ -235,7 +235,12 @@ class Split:
 
 
 class EmbeddingCache(Mapping[str, Split]):
-    """A complete cache; ``cache["train"]`` is a split."""
+    """A complete cache; ``cache["train"]`` is a split.
+
+    >>> cache = gaam_cache.open_cache("cache")
+    >>> {name: len(split.labels) for name, split in cache.items()}
+    {'train': 60, 'test': 30}
+    """
 
     def __init__(self, root: Path) -> None:
         """Use ``open_cache``."""

@@ -129,7 +129,9 @@ def _or_none(word: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtractConfig(Placing):
-    """Everything ``gaam extract`` can be told.
+    """Everything ``gaam extract`` can be told; ``gaam describe --settings`` says what each means.
+
+    >>> config = gaam_cache.ExtractConfig(dataset="news.csv", text_columns=("title", "body"))
 
     Raises:
         ConfigError: on construction, when a value is out of its range.
@@ -291,6 +293,8 @@ def _words(option: str, **more: Any) -> Any:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportConfig:
     """Everything ``gaam import`` can be told.
+
+    >>> config = gaam_cache.ImportConfig(files=("train.npz", "test.npz"), axes="nld")
 
     Raises:
         ConfigError: on construction, when a value is out of its range.

@@ -8,6 +8,10 @@ LONGEST = 4000  # characters of a message that people are shown, and of each det
 class GaamError(Exception):
     """A problem that a person can act on.
 
+    >>> gaam_cache.open_cache("nowhere")
+    Traceback (most recent call last):
+    gaam_cache.errors.NotFoundError: no cache at 'nowhere'...
+
     Args:
         message: what went wrong, in one sentence.
         expected: what must hold.

@@ -1,14 +1,12 @@
 """Train small attention decoders on a cache, over many seeds, and say what came of it.
 
->>> import gaam_decoder
->>> config = gaam_decoder.TrainConfig(attn=("gaam", "laplace"))  # doctest: +SKIP
->>> gaam_decoder.train(config)  # doctest: +SKIP
->>> print(gaam_decoder.report("runs", baseline="gaam"))  # doctest: +SKIP
->>> gaam_decoder.load("runs/gaam-linear-...").predict(["a text"])  # doctest: +SKIP
->>> runs = gaam_decoder.load_runs("runs")  # doctest: +SKIP
->>> runs[0].accuracy  # of every seed  # doctest: +SKIP
->>> runs.to_frame()  # pandas: a row per run and seed  # doctest: +SKIP
->>> gaam_decoder.stats.claim(runs[0].hits, runs[1].hits).verdict  # doctest: +SKIP
+    import gaam_decoder
+
+    config = gaam_decoder.TrainConfig(attn=("gaam", "laplace"))
+    runs = gaam_decoder.train(config)  # or load_runs("runs")
+    print(gaam_decoder.report("runs", baseline="gaam"))
+    gaam_decoder.load("runs/gaam-linear-...").predict(["a text"])
+    runs.to_frame()  # pandas: a row per run and seed
 
 Import it before torch. Nothing in this package imports transformers; what ``load`` returns asks
 ``gaam_cache`` to encode.

@@ -27,9 +27,12 @@ def _parsed(default: Any, parse: Callable[[Any], Any], **more: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig(Placing):
-    """Everything ``gaam train`` can be told.
+    """Everything ``gaam train`` can be told; ``gaam describe --settings`` says what each means.
 
     Where a field is a tuple, one value may stand for itself, or the text of an option for several.
+
+    >>> gaam_decoder.TrainConfig(attn="gaam", seeds="0-2,7").seeds
+    (0, 1, 2, 7)
 
     Raises:
         ConfigError: on construction, when a value is out of its range or a name is unknown.
@@ -199,6 +202,8 @@ def _rules(config: TrainConfig) -> Iterator[Rule]:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlantConfig:
     """Everything ``gaam plant`` can be told.
+
+    >>> config = gaam_decoder.PlantConfig(out="planted", gate="student-t", rows=90)
 
     Raises:
         ConfigError: on construction, when a value is out of its range.

@@ -31,7 +31,8 @@ SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "tes
 UNDERSTOOD = "states (embeddings, hidden_states, features, X, layer_0...) and labels (targets, y), "
 UNDERSTOOD += "in files called train.*, test.*, or as train/states, train_states, X_train"
 WHOLE = -1  # in the place of the number of a layer: all layers are in one array
-HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file"
+HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file; "
+HINT += "where there is only train, gaam train --folds 5 tests on parts of it"
 
 
 @contextmanager

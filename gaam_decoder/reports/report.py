@@ -28,6 +28,9 @@ class Report:
 
     ``format`` is what ``gaam report --format`` takes; ``section``, of a terminal alone, what
     ``--section`` takes. A ConfigError says that there is none of that name.
+
+    >>> "| gaam:heads=1" in gaam_decoder.report("runs").text("markdown")
+    True
     """
 
     tables: tuple[Table, ...]

@@ -68,7 +68,11 @@ class Selection:
 
 
 class Runs(list[RunResult]):
-    """What ``train`` and ``load_runs`` return: a list."""
+    """What ``train`` and ``load_runs`` return: a list.
+
+    >>> len(runs.selected(attn="gaam").to_frame())
+    3
+    """
 
     selection: Selection | None = None  # what was left out; None where nothing was asked for
     others: Sequence[RunResult] = ()  # that filters left out: a correction has to count them

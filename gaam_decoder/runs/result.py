@@ -88,7 +88,11 @@ def _of_test(key: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunResult:
-    """What a finished run says; the fields, but for ``path`` and seeds, are those of run.json."""
+    """What a finished run says; the fields, but for ``path`` and seeds, are those of run.json.
+
+    >>> runs[0].attention, runs[0].seeds, runs[0].hits.shape
+    ('gaam:heads=1', (0, 1, 2), (3, 30))
+    """
 
     path: Path
     key: str  # hash of mechanism, recipe and cache; runs that share it differ in their seeds alone

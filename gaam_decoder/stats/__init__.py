@@ -3,6 +3,10 @@
 ``accuracy`` scores predictions, ``seeds`` treats the accuracies of several seeds as a sample,
 ``crossed`` treats seeds and test rows as samples both, ``claim`` says of two mechanisms what may
 be said, and what it rests on is in ``paired``.
+
+>>> low, high = gaam_decoder.stats.t_interval(np.array([0.87, 0.88, 0.89]))
+>>> f"{low:.3f} to {high:.3f}"
+'0.855 to 0.905'
 """
 
 from gaam_decoder.stats.accuracy import (

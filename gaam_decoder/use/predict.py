@@ -40,6 +40,8 @@ ALIKE = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "firs
 class PredictConfig:
     """Everything ``gaam predict`` can be told.
 
+    >>> config = gaam_decoder.PredictConfig(run=runs[0].path, texts=("a text", "another"))
+
     Raises:
         ConfigError: on construction: a value out of its range, or settings that do not go together.
     """
