@@ -1,8 +1,8 @@
 """A study: public commands in a row, what came out of them, and whether it comes out again.
 
 ``study.toml`` has ``title``, ``question``, ``text``; ``[caches.NAME]`` with options of ``extract``
-or, with ``command``, of ``plant`` (``from`` names another cache); ``[[train]]``, ``[[ablate]]`` and
-``[[report]]`` with theirs; and ``[check]`` with tolerances in hundredths.
+or, with ``command``, of ``plant`` (``from`` names another cache); ``[[train]]`` and ``[[report]]``
+with theirs; and ``[check]`` with tolerances in hundredths.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import inspect
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import gaam_decoder
 from gaam_cache import plugins, settings
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.markdown import plain
-from gaam_cache.messages import duration, option_of
+from gaam_cache.messages import duration
 from gaam_cache.settings import data_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
@@ -31,9 +31,7 @@ from gaam_decoder.reports.formats.csv import flat
 from gaam_decoder.reports.formats.markdown import pipe
 from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
-from gaam_decoder.runs.loading import one_form
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import parse_attention
 
 FILE, ROWS, SEEDS, PAGE = "study.toml", "rows.csv", "seeds.csv", "README.md"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
@@ -42,7 +40,7 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "plant": (gaam_decoder.PlantConfig, gaam_decoder.plant),
     "train": (gaam_decoder.TrainConfig, gaam_decoder.train),
 }
-TABLES = {"title", "question", "text", "caches", "train", "ablate", "report", "check"}
+TABLES = {"title", "question", "text", "caches", "train", "report", "check"}
 MACHINE = {"device", "engine", "devices", "address", "gpus_per_worker", "device_map", "track"}
 MACHINE |= {"tokens_per_second", "memory_share"}
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
@@ -78,14 +76,11 @@ class Step:
 
     command: str
     options: Mapping[str, Any]  # with folders, and without what is of this machine
-    config: Any  # what the command makes of all of them; of an ablation its arguments
+    config: Any  # what the command makes of all of them
 
     def words(self) -> str:
-        """The command as a shell takes it; an ablation is of a run that is there later."""
+        """The command as a shell takes it."""
         given = dict(self.options)
-        if self.command == "ablate":
-            options = (f"{option_of(k)}={v}" for k, v in given.items() if k != "of")
-            return shlex.join(["gaam", "ablate", "RUN", *options])
         first = [str(given.pop("out"))] if self.command == "plant" else []
         every = dataclasses.fields(COMMANDS[self.command][0])
         fields = {name: f for f in every for name in (f.name, settings.key_of(f).replace("-", "_"))}
@@ -143,15 +138,10 @@ def _steps(
 ) -> Iterator[Step]:
     caches = found.get("caches", {})
     every = [(of.get("command", "extract"), name, of) for name, of in caches.items()]
-    every += [(kind, kind, of) for kind in ("train", "ablate") for of in found.get(kind, ())]
+    every += [("train", "train", of) for of in found.get("train", ())]
     for command, name, of in every:
         options = _named(name, of)
         options.pop("command", None)
-        if command == "ablate":
-            _check("setting", options, ("of", "num_layers", "seed"))
-            parse_attention(str(options.get("of", "")), option="of")
-            yield Step(command, options, options | {k: here[k] for k in here if k == "device"})
-            continue
         _check("command", [command], COMMANDS)
         places = {"cache": options.pop("cache", None)} if command == "train" else {}
         places |= {"from_cache": options.pop("from")} if "from" in options else {}
@@ -231,9 +221,6 @@ def carry_out(
     trained: list[RunResult] = []
     for step in study.steps:
         say(step.words())
-        if step.command == "ablate":
-            trained += _ablated(step.config, trained, progress)
-            continue
         made = COMMANDS[step.command][1](step.config, progress=progress)
         if step.command == "train":
             gaam_decoder.check_failures(made, step.config.seeds)
@@ -254,19 +241,6 @@ def carry_out(
         lines.append(f"of {len(now)} rows {len(values['differences'])} values differ")
     exit_code = int(bool(values.get("differences")))
     return Outcome({"folder": str(into), **values}, lines, exit_code)
-
-
-def _ablated(asked: Mapping[str, Any], runs: Sequence[RunResult], progress: Any) -> list[RunResult]:
-    """The runs of an ablation of the run of a mechanism over all layers, of most seeds."""
-    whole = [run for run in runs if not run.recipe.get("layers")]
-    spec = one_form(str(parse_attention(asked["of"])), {run.attention for run in whole}, "of")
-    if not (fits := [run for run in whole if run.attention == spec]):
-        raise NotFoundError(f"no run of '{spec}' to ablate")
-    options = {k: v for k, v in asked.items() if k != "of"}
-    run = max(fits, key=lambda run: len(run.seeds))
-    found = gaam_decoder.ablate(run.path, progress=progress, **options)
-    found.check()
-    return gaam_decoder.load_runs([path for group in found.groups for path in group.runs])
 
 
 def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -19,7 +19,6 @@ title = "Tiny"
 question = "Is anything there?"
 caches.small = { command = "plant", gate = "laplace", rows = 90, layers = 4, width = 4 }
 caches.again = { command = "plant", from = "small", gate = "none" }
-ablate = [{ of = "laplace", num-layers = 2 }]
 report = [
     { name = "both", title = "Both", baseline = "none" },
     { name = "one", cache = "small", pairs = "layers" },
@@ -28,6 +27,7 @@ check.accuracy = 0.1
 [[train]]
 cache = "small"
 attn = ["laplace:heads=1", "none"]
+layers = ["all", "1-2"]
 lr = "1e-3,1e-2"
 tune-seeds = "0-1"
 seeds = "2-7"
