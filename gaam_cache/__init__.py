@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gaam_cache.extraction.extract import extract
     from gaam_cache.hub.export import export_cache
     from gaam_cache.store.importing import import_states, write
-    from gaam_cache.store.verify import verify
+    from gaam_cache.store.verify import Verification, verify
 
 __version__ = "0.2.0"
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "ExtractConfig",
     "GaamError",
     "ImportConfig",
+    "Verification",
     "estimate",
     "export_cache",
     "extract",
@@ -46,7 +47,7 @@ _HOMES = {
     "export_cache": "hub.export",
     "extract": "extraction.extract",
     **dict.fromkeys(("import_states", "write"), "store.importing"),
-    "verify": "store.verify",
+    **dict.fromkeys(("Verification", "verify"), "store.verify"),
 }
 
 

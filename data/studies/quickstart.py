@@ -57,7 +57,14 @@ runs = gaam_decoder.train(training, on_run=lambda run: print(run.summary()))
 # Six seeds are the fewest that can support a claim at all, and 120 rows are few: use ten and more.
 
 # %%
-print(gaam_decoder.report(FOLDER / "runs", baseline="none"))
+report = gaam_decoder.report(FOLDER / "runs", baseline="none")
+print(report)
+pictures = [file for file in report.save_figures(FOLDER / "pictures") if file.suffix == ".png"]
+if "get_ipython" in globals():  # a notebook shows the differences; else they are in a file
+    from IPython.display import Image, display
+
+    display(Image(next(file for file in pictures if file.stem == "differences"), width=600))
+print("pictures:", *pictures)
 
 # %% [markdown]
 # ## 4. A row per seed, for pandas

@@ -37,7 +37,11 @@ from gaam_cache.terminal import Report, silent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
-    """What ``verify`` found."""
+    """What ``verify`` found.
+
+    >>> gaam_cache.verify("cache").in_words().splitlines()[0]
+    "cache 'cache': good"
+    """
 
     path: str
     fingerprint: str
