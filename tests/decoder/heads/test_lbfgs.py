@@ -96,7 +96,7 @@ def test_a_fit_that_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert fit.unconverged
     lost = [entry for entry in fit.log if not entry["converged"]]
     assert [entry["C"] for entry in lost] == list(fit.unconverged)
-    assert all("LIMIT" in entry["stopped"] for entry in lost)
+    assert all("limit" in entry["stopped"] for entry in lost)
 
 
 @pytest.mark.parametrize(("values", "edge"), [((1e-4, 1e-3), "highest"), ((1e3, 1e4), "lowest")])
