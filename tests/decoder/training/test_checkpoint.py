@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,18 @@ def begun(
     shutil.copytree(root / "runs", root / "whole")
     [run] = gaam_decoder.train(replace(config, runs=root / "undisturbed"))
     return config, root / "whole", bits(run)
+
+
+@pytest.fixture(autouse=True)
+def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training that believes a damaged file looks for its seeds again and again."""
+    looks, load = itertools.count(), checkpoint.Unfinished.load
+
+    def counted(unfinished: checkpoint.Unfinished) -> Any:
+        assert next(looks) < 100, "it looks for seeds that nobody will train"
+        return load(unfinished)
+
+    monkeypatch.setattr(checkpoint.Unfinished, "load", counted)
 
 
 def bits(run: RunResult) -> dict[str, bytes]:
