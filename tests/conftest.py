@@ -164,7 +164,11 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.fixture(params=plugins.names(ENGINES))
+SLOW = {"ray": pytest.mark.slow}
+OF_ENGINES = [pytest.param(one, marks=SLOW.get(one, ())) for one in plugins.names(ENGINES)]
+
+
+@pytest.fixture(params=OF_ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of every engine, ready to be used."""
     if request.param == "ray":

@@ -88,6 +88,7 @@ class Forward(ABC):
             if hasattr(config := getattr(model, "config", None), setting):
                 setattr(config, setting, value)
         self.model = self._renewed()
+        self._unchanged: Any = None  # a copy that is as the loaded model, though it has read rows
 
     def _renewed(self) -> Any:
         """A copy of the loaded model, which shares its weights."""
@@ -118,11 +119,12 @@ class Forward(ABC):
     def reference(self, item: Any) -> dict[str, Tensor]:
         """The pooled hidden states of one row, by transformers and a model that reads no batch."""
         batch, of_batches = self.batch([item]), self.model
-        self.model = self._renewed() if self.renews else self._loaded
+        self.model = (self._unchanged or self._renewed()) if self.renews else self._loaded
         try:
             layers = self._asked(batch)
             if self.renews:
-                self.changes |= not _same(self.model, self._loaded, set())
+                self._unchanged = self.model if _same(self.model, self._loaded, set()) else None
+                self.changes |= self._unchanged is None
         finally:
             self.model = of_batches
         return self._together(layers)

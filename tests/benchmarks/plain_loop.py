@@ -1,4 +1,4 @@
-"""The plain loop: what one would write first.
+"""The plain loop: what one would write first, and what ``bench_train`` compares with.
 
     python -m tests.benchmarks.plain_loop CACHE HEAD STEPS [--tuned] [--cpu-time]
 

@@ -6,7 +6,8 @@
 A cache of every pooling in every storage type; runs of every mechanism with every head, also in
 folds, in a sweep of layers, poolings and rates, and compiled; the same reports in every format, and
 the pictures. What is no result (seconds, folders, versions of ours) is set to fixed values. Digests
-are those of one machine and one version of torch: they are made and compared, never kept.
+are those of one machine and one version of torch: they are made and compared, never kept. It holds
+README's "the same bytes" across a change of the code.
 """
 
 from __future__ import annotations

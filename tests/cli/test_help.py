@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,31 +51,30 @@ def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
             assert is_there == about["option"], (section, about["key"])
 
 
-def offered(*words: str, shell: str = "bash") -> list[str]:
-    """What a shell is offered for the last of some words; no torch is imported for it."""
-    check = "import atexit, sys\nheavy = {'torch', 'transformers', 'datasets'}\n"
-    check += "atexit.register(lambda: print(*heavy & set(sys.modules), file=sys.stderr))\n"
-    check += "sys.argv[0] = 'gaam'\nfrom gaam_cache.terminal import entry; entry()"
-    asking = {"COMP_WORDS": " ".join(("gaam", *words)), "COMP_CWORD": str(len(words))}
-    done = subprocess.run(
-        [sys.executable, "-c", check],
-        env=os.environ | asking | {"_GAAM_COMPLETE": f"complete_{shell}", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr.strip() == ""
-    return done.stdout.split()
+OFFERED: dict[str, set[str]] = {
+    "ex": {"extract", "export"},
+    "train --tr": {"--train-rows"},
+    "train --attn la": {one for one in plugins.names("gaam_decoder.attention") if one[:2] == "la"},
+    "extract --pool mean,l": {"mean,last"},
+    "train --preset pa": {"paper"},
+    "study pla": {"planted-gates"},
+    "report --format la": {"latex"},
+}
+"""For the last of some words."""
 
 
 def test_a_shell_is_offered_commands_options_and_names() -> None:
-    assert set(offered("ex")) == {"extract", "export"}
-    assert "--train-rows" in offered("train", "--tr")
-    laplace = [name for name in plugins.names("gaam_decoder.attention") if name.startswith("la")]
-    assert offered("train", "--attn", "la") == laplace
-    assert set(offered("extract", "--pool", "mean,l")) == {"mean,last"}
-    assert offered("train", "--preset", "pa") == ["paper"]
-    assert offered("study", "pla") == ["planted-gates"]
-    assert offered("report", "--format", "la") == ["latex"]
+    """And no torch is imported for it."""
+    code = "import os, sys\nfrom gaam_cache.terminal import entry\nsys.argv[0] = 'gaam'\n"
+    code += "os.environ['_GAAM_COMPLETE'] = 'complete_bash'\nfor words in sys.argv[1:]:\n"
+    code += " asking = {'COMP_WORDS': 'gaam ' + words, 'COMP_CWORD': str(len(words.split()))}\n"
+    code += " os.environ |= asking\n try:\n  entry()\n except SystemExit:\n  print('|')\n"
+    code += "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)"
+    command = [sys.executable, "-c", code, *OFFERED]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert shown.stderr == ""
+    found = [set(part.split()) for part in shown.stdout.split("|")]
+    assert dict(zip(OFFERED, found, strict=False)) == OFFERED
 
 
 def test_an_option_that_became_a_key_and_one_that_is_mistyped_are_told(

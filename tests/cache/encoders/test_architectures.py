@@ -37,11 +37,11 @@ def results_of(folder: Path, *names: str) -> dict[str, dict[str, Any]]:
 
 
 def test_representative_architectures_are_right(tmp_path: Path) -> None:
-    results = results_of(tmp_path, *REPRESENTATIVE)
-    assert {name: one["verdict"] for name, one in results.items()} == dict.fromkeys(
-        REPRESENTATIVE, "right"
-    ), results
-    assert {name: one["batching"] for name, one in results.items()} == REPRESENTATIVE
+    """Four of them; ``tests/contract/test_1_states.py`` has others."""
+    expected = {name: REPRESENTATIVE[name] for name in ("xlnet", "fsmt", "mpt", "deepseek_v32")}
+    results = results_of(tmp_path, *expected)
+    assert {one["verdict"] for one in results.values()} == {"right"}, results
+    assert {name: one["batching"] for name, one in results.items()} == expected
 
 
 @pytest.mark.slow
@@ -50,3 +50,4 @@ def test_every_architecture_is_right_or_refused(tmp_path: Path) -> None:
     bad = {name: one for name, one in results.items() if one["verdict"] in {"wrong", "crashed"}}
     assert not bad, json.dumps(bad, indent=1)
     assert sum(one["verdict"] == "right" for one in results.values()) > 200
+    assert {name: results[name]["batching"] for name in REPRESENTATIVE} == REPRESENTATIVE

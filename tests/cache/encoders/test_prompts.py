@@ -40,10 +40,8 @@ TEXTS = [
 CASES = [
     ("text", None),
     ("text", "Topic of this news item: {text}"),
-    ("text", "pre{text}post"),
     ("text", "«{text}» {curly} {0} {{}}"),
     ("text", "cafe{text}\u0301"),
-    ("all", None),
     ("all", "Read:\n\n{text}!"),
 ]
 """What is pooled, and the prompt."""

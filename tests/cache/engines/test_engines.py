@@ -83,6 +83,7 @@ def test_an_error_arrives_as_itself_or_is_said(engine: str, tmp_path: Path) -> N
         Ran(engine, "fail", "UnsendableError", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_worker_of_ray_that_is_killed_is_named_and_started_again(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray (the extra 'ray') is not installed")
     ran = Ran("ray", "die_twice", tmp_path, tmp_path)

@@ -55,6 +55,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
 
+@pytest.mark.slow
 def test_a_shipped_script_makes_the_bytes_of_one_process(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:

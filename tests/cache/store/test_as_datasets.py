@@ -45,7 +45,8 @@ def test_rows_of_torch_are_those_of_the_split(
     with pytest.raises(IndexError):
         rows[ROWS]
     order = np.lexsort(whole.reshape(ROWS, -1).T)
-    loader = DataLoader(rows, 8, True, num_workers=2, multiprocessing_context="spawn")
+    workers = {"num_workers": 2, "multiprocessing_context": "spawn"}
+    loader = DataLoader(rows, 8, True, **(workers if whole.dtype == split.embeddings.dtype else {}))
     found = torch.cat([states for states, _ in loader]).numpy()
     np.testing.assert_array_equal(found[np.lexsort(found.reshape(ROWS, -1).T)], whole[order])
     array = type(split.embeddings)

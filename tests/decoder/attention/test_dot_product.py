@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention import Attention
 from gaam_decoder.attention._grouped_query import GroupedQueryAttention
 from gaam_decoder.attention.mha import MHA
 from gaam_decoder.decoder import build_attention

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gaam_decoder.attention._pooling import LayerPooling
+from gaam_decoder.attention import LayerPooling
 from gaam_decoder.attention.nadaraya_watson import kernel_weights
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention

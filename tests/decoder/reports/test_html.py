@@ -162,19 +162,20 @@ def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_a_dozen_files_at_most_are_written_each_with_its_title(tmp_path: Path) -> None:
-    for number, tables in enumerate((rich_tables(), rich_tables()[:1])):
-        paths = Report(tuple(tables)).save_figures(tmp_path / str(number))
-        assert 4 <= len(paths) == len(set(paths)) <= 12
-        for path in paths:
-            start = b"%PDF" if path.suffix == ".pdf" else b"\x89PNG"
-            assert path.read_bytes().startswith(start)
+    paths = Report(tuple(rich_tables())).save_figures(tmp_path)
+    assert 4 <= len(paths) == len(set(paths)) <= 12
+    for path in paths:
+        start = b"%PDF" if path.suffix == ".pdf" else b"\x89PNG"
+        assert path.read_bytes().startswith(start)
 
 
 @pytest.mark.filterwarnings("error")
 def test_pictures_draw_every_name_and_obey_none() -> None:
     names = [name[:80] for name in HOSTILE.values()]
-    panels = [("y", [Line(name, [1, 2], [3, 4])]) for name in names]
-    picture = Picture("p", "".join(names), "", lambda: line_panels(panels[:9], "x"))
+    lines = [Line(name, [1, 2], [3, 4]) for name in names]
+    panels = [("y", lines[first : first + 8]) for first in range(0, len(lines), 8)]
+    few = [("y", [line]) for line in lines[:9]]
+    picture = Picture("p", "".join(names), "", lambda: line_panels(few, "x"))
     svg = inline_svg(replace(picture, draw=lambda: line_panels(panels, "x")), "k")
     assert not harmful(svg)
     kinds = {element.tag.split("}")[-1] for element in ET.fromstring(svg).iter()}

@@ -161,7 +161,7 @@ def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_numbe
             for low, high in re.findall(r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text):
                 if format not in ("csv", "json"):
                     assert float(low) <= float(high), (what, format, low, high)
-        for table in tables:
+        for table in tables if what == "every kind" else ():
             of_sections = [one for found in sections(table) for one in found.parts[1]]
             for picture in [*overviews(table), *of_sections]:
                 svg = inline_svg(picture, "k")

@@ -226,11 +226,11 @@ def test_as_many_rows_as_are_said_to_decide_do_about_every_second_time() -> None
 def test_many_rows_that_count_little_do_not_outweigh_the_few_that_were_not_seen() -> None:
     """Rare rows on which the one alone is right, and scattered errors of the same weight."""
     generator = np.random.default_rng(1)
-    for num_seeds, num_rows in ((20, 1000), (100, 100), (6, 200), (10, 500)):
+    for num_seeds, num_rows in ((20, 1000), (100, 100), (6, 200)):
         for expected in (1, 3):
             found = 0
-            for _ in range(40):
+            for _ in range(25):
                 hard_N = generator.random(num_rows) < expected / num_rows
                 hits = generator.random((num_seeds, num_rows)) >= expected / num_rows
                 found += claim(hits, np.repeat(~hard_N[None], num_seeds, 0)).significant
-            assert found <= 6, (num_seeds, num_rows, expected, found)  # 5% are 2
+            assert found <= 4, (num_seeds, num_rows, expected, found)  # 5% are 1

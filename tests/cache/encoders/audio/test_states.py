@@ -37,7 +37,7 @@ def test_states_are_those_of_transformers_alone_at_every_budget_and_in_every_ord
     encoder = loaded(audio_encoders[name])
     assert encoder.batching == BATCHING[name]
     assert (encoder.num_layers, encoder.hidden_size) == (3, 32)
-    rows = sounds.sounds()
+    rows = sounds.sounds(6 if name == "whisper" else 12)  # which hears 30 s of each
     expected = sounds.reference(audio_encoders[name], rows)
     shared = 0
     for number, budget in enumerate((1, 300, 4096)):
@@ -51,7 +51,7 @@ def test_states_are_those_of_transformers_alone_at_every_budget_and_in_every_ord
                     alone = expected[pool][order[row]]
                     assert sounds.deviation(x_BLD[place].numpy(), alone) < 1e-5
     assert shared >= 2
-    for row in (0, 8, 9):
+    for row in (0, 2, len(rows) - 3):
         alone = encoder.encode_alone(encoder.prepare(rows).items[row])
         for pool in POOLS:
             assert sounds.deviation(alone[pool][0].numpy(), expected[pool][row]) < 1e-5
