@@ -72,8 +72,7 @@ class Forward(ABC):
     first_layer: Literal[0, 1] = 1
     """Of the ``hidden_states`` of transformers: 0 is what its first layer reads."""
     changes = False  # whether the model was seen to change while it read a row
-    renews = True
-    """Whether every batch, and every row alone, is read by a model that has read nothing."""
+    renews = True  # whether every batch, and every row alone, is read by a model as it was loaded
 
     def __init__(self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]) -> None:
         self._loaded = model
@@ -141,8 +140,7 @@ class Forward(ABC):
         }
 
     def _asked(self, batch: Batch) -> list[dict[str, Tensor]]:
-        _, layers = self.hidden_states(batch)
-        return [self._reduce(x_BTD, batch) for x_BTD in layers]
+        return [self._reduce(x_BTD, batch) for x_BTD in self.hidden_states(batch)[1]]
 
     def _hooked(self, stack: nn.ModuleList, batch: Batch) -> list[dict[str, Tensor]]:
         states: dict[int, dict[str, Tensor]] = {}

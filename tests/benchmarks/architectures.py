@@ -4,8 +4,9 @@
 
 Each is built from a configuration that was shrunk by the names of its fields, saved with a
 tokenizer, extracted from as a user would, and compared with ``hidden_states[1:]`` of transformers
-itself, one text at a time, in a fresh copy of the model (README: states that prove themselves). Each has a process of its own, with bounds
-on memory and time: one bad architecture ends no other.
+itself, one text at a time, in a fresh copy of the model. Each has a process of its own, with bounds
+on memory and time: one bad architecture ends no other. It holds README's "states that prove
+themselves" for every architecture.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ and the others are trained on it, and reported on as ``gaam report --baseline`` 
 often the verdict on a mechanism against a baseline was which, the mean difference in points, the
 mean MDD (what the report says it would find four times of five), and among the data sets on which
 the mean difference over all data sets is at least the MDD of the data set, how many verdicts have
-its sign, which is promised of 80% at least (GUIDE, studies). ``--heads``: GAAM with 1, 2, 4 and 8 heads.
+its sign, which is promised of 80% at least. ``--heads``: GAAM with 1, 2, 4 and 8 heads. It
+holds what GUIDE says of planted gates.
 """
 
 from __future__ import annotations

@@ -230,6 +230,18 @@ def test_every_loss_with_weights_of_classes_equals_a_plain_loop(name: str) -> No
     assert_equal(ours, "gaam", 3, "linear", None, loss_of=loss, rows=rows.train)
 
 
+def test_what_is_logged_of_an_epoch_is_that_of_the_rows_when_they_were_learned() -> None:
+    ours = group("gaam", [5, 2], lr=1e-30, weight_decay=0.0)
+    ours.train_epoch()
+    rows = ours.data.train
+    for seed, member in zip(ours.seeds, ours.members, strict=True):
+        logits = build_decoder(spec("gaam"), seed).double()(rows.features.resident[rows.rows])
+        hits = (logits.argmax(-1) == rows.label_N).double().mean()
+        loss = torch.nn.functional.cross_entropy(logits, rows.label_N)
+        said = [member.log[0]["train_accuracy"], member.log[0]["loss"]]
+        assert said == pytest.approx([hits.item(), loss.item()], abs=1e-6)
+
+
 def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
     undisturbed, poisoned = (group("gaam", [0, 1, 2]) for _ in range(2))
     poisoned.state.parameters["head.fc.weight"][1] = torch.nan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_cache.cache import open_cache
+from gaam_decoder.decoder import STREAMS, stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.data import Features, Subset, blocks_of_epoch, epoch_batches
 from gaam_decoder.training.protocol import Rows
@@ -122,3 +123,11 @@ def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -
                 for x_SBLD, label_SB in batches:
                     assert x_SBLD.is_contiguous()
                     assert torch.equal(x_SBLD.float(), expected[label_SB])
+
+
+def test_no_two_seeds_streams_or_epochs_draw_the_same_numbers() -> None:
+    """And they stay what they are: they are part of what a seed means."""
+    counters = [(), *((epoch,) for epoch in range(1, 6))]
+    drawn = [stream_seed(*one, *at) for one in product(range(9), STREAMS) for at in counters]
+    assert len(set(drawn)) == len(drawn)
+    assert stream_seed(7, "order", 3) == 1_729_168_002_221_264_068
