@@ -59,7 +59,7 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
         hint = "--text-column, --file-column (of sounds or pictures) and --label-column name "
         hint += "columns; --set unlabelled=SPLIT is for a split without labels"
         if len(table.names) == 1:
-            hint = "a CSV file whose fields no comma parts: --set delimiter=semicolon (tab, pipe)"
+            hint = "fields are not parted by commas: --set delimiter=semicolon (or tab, pipe)"
         plain = [name.isprintable() and name == name.strip() for name in table.names]
         shown = [one if ok else excerpt(one) for one, ok in zip(table.names, plain, strict=True)]
         raise ConfigError(

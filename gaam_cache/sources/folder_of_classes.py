@@ -76,8 +76,8 @@ def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
         expected=f"'{split}', with a folder for every class",
         found=f"the folders {', '.join(excerpt(folder.name) for folder in there[:20])}",
         where=str(root.absolute()),
-        hint="name the splits there are with --split; where these are the classes, let "
-        "--test-fraction 0.2 make 'train' and 'test' of them",
+        hint="if these are classes: --test-fraction 0.2 makes 'train' and 'test' of them; if they "
+        "are splits: name them with --split",
     )
 
 
