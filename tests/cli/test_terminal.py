@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +124,7 @@ def test_an_interruption_keeps_what_is_finished_and_says_so(
     ) as process:
         while not list((tmp_path / "cache").glob("shards/*.json")):
             assert process.poll() is None
+            time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         said = process.communicate()[1].splitlines()
     assert process.returncode == 130

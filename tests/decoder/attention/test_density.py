@@ -199,12 +199,6 @@ def test_default_heads_leave_three_layers_each() -> None:
     assert {layers: GAAM(layers, 4).heads for layers in expected} == expected
 
 
-@pytest.mark.parametrize("heads", [0, 4, 6, 12])
-def test_heads_that_leave_single_layers_are_refused(heads: int) -> None:
-    with pytest.raises(ConfigError, match="1, 2, 3"):
-        GAAM(6, 4, heads=heads)
-
-
 def test_an_encoder_of_one_layer_is_refused_by_density_gates() -> None:
     with pytest.raises(ConfigError, match="at least two of them"):
         GAAM(1, 4)

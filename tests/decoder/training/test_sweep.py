@@ -80,6 +80,7 @@ print(json.dumps({"grown": most[0], "data": run.engine["data"]}))
 """
 
 
+@pytest.mark.slow
 def test_a_cache_larger_than_memory_trains_at_flat_memory(tiny_cache: Path, tmp_path: Path) -> None:
     """280 MiB of room beside a split of 420 MiB: the rows stay on disk, and little is added.
 
