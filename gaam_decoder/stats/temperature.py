@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import softmax
 
 
@@ -42,6 +41,7 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> floa
         return np.inf
     if steep <= 0:  # its limit towards infinity
         return None
+    from scipy.optimize import brentq  # a training does without: a quarter of a second
 
     def slope(log_inverse: float) -> float:
         """Derivative of the log loss by ``1 / T``."""

@@ -28,6 +28,8 @@ WORKING_SET = 8 * 2**20  # bytes of activations per thread that stay in the cach
 LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of products, not of parameters
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a group may take
+ON_PAPER = 2**20  # numbers of a batch beyond which a decoder is measured without memory: for that
+# torch imports its compiler, 1.4 seconds
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 """Of one batch in evaluation as float32; on a GPU of all seeds together."""
@@ -85,7 +87,8 @@ def choose_engine(
 
     ``most``: seeds together, of which others have rows or workers of their own.
     """
-    with torch.device("meta"):
+    few = recipe.batch_size * spec.num_layers * spec.hidden_size <= ON_PAPER
+    with torch.device("cpu" if few else "meta"):
         decoder = build_decoder(spec, seed=0)
     parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
     if alone := [name for part, name in parts if not part.stackable]:
@@ -122,7 +125,7 @@ def choose_engine(
 
 
 def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> int:
-    """What autograd keeps of one batch of one seed, in bytes; ``decoder`` is on 'meta'."""
+    """What autograd keeps of one batch of one seed, in bytes."""
     kept = 0
 
     def count(tensor: Tensor) -> Tensor:
@@ -131,8 +134,9 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
         return tensor
 
     width = decoder.head.num_noise
-    noise = torch.empty(batch_size, width, device="meta") if width else None
-    x_BLD = torch.empty(batch_size, spec.num_layers, spec.hidden_size, device="meta")
+    place = next(decoder.parameters()).device
+    noise = torch.zeros(batch_size, width, device=place) if width else None
+    x_BLD = torch.zeros(batch_size, spec.num_layers, spec.hidden_size, device=place)
     decoder.train()
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         decoder(x_BLD, noise)
