@@ -184,7 +184,7 @@ class _Sweep:
             make_folder(self._runs)
         waiting = asked
         while waiting:
-            held = [(item, self._train(item, seeds, len(items))) for item in waiting]
+            held = [(item, self._train(item, seeds, items)) for item in waiting]
             others = [(item, holder) for item, holder in held if holder is not None]
             if waiting := [item for item, _ in others]:
                 item, holder = others[0]
@@ -206,7 +206,7 @@ class _Sweep:
         self._left[item.key] = max(0, self._left[item.key] - new)
         self._report(self._total - sum(self._left.values()), self._total, f"{item}{text}", new)
 
-    def _train(self, item: Item, seeds: Sequence[int], num_items: int) -> Holder | None:
+    def _train(self, item: Item, seeds: Sequence[int], items: Sequence[Item]) -> Holder | None:
         """Train what nobody else trains of an item; who is at work on what is left, if anybody."""
         data, unfinished = None, Unfinished(self._runs, item)
         while item.lacking(seeds, self._runs_of(item)):
@@ -233,7 +233,7 @@ class _Sweep:
                     about = data, engine, self._config, self._cache, fit
                     self._on_run(publish(item, [result], *about))
                     continue
-                engine, groups = self._plan(item, lacking, data, num_items)
+                engine, groups = self._plan(item, lacking, data, items)
             finally:
                 claim.done()
             holders = [self._train_group(item, group, data, engine) for group in groups]
@@ -253,7 +253,7 @@ class _Sweep:
         return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
 
     def _plan(
-        self, item: Item, lacking: Sequence[int], data: TrainData, num_items: int
+        self, item: Item, lacking: Sequence[int], data: TrainData, items: Sequence[Item]
     ) -> tuple[Engine, list[list[int]]]:
         """How seeds of an item are run, and in which groups; none where they are published now.
 
@@ -263,8 +263,10 @@ class _Sweep:
         most = None if item.recipe.val_folds is None else 1
         if most is None and self._workers > 1 and asked is None:
             # fewer seeds together, where workers would have nothing to do
-            most = -(-len(lacking) // -(-self._workers // num_items))
-        sizes = len(lacking), len(data.train), asked, self._config.compile
+            most = -(-len(lacking) // -(-self._workers // len(items)))
+        # rates that are tried by seeds of their own share what is compiled
+        beside = [one for one in items if one.spec == item.spec and item.recipe.val_folds]
+        sizes = len(lacking) * max(1, len(beside)), len(data.train), asked, self._config.compile
         engine = choose_engine(item.spec, item.recipe, self._device, *sizes, most=most)
         size = engine.seed_batch
         results, files = unfinished.load()
