@@ -58,6 +58,7 @@ class LBFGSHead(FittedHead, LinearHead):
         z_NF = scale(choose.x_NF)
         start_CF1 = before_CF1 = z_NF.new_zeros(self.num_classes, z_NF.shape[1] + 1)
         log: list[dict[str, Any]] = []
+        candidates: list[tuple[Tensor, Tensor, Tensor]] = []
         best: tuple[tuple[float, float], Tensor] | None = None
         kept = 0
         for place, value in enumerate(GRID):
@@ -67,19 +68,11 @@ class LBFGSHead(FittedHead, LinearHead):
             loss, right = _score(problem.logits(weight_CF1).T, learn.label_N)
             held_NC = z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
             held_loss, held_right = _score(held_NC, choose.label_N)
-            log.append(
-                {
-                    "epoch": place + 1,
-                    "C": value,
-                    "loss": loss,
-                    "train_accuracy": right,
-                    "accuracy": held_right,
-                    "selection_loss": held_loss,
-                    "iterations": count,
-                    "converged": why is None,
-                    **({} if why is None else {"stopped": why}),
-                }
-            )
+            held_right_N = held_NC.argmax(1) == choose.label_N
+            candidates.append((held_right_N.cpu(), *scale.folded(weight_CF1)))
+            entry = {"epoch": place + 1, "C": value, "loss": loss, "train_accuracy": right}
+            entry |= {"accuracy": held_right, "selection_loss": held_loss, "iterations": count}
+            log.append(entry | {"converged": why is None} | ({"stopped": why} if why else {}))
             if best is None or (held_right, -held_loss) > best[0]:
                 best, kept = ((held_right, -held_loss), weight_CF1), place + 1
             tell(place + 1, f"C {value:.2g} accuracy {held_right:.3f}")
@@ -95,6 +88,7 @@ class LBFGSHead(FittedHead, LinearHead):
             tried=len(GRID),
             kept=kept,
             unconverged=tuple(entry["C"] for entry in log if not entry["converged"]),
+            candidates=tuple(candidates),
             log=tuple(log),
         )
 

@@ -18,6 +18,7 @@ from gaam_decoder.stats.scores._base import percent
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
+FEW_LEARNED = 1000  # of train: which they are moves a difference as much as other seeds do
 NAMED, LISTED = 3, 8  # decoders that the conclusion, and a note, name; of more, the rest is counted
 SELECT_NOTES = {
     "val": "epoch chosen on a held-out part of train",
@@ -141,6 +142,9 @@ def _against_probe(table: Table) -> str | None:
             of.setdefault(row.probed.claim.verdict, []).append(row.label)
     parts = [f"{verdict}: {_listed(rows, LISTED) or 'no row'}" for verdict, rows in of.items()]
     said = "against logistic regression on the same states, none + lbfgs (Holm in its own family): "
+    fits = [run.fit["choice"] for row in table.rows for run in row.runs if run.fit.get("choice")]
+    if moved := max((one["variance"] ** 0.5 for one in fits), default=0.0):
+        parts.append(f"another penalty by other rows moves it {percent(moved)} points, uncovered")
     return (said + "; ".join(parts)) * any(row.probed for row in table.rows)
 
 
@@ -151,6 +155,15 @@ def _few_chose(row: Row) -> bool:
     run, learned = row.runs[0], 1 - (row.folds > 1) / row.folds
     about = run.cache["rows"].get(run.setting("train_split"), 0) * run.setting("val_fraction")
     return 0 < min(one.drawn.get("choose") or about * learned for one in row.runs) < FEW_ROWS
+
+
+def _few_learned(table: Table) -> str | None:
+    of = [(row, row.runs[0]) for row, _ in table.compared if row.folds == 1]
+    split = [run.recipe.get("train_split", "train") for _, run in of]
+    sizes = [r.drawn or run.cache["rows"][name] for (r, run), name in zip(of, split, strict=True)]
+    if min(sizes, default=FEW_LEARNED) >= FEW_LEARNED:
+        return None
+    return "no interval covers which of these few training rows were drawn (--folds 5 tests on all)"
 
 
 def chance(row: Row) -> float:
@@ -178,6 +191,7 @@ NOTES: tuple[Note, ...] = (
     _rows("every seed predicts one and the same class", _one_class),
     _not_compared,
     _against_probe,
+    _few_learned,
     _rows("under-trained, the best epoch is the last (more --epochs)", lambda row: row.too_short),
     _rows(
         "under-trained, lr or weight-decay (of a fit, the penalty) is at the edge of its grid",

@@ -7,17 +7,22 @@ and 2,000 test rows together, and in brackets the worst of these. Beside the cla
 sign-flip test over seeds alone, from 6 seeds on. ``labels swapped``: one pair of mechanisms that do
 differ, of which on every row chance decides which is called which. ``scores``: every score. Silent:
 no claim was made, where there is no difference and where there is one; all others are of the claims
-that were made. ``tuned``: rates that validation chose.
+that were made. ``tuned``: rates that validation chose. ``trained``: of real trainings, 20 s a
+repetition.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
+from tests.benchmarks import trained_experiments
 from tests.decoder.stats import experiments, scored_experiments, tuned_experiments
 from tests.decoder.stats.experiments import Rates
 
+OF_CHOICES = {"held": "difference in interval", "held_without": "without the choice"}
+OF_CHOICES |= {"found": "difference found", "found_without": "without the choice"}
 SWAPPED = ((6, 300), (6, 2000), (20, 2000))
 Line = Sequence[object]
 
@@ -78,16 +83,24 @@ def scores(repetitions: int) -> Iterator[Line]:
 
 def tuned(repetitions: int) -> Iterator[Line]:
     """Of mechanisms whose rates validation chose; the truth is that of the best rates."""
-    yield ("mechanisms", "rows that choose", "test rows", "difference in interval",
-           "without the choice", "difference found", "without the choice")  # fmt: skip
+    yield ("mechanisms", "rows that choose", "test rows", *OF_CHOICES.values())
     for world in tuned_experiments.WORLDS:
         for size in tuned_experiments.SIZES:
             found = tuned_experiments.simulate(world, *size, repetitions)
-            names = ("held", "held_without", "found", "found_without")
-            yield (world, *size, *(percent(found[name], repetitions) for name in names))
+            yield (world, *size, *(percent(found[name], repetitions) for name in OF_CHOICES))
 
 
-TABLES = {"claims": claims, "scores": scores, "tuned": tuned}
+def trained(repetitions: int) -> Iterator[Line]:
+    """Of mechanisms that were tuned and trained; the truth is what their best rates give."""
+    yield ("mechanism", "rows of train", "test rows", "difference", *OF_CHOICES.values())
+    for which, name in enumerate(("mirrored", "averaged"), 1):
+        for size in product(trained_experiments.SIZES, trained_experiments.TEST):
+            found = trained_experiments.simulate(which, *size, repetitions)
+            shares = (percent(found[key], repetitions) for key in OF_CHOICES)
+            yield (name, *size, f"{100 * found['truth']:+.2f}", *shares)
+
+
+TABLES = {"claims": claims, "scores": scores, "tuned": tuned, "trained": trained}
 
 
 def main() -> None:

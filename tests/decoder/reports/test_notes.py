@@ -173,3 +173,12 @@ def test_nothing_is_said_of_what_is_in_order() -> None:
     [table] = build_tables([one(0.8, cache=rows), base(cache=rows)])
     assert caused(table) == warnings(table) == []
     assert any("corrected by Holm for 1" in note for note in notes(table))
+
+
+def test_few_training_rows_are_said_to_be_in_no_interval() -> None:
+    for rows in (999, 1000):
+        runs = [one(0.8), base()]
+        for run in runs:
+            run.cache["rows"]["train"] = rows
+        [table] = build_tables(runs)
+        assert any("few training rows" in note for note in caused(table)) == (rows < 1000)
