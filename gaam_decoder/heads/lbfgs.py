@@ -142,12 +142,7 @@ class _Problem:
         return functional.linear(weight_CF1.float(), self._z_NF1).double()
 
     def solve(self, value: float, weight_CF1: Tensor) -> tuple[Tensor, int, str | None]:
-        """Optimum, number of iterations, and why it is none where it did not converge.
-
-        Args:
-            value: C, what the sum of the losses counts beside half the squared norm of W.
-            weight_CF1: where to look from.
-        """
+        """Optimum for a C, looked for from there, number of steps, and why it is none."""
         self._penalty_F1[:-1] = 1 / (value * len(self._z_NF1))
         pairs: list[tuple[Tensor, Tensor, float]] = []  # steps, changes of the slope, both
         logits_CN = self.logits(weight_CF1)
@@ -164,8 +159,7 @@ class _Problem:
             slope_CF1 = slope_CF1 + change_CF1
             if (both := float((step_CF1 * change_CF1).sum())) > 0:  # but for rounding it is
                 pairs = [*pairs, (step_CF1, change_CF1, both)][-CORRECTIONS:]
-        steepest = float(slope_CF1.abs().max())
-        return weight_CF1, MOST_ITERATIONS, f"slope of {steepest:.1g} at the limit of steps"
+        return weight_CF1, MOST_ITERATIONS, f"the limit of {MOST_ITERATIONS:,} steps"
 
     def _slope(self, logits_CN: Tensor, weight_CF1: Tensor) -> Tensor:
         slope_CN = (logits_CN.softmax(0) - self._target_CN) / len(self._z_NF1)
@@ -189,9 +183,7 @@ class _Problem:
             low, high = (length, high) if slope < 0 else (low, length)
             curve = bend + float(((p_CN * along_CN.square()).sum(0) - mean_N.square()).mean())
             ahead = length - slope / max(curve, 1e-300)
-            if not low < ahead < high:
-                ahead = (low + high) / 2
-            length = min(ahead, 10 * length)
+            length = min(ahead if low < ahead < high else (low + high) / 2, 10 * length)
         return length
 
 

@@ -121,8 +121,7 @@ def fit_item(
     if test is not None and result.failed is None:
         add_attention_maps([(result, decoder.attention)], test, _batch_size(test))
     result.seconds = time.perf_counter() - start
-    how = "fitted at once"
-    engine = Engine(device=str(device), dtype="float32", seed_batch=1, compiled=False, why=how)
+    engine = Engine(device=str(device), dtype="float32", seed_batch=1, compiled=False, why="fitted")
     return result, fit, engine
 
 
