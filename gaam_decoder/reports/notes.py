@@ -144,7 +144,7 @@ def _against_probe(table: Table) -> str | None:
     said = "against logistic regression on the same states, none + lbfgs (Holm in its own family): "
     fits = [run.fit["choice"] for row in table.rows for run in row.runs if run.fit.get("choice")]
     if moved := max((one["variance"] ** 0.5 for one in fits), default=0.0):
-        parts.append(f"another penalty by other rows moves it {percent(moved)} points, uncovered")
+        parts.append(f"other rows may choose a penalty that moves it by {percent(moved)} points")
     return (said + "; ".join(parts)) * any(row.probed for row in table.rows)
 
 

@@ -124,7 +124,7 @@ def test_what_the_penalty_of_the_probe_does_is_said_beside_its_comparisons() -> 
     other = probe({})
     other.fit["choice"] = {"share": 0.5, "variance": 0.01}
     [table] = build_tables([of_size("gaam", {}), other])
-    assert "another penalty by other rows moves it 10.0 points" in str(caused(table))
+    assert "other rows may choose a penalty that moves it by 10.0 points" in str(caused(table))
 
 
 def sweep() -> list[RunResult]:
