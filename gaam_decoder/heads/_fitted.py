@@ -5,7 +5,7 @@ N rows, F features: what the attention leaves, flattened, C classes.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
@@ -35,9 +35,6 @@ class Fit:
     tried: int
     kept: int  # place of the value that was chosen in the log, from 1
     unconverged: tuple[float, ...] = ()  # values whose fit did not converge
-    candidates: tuple[tuple[Tensor, Tensor, Tensor], ...] = field(default=(), repr=False)
-    """Of every value which of the rows that choose it has right, its weight and its bias."""
-    choice: dict[str, float] | None = None  # of the accuracy: see ``stats.choice.ChoiceOf``
     log: tuple[dict[str, Any], ...] = field(repr=False)
     """One entry per value: epoch (its place, from 1), loss and train_accuracy on the rows that
     learn, accuracy and selection_loss on those that choose, and more."""
@@ -50,9 +47,9 @@ class Fit:
         return "lowest" if self.value == self.lowest else "highest"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, without the log, which has a file of its own, and the candidates."""
-        values = asdict(replace(self, candidates=()))
-        del values["log"], values["candidates"]
+        """JSON values, without the log, which has a file of its own."""
+        values = asdict(self)
+        del values["log"]
         return values | {"edge": self.edge, "unconverged": list(self.unconverged)}
 
 

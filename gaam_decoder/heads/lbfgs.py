@@ -58,7 +58,6 @@ class LBFGSHead(FittedHead, LinearHead):
         z_NF = scale(choose.x_NF)
         start_CF1 = before_CF1 = z_NF.new_zeros(self.num_classes, z_NF.shape[1] + 1)
         log: list[dict[str, Any]] = []
-        candidates: list[tuple[Tensor, Tensor, Tensor]] = []
         best: tuple[tuple[float, float], Tensor] | None = None
         kept = 0
         for place, value in enumerate(GRID):
@@ -68,8 +67,6 @@ class LBFGSHead(FittedHead, LinearHead):
             loss, right = _score(problem.logits(weight_CF1).T, learn.label_N)
             held_NC = z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
             held_loss, held_right = _score(held_NC, choose.label_N)
-            held_right_N = held_NC.argmax(1) == choose.label_N
-            candidates.append((held_right_N.cpu(), *scale.folded(weight_CF1)))
             entry = {"epoch": place + 1, "C": value, "loss": loss, "train_accuracy": right}
             entry |= {"accuracy": held_right, "selection_loss": held_loss, "iterations": count}
             log.append(entry | {"converged": why is None} | ({"stopped": why} if why else {}))
@@ -88,7 +85,6 @@ class LBFGSHead(FittedHead, LinearHead):
             tried=len(GRID),
             kept=kept,
             unconverged=tuple(entry["C"] for entry in log if not entry["converged"]),
-            candidates=tuple(candidates),
             log=tuple(log),
         )
 

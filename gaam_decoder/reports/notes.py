@@ -142,9 +142,6 @@ def _against_probe(table: Table) -> str | None:
             of.setdefault(row.probed.claim.verdict, []).append(row.label)
     parts = [f"{verdict}: {_listed(rows, LISTED) or 'no row'}" for verdict, rows in of.items()]
     said = "against logistic regression on the same states, none + lbfgs (Holm in its own family): "
-    fits = [run.fit["choice"] for row in table.rows for run in row.runs if run.fit.get("choice")]
-    if moved := max((one["variance"] ** 0.5 for one in fits), default=0.0):
-        parts.append(f"other rows may choose a penalty that moves it by {percent(moved)} points")
     return (said + "; ".join(parts)) * any(row.probed for row in table.rows)
 
 

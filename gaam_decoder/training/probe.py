@@ -6,12 +6,10 @@ N rows, L layers, D hidden size, F = L' D' features, C classes.
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.devices import with_float64
@@ -21,7 +19,6 @@ from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import Spec, head_class
-from gaam_decoder.stats.choice import choice_of
 from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,
     Engine,
@@ -103,16 +100,6 @@ def fit_item(
         text = f"the fit did not converge for {missed} of {fit.tried} values of {fit.setting}"
         warnings.warn(f"{recipe}: {text}", GaamWarning, stacklevel=4)
     test, held = data.test, data.choosing(recipe)
-    if test is not None and fit.candidates:
-        right, *maps = zip(*fit.candidates, strict=True)
-        weight_MF, bias_M = (torch.cat(of).float().to(device) for of in maps)
-        logits_NM = _of_rows(
-            lambda x_BLD: linear(decoder.attention(x_BLD).flatten(1), weight_MF, bias_M), test
-        )
-        predicted_NR = logits_NM.unflatten(1, (len(right), -1)).argmax(-1)
-        tested_R = (predicted_NR == test.label_N.cpu()[:, None]).double().mean(0)
-        choice = choice_of(torch.stack(right).numpy(), tested_R[:, None].numpy())
-        fit = replace(fit, choice=choice._asdict())
     logits_NC = torch.empty(0, spec.num_classes) if test is None else _of_rows(decoder, test)
     held_VC = None if held is None else _of_rows(decoder, held)
     log = [{"seed": SEED, **entry} for entry in fit.log]

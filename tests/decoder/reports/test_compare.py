@@ -13,7 +13,6 @@ import gaam_decoder
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.compare import same_recipe
-from gaam_decoder.reports.notes import caused
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
@@ -118,13 +117,6 @@ def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> No
         assert any(row.compared for row in table.rows) == (mine == others)
         [table] = build_tables([of_size("gaam", mine), probe(others)])
         assert any(row.probed for row in table.rows) == (mine == others)
-
-
-def test_what_the_penalty_of_the_probe_does_is_said_beside_its_comparisons() -> None:
-    other = probe({})
-    other.fit["choice"] = {"share": 0.5, "variance": 0.01}
-    [table] = build_tables([of_size("gaam", {}), other])
-    assert "other rows may choose a penalty that moves it by 10.0 points" in str(caused(table))
 
 
 def sweep() -> list[RunResult]:
