@@ -208,7 +208,7 @@ def predict(
                     write(piece)
             if out is not None:
                 Path(file.name).replace(out)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
         said, message = " ".join(str(error).split()), f"rows do not fit into a {kind}"
         raise DataError(message, found=said, hint="--out FILE.jsonl") from error
     return Predicted(rows=total, out=out, seeds=seeds)
@@ -308,6 +308,7 @@ def _write(file: BinaryIO, kind: str, chunks: Iterator[Records], types: Any) -> 
         return
     before, between, end = JSON[kind]
     for record in chain.from_iterable(chunks):
-        file.write((before + json.dumps(record, ensure_ascii=False, default=str)).encode())
+        text = before + json.dumps(record, ensure_ascii=False, default=str)
+        file.write(text.encode(errors="backslashreplace"))  # half a character as JSON writes it
         before = between
     file.write(end.encode())

@@ -125,6 +125,7 @@ def test_every_value_is_there_afterwards(of: str, to: str, stand: Stand, tmp_pat
 def test_types_stay_what_they_are(stand: Stand, tmp_path: Path) -> None:
     _, run = stand()
     rows = [{"text": "a", "n": None, "x": [1, {"b": 2.5}]}, {"text": "b", "more": True}]
+    rows += [{"text": "c", "half": "\ud800"}, {"text": "d", "id": 10**19}]
     source = write(tmp_path / "in.jsonl", rows)
     predict(PredictConfig(run=run, file=source, out=tmp_path / "out.jsonl"))
     found = read((tmp_path / "out.jsonl").read_bytes(), ".jsonl")
@@ -138,10 +139,12 @@ def test_types_stay_what_they_are(stand: Stand, tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
     predict(PredictConfig(run=run, file=tmp_path / "in.parquet", out=out))
     assert pyarrow.parquet.read_table(out).select(list(columns)) == table
-    for to in ("csv", "parquet"):  # one column for each, of one type
-        with pytest.raises(GaamError):
-            predict(PredictConfig(run=run, file=source, out=tmp_path / f"out.{to}"))
-        assert not (tmp_path / f"out.{to}").exists()
+    for given in (rows[:2], rows[2:3], rows[3:]):
+        source = write(tmp_path / "in.jsonl", given)
+        for to in ("csv", "parquet"):  # one column for each, of one type that is there
+            with pytest.raises(GaamError):
+                predict(PredictConfig(run=run, file=source, out=tmp_path / f"out.{to}"))
+            assert not (tmp_path / f"out.{to}").exists()
 
 
 BAD_FILES = {
