@@ -172,6 +172,8 @@ class Forward(ABC):
         if not isinstance(states, tuple | list) or len(states) < 2:
             raise Unusable("the model returns no hidden states")
         layers = tuple(states[self.first_layer :])
+        if not all(isinstance(x, Tensor) for x in layers):
+            raise Unusable("the hidden states of a layer are no tensor")
         shapes, some = {tuple(x.shape) for x in layers}, tuple(layers[-1].shape)
         positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
         expected = (len(batch.length_B), positions)
