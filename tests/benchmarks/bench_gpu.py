@@ -7,8 +7,7 @@ beside it the published loop, one text at a time with ``output_hidden_states``. 
 to the current folder first (26 GB), and loaded from there as any other. Prints tokens per second,
 the share of the measured bfloat16 matrix-product ceiling, peak memory above the weights, padding,
 and the projected time for all of AG News. ``--tiny`` runs a small model on whatever device there
-is: it shows that the script works and says nothing about speed. It is to measure what README only
-computes, the time of the only pass over AG News on a GPU.
+is: it shows that the script works and says nothing about speed. README has its tokens per second.
 """
 
 from __future__ import annotations
@@ -132,6 +131,8 @@ def measure(
         "ratio": rate / loop,
         "ceiling_tflops": ceiling / 1e12,
         "share_of_ceiling": rate * flops / ceiling,
+        "batches": summary.batching,
+        "proof_deviation": summary.deviation,
         "padding_share": summary.padding_share,
         "peak_memory_above_weights_gb": peak and peak / 1e9,
         "write_share_beside_the_encoder": summary.write_seconds / summary.seconds,

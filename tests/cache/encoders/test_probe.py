@@ -14,7 +14,7 @@ import transformers
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.errors import ConfigError
 from tests.benchmarks import architectures
 
@@ -54,6 +54,32 @@ def test_a_token_that_the_model_takes_for_padding_may_be_in_a_text(
         expected = torch.stack(output.hidden_states[1:])[:, 0].mean(1)
         for batch in ([ids], [ids, [2, 8, 9, 10, 11, 12, 3]]):
             torch.testing.assert_close(encoder.encode(batch)["mean"][0], expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "apart", "of_neighbours", "batching"),
+    [
+        ("bfloat16", 1.04, False, "padded"),
+        ("bfloat16", 1.04, True, "alone"),
+        ("bfloat16", 1.4, False, "alone"),
+        ("float32", 1.0001, False, "alone"),
+    ],
+)
+def test_rounding_that_copies_of_a_text_show_too_keeps_no_text_alone(
+    dtype: str, apart: float, of_neighbours: bool, batching: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = saved(transformers.LlamaConfig(**SIZES), tmp_path / "encoder")
+    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), dtype=dtype))
+    real = _TextForward.__call__
+
+    def moved(self: Any, items: Any) -> Any:
+        seen = {tuple(ids) for ids in items} if of_neighbours else items
+        return {name: x * (apart if len(seen) > 1 else 1) for name, x in real(self, items).items()}
+
+    monkeypatch.setattr(_TextForward, "__call__", moved)
+    encoder.load()
+    assert encoder.batching == batching
 
 
 def test_a_tokenizer_may_name_no_maximum_and_no_pad_token(tmp_path: Path) -> None:
