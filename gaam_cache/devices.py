@@ -193,7 +193,7 @@ def as_refusal(error: BaseException) -> GaamError | None:
     cause = None if isinstance(error, ShortOfMemoryError) else error  # that says more than we can
     while cause is not None:
         if not isinstance(cause, GaamError) and out_of_memory(cause):
-            hint = "hold less at once: --set batch-tokens=512 or --set seed-batch=1"
+            hint = "extract with --set batch-tokens=512, or train with --set seed-batch=1"
             return GaamError("not enough memory", found=said_of_memory(cause), hint=hint)
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, OSError) and not isinstance(error, GaamError):

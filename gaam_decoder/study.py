@@ -278,7 +278,7 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
     for file, frame in ((ROWS, pandas.DataFrame(rows)), (SEEDS, seeds)):
         files[file] = frame.to_csv(index=False, float_format="%.6g").encode()
     words = {"question": "", "text": "", **study.recipe, "answers": answers}
-    words |= {"name": study.folder.name, "commands": [step.words() for step in study.steps]}
+    words["name"] = study.folder.name
     page = rendered("study.md", tables, plain, lambda t: about[id(t)], words, pipe=pipe)
     files[PAGE] = re.sub(r"\n{3,}", "\n\n", page).encode()
     return {"answers": answers, "rows": rows}, files

@@ -191,9 +191,12 @@ class StateMaker:
         self.tally.proven += len(encoded.alone)
         self.tally.deviation = max(self.tally.deviation, share)
         if not share <= (limit := proof_limit(self._encoder.dtype)):
-            hint = "encode every text alone, with --set batch-tokens=1"
+            hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
             if not self._further:
-                hint = f"delete this folder (other rows may be wrong too) and {hint}"
+                hint = (
+                    "delete this folder (other rows may be wrong too) and encode every text alone, "
+                )
+                hint += "with --set batch-tokens=1"
             raise NumericsError(
                 "a text has another state in its batch than alone; nothing was made of it",
                 expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",

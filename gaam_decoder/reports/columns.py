@@ -108,7 +108,7 @@ SCREEN = (
 )  # of a terminal, behind the decoder
 DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)  # what goes first from a narrow screen
 # of the page of a study
-OF_STUDY = (DECODER, SCORE, ROWS_CI, SD, SEEDS, DIFFERENCE, DIFFERENCE_CI, VERDICT)
+OF_STUDY = (DECODER, SCORE, SD, DIFFERENCE, DIFFERENCE_CI, VERDICT)
 VERDICTS = {
     "better, worse": "p Holm is below 0.05, over seeds and test rows: other seeds on other rows of "
     "the kind would show it too. Without any difference it is said in at most 5 of 100 reports",

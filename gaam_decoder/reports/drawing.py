@@ -216,9 +216,11 @@ def inline_svg(picture: Picture, key: str) -> str:
     Ids inside begin with ``key``, unique in the page; title and caption are said to who does not
     see it.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     stream, alt = io.StringIO(), f"{picture.title}. {picture.caption}"
-    with styled():
-        picture.draw().savefig(stream, format="svg", metadata=_NO_DATE["svg"])
+    with styled():  # savefig would draw it twice
+        FigureCanvasSVG(picture.draw()).print_svg(stream, metadata=_NO_DATE["svg"])
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     for gone in (r"<metadata>.*?</metadata>\s*", r"<defs>\s*<style.*?</style>\s*</defs>"):

@@ -49,7 +49,7 @@ def train(
     config: TrainConfig,
     *,
     progress: Progress | None = None,
-    on_run: Callable[[RunResult], None] = lambda run: None,
+    on_run: Callable[[RunResult], None] | None = None,
 ) -> Runs:
     """Train every mechanism of a config over its seeds.
 
@@ -81,7 +81,8 @@ def train(
     report = progress or (lambda done, total, text: None)
 
     def say(path: Path) -> None:
-        on_run(read_run(path))
+        if on_run is not None:
+            on_run(read_run(path))
 
     check_tracker(config.track)
     check_writable(config.runs, option="--runs")

@@ -126,9 +126,9 @@ def predict(
     config: PredictConfig,
     *,
     stdin: BinaryIO | None = None,
-    write: Callable[[bytes], object] = lambda piece: None,  # noqa: ARG005
+    write: Callable[[bytes], object] | None = None,
     as_list: bool = False,
-    progress: Callable[[int, int, str], None] = lambda done, total, text: None,  # noqa: ARG005
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Predicted:
     """Predict with a finished run.
 
@@ -146,7 +146,7 @@ def predict(
         as_list: they are a list of JSON, whatever is read.
         progress: called with (rows done, rows in all, what is going on).
     """
-    out, top = config.out, config.top
+    out, top, report = config.out, config.top, progress or (lambda done, total, text: None)
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out")
     given = {name: getattr(config, name) for name in ("temperature", "encoder", "device")}
@@ -176,7 +176,7 @@ def predict(
         for (records, _), found in zip(rows.chunks(), predictions, strict=True):
             yield [row | result for row, result in zip(records, found.rows(top), strict=True)]
             done += len(records)
-            progress(done, total, "predicting")
+            report(done, total, "predicting")
 
     try:
         names, types = None, rows.types
@@ -191,7 +191,7 @@ def predict(
                 found = pa.Table.from_pylist(records).schema
                 types = pa.unify_schemas([types or found, found], promote_options="permissive")
             total += len(records)
-            progress(total, 0, "reading")
+            report(total, 0, "reading")
         if not total:
             raise DataError("no rows", where=rows.origin)
         seeds = len(predictor.seeds)
@@ -204,7 +204,7 @@ def predict(
             with Path(folder, "results").open("w+b") as file:
                 _write(file, kind, results(), types and pa.schema([*types, *added]))
                 file.seek(0)
-                while out is None and (piece := file.read(2**20)):
+                while out is None and write is not None and (piece := file.read(2**20)):
                     write(piece)
             if out is not None:
                 Path(file.name).replace(out)
