@@ -77,7 +77,7 @@ def test_seeds_equal_a_plain_loop_on_the_cpu(device: torch.device, value: tuple[
 
 
 @pytest.mark.filterwarnings("error::gaam_cache.errors.GaamWarning")  # which says why it is not
-@on(COMPILED, rehearsed=1)
+@on(COMPILED, rehearsed=0)
 def test_compiled_seeds_equal_a_plain_loop_on_the_cpu(
     device: torch.device, value: tuple[str, str, float | None]
 ) -> None:
