@@ -249,7 +249,7 @@ def _grid(tuning: Tuning) -> str:
     return f"seeds {of} by validation, {'others' if tuning.apart else 'all'} report"
 
 
-def conclusion(table: Table) -> str:
+def conclusion(table: Table, *, advice: bool = True) -> str:
     """What is shown and what to use, without its full stop."""
     if not table.rows:
         return "Nothing is said of accuracies, for nothing was evaluated"
@@ -273,7 +273,7 @@ def conclusion(table: Table) -> str:
     if "no claim" in of:
         why = next(c.claim.no_claim for _, c in table.compared if c.claim.verdict == "no claim")
         parts.append(f"no claim is made of {', '.join(of['no claim'])}: {why}")
-    if use := recommended(table):
+    if advice and (use := recommended(table)):
         parts.append(use[1])
     by = "" if table.score == DEFAULT else f"by {table.unit.title}, "
     text = by + "; ".join(parts) + _conditions(table)
