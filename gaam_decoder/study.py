@@ -75,7 +75,7 @@ class Step:
     """One command."""
 
     command: str
-    options: Mapping[str, Any]  # with folders, and without what is of this machine
+    options: Mapping[str, Any]  # with folders, and what is of this machine
     config: Any  # what the command makes of all of them
 
     def words(self) -> str:
@@ -155,7 +155,7 @@ def _steps(
         cls = COMMANDS[command][0]
         mine = {k: v for k, v in here.items() if k in cls.__dataclass_fields__}
         config = settings.resolve(cls, command, {**options, **mine, **places})
-        yield Step(command, {**options, **places}, config)
+        yield Step(command, {**options, **mine, **places}, config)
 
 
 def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
