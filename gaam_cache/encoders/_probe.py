@@ -7,7 +7,7 @@ layers are seen, when there is a mask, and which rows may share a batch.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,15 +49,15 @@ def probe(
         masks.insert(0, "never")
     if not forward.takes_mask:
         masks = ["never"]
-    least = math.inf
+    least, lengths = math.inf, [len(row) for row in rows]
     for forward.stack in dict.fromkeys((stack, None)):
         for batching in BATCHINGS:
             for forward.mask in masks:
-                worst = _worst(forward, rows, alone, batching, dtype, longest)
+                worst = _worst(forward, rows, alone, _batches(lengths, batching, longest), dtype)
                 limit = ROUNDING[dtype]
                 if dtype != "float32" and limit < worst <= proof_limit(dtype):
                     # on an H200 40 layers of 5,120 features round by 3.4%, in copies of a row too
-                    limit = 2 * _worst(forward, rows, alone, "copies", dtype, longest)
+                    limit = 2 * _worst(forward, rows, alone, _copies(lengths, longest), dtype)
                 if worst <= limit:
                     return batching, some.shape[1], some.shape[2]
                 least = min(least, worst)
@@ -128,13 +128,12 @@ def _worst(
     forward: Forward,
     rows: Items,
     alone: list[dict[str, Tensor]],
-    batching: Batching | Literal["copies"],
+    batches: Iterator[list[int]],
     dtype: str,
-    longest: int,
 ) -> float:
     """The largest deviation of a state in a batch from that of its row alone."""
     worst = 0.0
-    for batch in _batches([len(row) for row in rows], batching, longest):
+    for batch in batches:
         try:
             states = forward([rows[number] for number in batch])
         except Unusable:
@@ -147,16 +146,15 @@ def _worst(
     return worst
 
 
-def _batches(lengths: Sequence[int], batching: str, longest: int) -> Iterator[list[int]]:
-    """Batches, as numbers of rows, of the kind that an extraction would make; all of them.
+def _copies(lengths: Sequence[int], longest: int) -> Iterator[list[int]]:
+    """Batches of one row: nothing in them shifts it, but other kernels compute it than alone."""
+    for number, length in enumerate(lengths):
+        yield from ([number] * n for n in {ROWS, len(lengths) if length <= longest else ROWS})
 
-    Or of ``copies``: nothing that shares such a batch shifts a row, but other kernels compute it.
-    """
+
+def _batches(lengths: Sequence[int], batching: Batching, longest: int) -> Iterator[list[int]]:
+    """Batches, as numbers of rows, of the kind that an extraction would make; all of them."""
     numbers = range(len(lengths))
-    if batching == "copies":
-        for number, length in enumerate(lengths):
-            yield from ([number] * n for n in {ROWS, len(lengths) if length <= longest else ROWS})
-        return
     if batching == "alone":
         yield from ([number] for number in numbers)
         return
