@@ -101,7 +101,7 @@ class Claims:
         """
         token = secrets.token_hex(8)
         content = json.dumps(self.us._replace(token=token)._asdict()).encode()
-        while not write_file(self.path(name), content, exclusive=True):
+        while not self._written(name, content):
             if holder := self._judge(name):
                 return holder
             self._remove_stale(name)
@@ -130,6 +130,11 @@ class Claims:
     def path(self, name: str) -> Path:
         """The file of a claim."""
         return self._folder / f"{name}{SUFFIX}"
+
+    def _written(self, name: str, content: bytes) -> bool:
+        while True:
+            with suppress(FileNotFoundError):  # whoever saw the end removed the folder
+                return write_file(self.path(name), content, exclusive=True)
 
     def _renew_until_closed(self) -> None:
         while not self._closing.wait(RENEW_SECONDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from gaam_cache.engines import _claims
 from gaam_cache.engines._claims import PATIENCE_SECONDS, Claim, Claims, Holder, holdings
+from gaam_cache.store import files
 
 LONG = PATIENCE_SECONDS + 1
 ROOT = Path(__file__).parents[3]
@@ -62,6 +64,20 @@ def test_a_name_is_claimed_once_and_free_when_done(owners: list[Claims], tmp_pat
     assert isinstance(one.take("x"), Holder)
     two.__exit__()
     assert isinstance(one.take("x"), Claim)
+
+
+def test_a_rank_that_begins_when_another_has_removed_the_folder_claims(
+    owners: list[Claims], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = files.write_synced
+
+    def late(path: Path, content: bytes) -> None:
+        monkeypatch.undo()
+        shutil.rmtree(path.parent)
+        real(path, content)
+
+    monkeypatch.setattr(files, "write_synced", late)
+    assert isinstance(owners[0].take("x"), Claim)
 
 
 def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
