@@ -38,11 +38,9 @@ from safetensors.numpy import save
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.store import files as disk
 from gaam_cache.store.files import digest_of, hash_file, sealed_text, unsealed
-from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.recipe import DEFAULTS, NO_TEST
 from gaam_decoder.specs import row_title
-from gaam_decoder.stats.temperature import fit_temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,6 +70,8 @@ class Validation:
         logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():
             return None
+        from gaam_decoder.stats.temperature import fit_temperature  # a training does without
+
         found = fit_temperature(logits_VC, label_V) or 1.0
         # where nothing can be told, all classes are equally likely
         return found if found < np.inf else 1e6 * max(1.0, float(np.abs(logits_VC).max()))
@@ -227,7 +227,7 @@ class RunResult:
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
         """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
-        return np.array([stats.accuracy(row, self.labels) for row in self.predictions if row.size])
+        return np.array([np.mean(row == self.labels) for row in self.predictions if row.size])
 
     @property
     def validation(self) -> Validation | None:
@@ -268,8 +268,8 @@ class RunResult:
             said = f"{self.title}: no seed finished: {self.failed[self.seeds[0]]}"
         elif self.evaluated:
             said += f"{100 * self.accuracy.mean():.1f}%"
-            if (spread := stats.standard_deviation(self.accuracy)) is not None:
-                said += f" (sd {100 * spread:.1f})"
+            if len(self.accuracy) > 1:
+                said += f" (sd {100 * self.accuracy.std(ddof=1):.1f})"
             said += " (epoch chosen on the test rows)" * (self.select == "test")
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"

@@ -12,7 +12,6 @@ be said, and what it rests on is in ``paired``.
 from gaam_decoder.stats.accuracy import (
     accuracy,
     confusion,
-    majority_accuracy,
     majority_votes,
 )
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
@@ -47,7 +46,6 @@ __all__ = [
     "holm",
     "holm_corrected",
     "later_than_chance",
-    "majority_accuracy",
     "majority_votes",
     "minimum_detectable_difference",
     "seeds_needed",

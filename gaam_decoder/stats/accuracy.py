@@ -22,11 +22,6 @@ def confusion(predicted_N: Labels, label_N: Labels, num_classes: int) -> NDArray
     return counts.reshape(num_classes, num_classes).astype(np.int64)
 
 
-def majority_accuracy(train_label_N: Labels, test_label_N: Labels) -> float:
-    """Test accuracy of always answering the most frequent training class."""
-    return float(np.mean(test_label_N == np.bincount(train_label_N).argmax()))
-
-
 def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Labels:
     """Class that most seeds predict, for every row, (N,).
 

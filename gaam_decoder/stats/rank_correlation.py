@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from gaam_decoder.stats.seeds import checked
 
@@ -63,6 +62,8 @@ def rank_correlation(importance_SL: Floats, right_LTN: NDArray[Any]) -> RankCorr
 
 def _rho(one_RL: NDArray[Any], other_RL: NDArray[Any]) -> Floats:
     """Of every line; NaN where one of both is constant."""
+    from scipy.stats import rankdata  # a report of no importance does without: a second
+
     # accuracies of the same rows differ by 1/N or not at all; less is rounding
     one, other = (rankdata(np.round(value, 9), axis=1) for value in (one_RL, other_RL))
     one, other = (rank - rank.mean(1, keepdims=True) for rank in (one, other))

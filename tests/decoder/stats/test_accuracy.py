@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 
 import numpy as np
-import pytest
 import scipy.special
 from sklearn import metrics
 
@@ -19,11 +18,6 @@ def test_accuracy_and_confusion_equal_scikit_learn() -> None:
         confusion = metrics.confusion_matrix(label, predicted, labels=range(4))
         assert stats.confusion(predicted, label, 4).tolist() == confusion.tolist()
         assert stats.accuracy(predicted, label) == metrics.accuracy_score(label, predicted)
-
-
-def test_majority_is_learned_from_train() -> None:
-    train, test = np.array([1, 1, 0]), np.array([0, 0, 1, 2])
-    assert stats.majority_accuracy(train, test) == pytest.approx(0.25)
 
 
 def test_majority_votes_count_and_break_ties_by_probability() -> None:
