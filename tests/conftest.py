@@ -41,6 +41,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("gaam")
 
+# a process builds the commands once, and that of the tests runs many
+typer.main.get_command = functools.cache(typer.main.get_command)
 # trainings of tests are what they ask for; those of the linear probe beside a sweep ask for it
 TrainConfig.__init__.__kwdefaults__["probe"] = False
 
@@ -109,11 +111,6 @@ def tiny_cache(
     return config.out
 
 
-command_line = functools.cache(typer.main.get_command)
-"""The commands of an application, built once: a process builds them once, and the tests' own runs
-many."""
-
-
 class Outcome(NamedTuple):
     """What a command left."""
 
@@ -129,7 +126,6 @@ def gaam(
     """Run a command in this process, as the console script does."""
     import cli
 
-    monkeypatch.setattr(typer.main, "get_command", command_line)
     handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
 
     def run(*arguments: object) -> Outcome:

@@ -19,7 +19,7 @@ def test_the_three_commands_without_arguments(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert gaam("extract").code == 0
-    assert gaam("train", "--attn", "laplace", "--lr", "0.01", "--no-probe").code == 0
+    assert gaam("train", "--attn", "laplace", "--lr", 0.05, "--epochs", 4, "--no-probe").code == 0
     outcome = gaam("report", "--json")
     assert outcome.code == 0
     report = json.loads(outcome.out)

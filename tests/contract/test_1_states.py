@@ -6,6 +6,7 @@ stored to 1%, or refused. N rows, T positions, L layers, D hidden size.
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -118,21 +119,23 @@ def pooled(runs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
     }
 
 
-def states_of(cls: str, folder: Path, **inputs: Any) -> torch.Tensor:
-    """What transformers makes of one row, (L, T, D), with a model that is loaded for it."""
+def loaded(cls: str, folder: Path) -> Any:
     model = getattr(transformers, cls).from_pretrained(folder, dtype=torch.float32).eval()
-    if hasattr(model, "decoder"):
-        model = model.get_encoder()
+    return model.get_encoder() if hasattr(model, "decoder") else model
+
+
+def states_of(model: Any, **inputs: Any) -> torch.Tensor:
+    """What transformers makes of one row, (L, T, D), by a copy of a model that has read nothing."""
     with torch.no_grad():
-        output = model(**inputs, output_hidden_states=True)
+        output = copy.deepcopy(model)(**inputs, output_hidden_states=True)
     return torch.stack(output.hidden_states[1:])[:, 0]
 
 
 def alone(cls: str, folder: Path, rows: Sequence[str], longest: int) -> dict[str, torch.Tensor]:
     """Every text alone."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), loaded(cls, folder)
     ids = (tokenizer(row, truncation=True, max_length=longest).input_ids for row in rows)
-    return pooled([states_of(cls, folder, input_ids=torch.tensor([one])) for one in ids])
+    return pooled([states_of(model, input_ids=torch.tensor([one])) for one in ids])
 
 
 def extracted(encoder: Path, dataset: Path, out: Path, **options: Any) -> Any:
@@ -271,13 +274,13 @@ def test_states_of_sounds(name: str, tmp_path: Path) -> None:
     extractor.save_pretrained(encoder)
     folder = tmp_path / "sounds" / "train" / "a"
     folder.mkdir(parents=True)
-    rng, runs = np.random.default_rng(0), []
+    rng, runs, model = np.random.default_rng(0), [], loaded(cls, encoder)
     for number, count in enumerate((800, 16000, 3200, 3200, 9000, 24000, 3300, 9000)):
         wave = rng.normal(scale=0.02, size=count) + 0.3 * np.sin(0.1 * number * np.arange(count))
         soundfile.write(folder / f"{number}.wav", wave, 16000)
         samples, _ = soundfile.read(folder / f"{number}.wav", dtype="float32")
         inputs = extractor(samples, sampling_rate=16000, return_tensors="pt")
-        runs.append(states_of(cls, encoder, input_values=inputs["input_values"]))
+        runs.append(states_of(model, input_values=inputs["input_values"]))
     split = extracted(encoder, tmp_path / "sounds", tmp_path / "cache", max_length=None)
     assert deviation(split, pooled(runs)) < RIGHT
 
@@ -289,12 +292,12 @@ def test_states_of_pictures(kind: str, tmp_path: Path) -> None:
     processor.save_pretrained(encoder)
     folder = tmp_path / "pictures" / "train" / "a"
     folder.mkdir(parents=True)
-    rng, runs = np.random.default_rng(0), []
+    rng, runs, model = np.random.default_rng(0), [], loaded(f"{kind}Model", encoder)
     for number, shape in enumerate([(32, 32), (50, 40), (20, 64), (32, 32), (200, 31)]):
         picture = Image.fromarray(rng.integers(0, 256, (*shape, 3), dtype=np.uint8))
         picture.save(folder / f"{number}.png")
         inputs = processor(images=picture, return_tensors="pt")
-        runs.append(states_of(f"{kind}Model", encoder, pixel_values=inputs["pixel_values"]))
+        runs.append(states_of(model, pixel_values=inputs["pixel_values"]))
     of_patches = pooled([x_LTD[:, 1:] for x_LTD in runs])
     expected = of_patches | {"first": pooled(runs)["first"]}  # of the class token
     split = extracted(encoder, tmp_path / "pictures", tmp_path / "cache", max_length=None)

@@ -106,7 +106,7 @@ def whole(into: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "places"), [("extract", 10), ("train", 10), ("import", 1), ("plant", 1)]
+    ("kind", "places"), [("extract", 6), ("train", 6), ("import", 1), ("plant", 1)]
 )
 def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
     kind: str, places: int, into: Callable[..., Any], whole: dict[str, Whole], tmp_path: Path

@@ -172,11 +172,11 @@ def test_temperatures_are_those_of_the_report(exact: Path, texts: Path, tmp_path
 def test_threads_are_answered_as_one_after_another(
     runs: Path, texts: Path, encoder: Path, tmp_path: Path
 ) -> None:
-    """120 requests by 8 threads: of one run; an exported one; two, also at temperatures.
+    """60 requests by 8 threads: of one run; an exported one; two, also at temperatures.
 
     What is asked is opened anew, so that the threads open its encoders; a file is predicted beside.
     """
-    given = [text for _, text in random_rows(25, 7)]
+    given = [text for _, text in random_rows(10, 7)]
     both = [next(runs.glob(f"{name}*")) for name in ("gaam", "mha")]
     gaam_decoder.export_run(both[1], tmp_path / "decoder")
     about: list[list[Callable[[], Any]]] = [
@@ -199,7 +199,7 @@ def test_threads_are_answered_as_one_after_another(
     for several in about:
         expected = [list(map(one().predict_proba, [[text] for text in given])) for one in several]
         fresh = [one() for one in several]
-        asked = [(n % len(fresh), n // len(fresh) % len(given)) for n in range(120)]
+        asked = [(n % len(fresh), n // len(fresh) % len(given)) for n in range(60)]
         with ThreadPoolExecutor(8) as pool:
             for (which, text), found_NC in zip(asked, pool.map(ask, asked), strict=True):
                 np.testing.assert_array_equal(found_NC, expected[which][text])
