@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,29 +18,28 @@ ROOT = Path(__file__).parents[2]
 MACHINE = {"cpu", "threads", "python", "torch", "memory_gb", "gpu"}
 
 
-def run(module: str, *arguments: object, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", f"tests.benchmarks.{module}", *map(str, arguments)],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 @pytest.mark.parametrize("module", ["on_gpu", "bench_gpu", "bench_gpu_train"])
-def test_without_a_gpu_nothing_is_begun(module: str, tmp_path: Path) -> None:
-    done = run(module, "--json", tmp_path / "figures.json", folder=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("no GPU here: torch")
+def test_without_a_gpu_nothing_is_begun(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [module, "--json", str(tmp_path / "figures.json")])
+    with pytest.raises(SystemExit, match=r"^no GPU here: torch"):
+        importlib.import_module(f"tests.benchmarks.{module}").main()
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_the_rehearsal_of_all_parts_leaves_figures(tmp_path: Path) -> None:
-    done = run("on_gpu", "--tiny", "--json", tmp_path / "gpu.json")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.on_gpu",
+        "--tiny",
+        "--json",
+        tmp_path / "gpu.json",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], done.stderr[-3000:])
     assert done.returncode == 0
     found: dict[str, Any] = json.loads((tmp_path / "gpu.json").read_text())
