@@ -8,6 +8,7 @@
 
 Importing this package imports neither torch nor transformers; the names below load on first use.
 """
+# ruff: noqa: F401 names that ``__all__`` holds, for type checkers
 
 import importlib
 import sys
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
     from gaam_cache.store.verify import Verification, verify
 
 __version__ = "0.2.0"
-__all__ = [
-    "EmbeddingCache",
-    "ExtractConfig",
-    "GaamError",
-    "ImportConfig",
-    "Verification",
-    "estimate",
-    "export_cache",
-    "extract",
-    "import_states",
-    "open_cache",
-    "verify",
-    "write",
-]
-
 _HOMES = {
     **dict.fromkeys(("EmbeddingCache", "open_cache"), "cache"),
     **dict.fromkeys(("ExtractConfig", "ImportConfig"), "config"),
@@ -49,6 +35,7 @@ _HOMES = {
     **dict.fromkeys(("import_states", "write"), "store.importing"),
     **dict.fromkeys(("Verification", "verify"), "store.verify"),
 }
+__all__ = list(_HOMES)
 
 
 def offer(package: str, homes: dict[str, str]) -> None:

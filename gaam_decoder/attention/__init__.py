@@ -3,22 +3,8 @@
 What a mechanism is made of is offered here to those that live in other packages.
 """
 
-from typing import TYPE_CHECKING
-
-import gaam_cache
-
-if TYPE_CHECKING:
-    from gaam_decoder.attention._base import Attention
-    from gaam_decoder.attention._density import DensityGate, Learned
-    from gaam_decoder.attention._pooling import LayerPooling
+from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._density import DensityGate, Learned
+from gaam_decoder.attention._pooling import LayerPooling
 
 __all__ = ["Attention", "DensityGate", "LayerPooling", "Learned"]
-
-_HOMES = {
-    "Attention": "_base",
-    "DensityGate": "_density",
-    "LayerPooling": "_pooling",
-    "Learned": "_density",
-}
-
-gaam_cache.offer(__name__, _HOMES)

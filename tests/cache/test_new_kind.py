@@ -19,7 +19,7 @@ from gaam_cache.config import ExtractConfig
 SOURCE = '''
 """Sounds in folders, one folder a class."""
 from pathlib import Path
-from gaam_cache.sources._base import Rows, Source
+from gaam_cache.sources import Rows, Source
 
 class _Sounds(Rows):
     kind = "sound"

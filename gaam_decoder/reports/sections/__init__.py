@@ -1,1 +1,5 @@
 """What a report says beyond its table; a file in this folder makes one section or two."""
+
+from gaam_decoder.reports.sections._base import Section, Writer
+
+__all__ = ["Section", "Writer"]

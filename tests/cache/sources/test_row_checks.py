@@ -6,8 +6,8 @@ import random
 import unicodedata
 from itertools import product
 
+from gaam_cache.sources import Rows, Texts
 from gaam_cache.sources import _base as row_checks
-from gaam_cache.sources._base import Rows, Texts
 
 Pairs = list[tuple[str, str]]
 

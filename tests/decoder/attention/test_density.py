@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention import DensityGate
+from gaam_decoder.attention._density import positive
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.attention.gct import GCT
 from gaam_decoder.decoder import build_attention

@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.losses.focal import Focal
 

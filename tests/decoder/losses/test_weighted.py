@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gaam_cache import plugins
-from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses import Loss
 from gaam_decoder.losses._weighted import balanced, row_losses, weighted_mean
 
 LOSSES = plugins.names("gaam_decoder.losses")

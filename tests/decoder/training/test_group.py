@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from gaam_cache import plugins
 from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
-from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import parse_attention, parse_head, parse_spec
