@@ -47,7 +47,7 @@ ENCODER = '''
 """How loud a sound is."""
 import numpy as np
 import torch
-from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders import Encoder, Inputs
 
 class SoundEncoder(Encoder):
     """Two layers: the samples, and their squares."""

@@ -4,3 +4,7 @@ They are our own functions and not those of scikit-learn: a claim needs the valu
 beside the mean, which scikit-learn does not give, and a report should need nothing that training
 does not. The tests compare every one of them with scikit-learn.
 """
+
+from gaam_decoder.stats.scores._base import Answers, Score
+
+__all__ = ["Answers", "Score"]

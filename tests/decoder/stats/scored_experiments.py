@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from gaam_cache import plugins
 from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
-from gaam_decoder.stats.scores._base import Answers, Score
+from gaam_decoder.stats.scores import Answers, Score
 
 PACKAGE = "gaam_decoder.stats.scores"
 SIZES = ((2, 50), (3, 300), (6, 50), (6, 300), (6, 2000), (20, 300))

@@ -12,7 +12,7 @@ from sklearn import metrics
 
 from gaam_decoder import stats
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
-from gaam_decoder.stats.scores._base import Answers
+from gaam_decoder.stats.scores import Answers
 from gaam_decoder.stats.scores.ece import BINS
 from tests.decoder.stats.scored_experiments import SCORES, scored
 
