@@ -79,7 +79,8 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
     known = {plain(alias): name for alias, name in (aliases or {}).items()}
     known |= {plain(name): name for name in valid}
     asked = plain(word[:LONGEST_WORD])
-    parts = [one for one in known if asked and (one.startswith(asked) or asked.startswith(one))]
+    parts = [one for one in known if sorted(one) == sorted(asked)]  # 'mah' is 'mha'
+    parts += [one for one in known if asked and (one.startswith(asked) or asked.startswith(one))]
     # 'best' is not 'test': of a short word one letter is much
     found = difflib.get_close_matches(asked, known, 1, 0.6 if len(asked) > 4 else 0.8)
     return known[[*found, *parts][0]] if found or parts else None
