@@ -194,7 +194,7 @@ def train(
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
-    with show_progress("train", "seed-epochs", quiet=quiet) as progress:
+    with show_progress("train", "seed-epochs", quiet=quiet, say=resolved.tuning) as progress:
         results = gaam_decoder.train(resolved, progress=progress, on_run=say)
     if as_json:
         _print_json([run.to_dict() for run in results])

@@ -14,15 +14,7 @@ from gaam_cache import plugins
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
-from gaam_cache.settings import (
-    KEY,
-    UNCHECKED,
-    Rule,
-    check_at_least,
-    check_rules,
-    settle,
-    spelled,
-)
+from gaam_cache.settings import KEY, UNCHECKED, Rule, check_at_least, check_rules, settle, spelled
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"

@@ -82,7 +82,11 @@ def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
             raise ConfigError(f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS")
         spec: Any = importlib.util.spec_from_file_location(f"gaam_given_{path.stem}", path)
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except (SyntaxError, ImportError) as error:
+            found = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"'{path}' cannot be imported", found=found) from error
         if not inspect.isclass(cls := getattr(module, name[1:], None)):
             found = f"no class '{shortened(name[1:])}' in '{path}'"
             raise ConfigError("no class of yours", expected="FILE.py:CLASS", found=found)
@@ -105,8 +109,10 @@ def _checked(package: str, cls: Any, kind: str) -> Any:
     """Refuse what does not extend what all classes of the folder do."""
     first: type = load(package, _own(package)[0], kind=kind)
     frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
-    if not issubclass(cls, frame) or inspect.isabstract(cls):
-        raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}, or is abstract")
+    if not issubclass(cls, frame):
+        raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}")
+    if lacks := ", ".join(sorted(cls.__abstractmethods__)):
+        raise TypeError(f"{cls!r} lacks {lacks}")
     return cls
 
 

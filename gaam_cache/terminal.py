@@ -41,8 +41,8 @@ def counting(items: Iterable[T], report: Report, text: str, *, every: int = 2048
 
 
 @contextmanager
-def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Report]:
-    """Show on stderr how far the work is: a bar on a terminal, else a line every 30 s."""
+def show_progress(title: str, unit: str, *, quiet: bool = False, say: str = "") -> Iterator[Report]:
+    """Show on stderr, after ``say``, how far the work is: a bar, or elsewhere a line every 30 s."""
     from rich import console, progress
 
     live = bool(not quiet and sys.stderr and sys.stderr.isatty())
@@ -72,6 +72,8 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
             left = f", {duration(seconds)} left" if seconds is not None else ""
             tell(f"{title} {count}{left}; {text}", to=sys.stderr)
 
+    if say and not quiet:
+        tell(say, to=sys.stderr)
     with bar if live else nullcontext():
         yield report
 

@@ -155,6 +155,16 @@ class TrainConfig(Placing):
         return self.tune_seeds or ((first, first + 1, first + 2) if self._tunes else None)
 
     @property
+    def tuning(self) -> str:
+        """What the choice of a rate costs, on a line; empty where nothing is chosen."""
+        by, tried = self.choosing_seeds or (), len(self.rates) * len(self.weight_decay)
+        text = (
+            f"tuning: {tried} rates by {len(by)} seeds that report nothing, then {len(self.seeds)} "
+        )
+        text += f"at the best: {tried * len(by) + len(self.seeds)} trainings a decoder"
+        return f"{text}{' and fold' * bool(self.folds)}; --lr RATE trains that alone" if by else ""
+
+    @property
     def _tunes(self) -> bool:
         return not self.lr and self.select == "val" and self._steps
 

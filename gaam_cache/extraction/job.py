@@ -19,13 +19,7 @@ from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import CacheError, DataError, GaamWarning
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
-from gaam_cache.sources._base import (
-    Rows,
-    check_rows,
-    find_source,
-    repeated_texts,
-    shared_texts,
-)
+from gaam_cache.sources._base import Rows, check_rows, find_source, repeated_texts, shared_texts
 from gaam_cache.store.dtypes import packed, width_of
 from gaam_cache.store.files import fingerprint, hash_parts
 from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard

@@ -19,6 +19,7 @@ from gaam_cache.store.arrays import reading
 from gaam_cache.terminal import Report
 
 SUFFIXES = (".csv", ".jsonl", ".parquet", ".tsv")
+PATHS = (*SUFFIXES, ".txt", "/")
 TEST_FRACTION = 0.2
 MAX_FIELD_CHARS = 64 * 2**20  # a longer field of a CSV file is an unclosed quote
 BATCH_ROWS, BATCH_FILES = 4096, 16
@@ -39,7 +40,7 @@ class FileSource(Source):
     def claims(cls, dataset: str) -> bool:
         """The bundled sample, whatever exists, and whatever is written like a path."""
         there = dataset == DEFAULT_DATASET or Path(dataset).expanduser().exists()
-        return there or dataset.startswith((".", "/", "~")) or dataset.endswith(SUFFIXES)
+        return there or dataset.startswith((".", "/", "~")) or dataset.endswith(PATHS)
 
     @classmethod
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
@@ -95,9 +96,9 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     CSV is as RFC 4180 has it, with a header; white space is part of names and values, blank lines
     are no rows. A .txt file, which has no labels, has a text on each line, in a column 'text'.
     """
-    if path.suffix == ".parquet":
+    if (suffix := path.suffix.lower()) == ".parquet":
         return _parquet(path)
-    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(path.suffix, _csv)(path, config)
+    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(suffix, _csv)(path, config)
     names: list[str] = next(rows, [])
     if not names or len(set(names)) < len(names):
         raise DataError(
@@ -115,7 +116,7 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
                 raise DataError(lacks, expected=", ".join(lacking), where=f"{path}, {place}")
             yield place, found
 
-    return Table(names, records if path.suffix == ".jsonl" else lambda columns: rows)
+    return Table(names, records if suffix == ".jsonl" else lambda columns: rows)
 
 
 def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:
@@ -123,7 +124,7 @@ def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[s
         with path.open(encoding=config.encoding or "utf-8-sig", newline=newline) as file:
             yield from file
     except (OSError, UnicodeError) as error:
-        hint = "convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252"
+        hint = "convert it to UTF-8, or name its encoding: gaam extract --set encoding=cp1252"
         message = f"the file cannot be read as {config.encoding or 'UTF-8'}"
         raise DataError(message, found=str(error), where=str(path), hint=hint) from error
 

@@ -144,7 +144,8 @@ def _recommended(folder: Path) -> Path:
         found = rows[0], f"use {rows[0].attention}: the only row"
     if found is None or len(found[0].runs) != 1:
         shown = ", ".join(row.runs[0].path.name for row in rows[:6])
-        raise ConfigError("the report of these runs recommends no single one", found=shown)
+        what = "the report of these runs recommends no single one"
+        raise ConfigError(what, found=shown, hint="name one of them")
     _warn(f"{found[1]}: {found[0].runs[0].path}")
     return found[0].runs[0].path
 

@@ -228,11 +228,12 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
     if not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
-    known, objects = plan.dataset, path.suffix == ".jsonl"
+    known, suffix = plan.dataset, path.suffix.lower()
+    objects = suffix == ".jsonl"
     settings: dict[str, Any] = {"file_column": known.get("file_column")}
     if plan.kind == "text":
         texts = config.text_columns or known.get("text_columns") or ("text",)
-        settings = {"text_columns": () if path.suffix == ".txt" else tuple(texts)}
+        settings = {"text_columns": () if suffix == ".txt" else tuple(texts)}
     reading = ExtractConfig(delimiter=known.get("delimiter"), **settings)
 
     def chunks() -> Iterator[tuple[Records, Placed]]:

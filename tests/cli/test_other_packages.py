@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -112,7 +113,9 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
     file.write_text(SECH.replace("2 * torch", "2.0 * torch"))
     assert gaam("train", *options).code == 0
     assert len(gaam_decoder.load_runs(runs, attn="Sech")) == 2
-    assert "not compared" not in gaam("report", runs).out
+    shown = gaam("report", runs).out
+    assert "not compared" not in shown
+    assert len(set(re.findall(r"my_gate.py [0-9a-f]{8}", shown))) == 2, "rows are told apart"
     plugins._GIVEN.clear()  # as in another process: no code is run that only a run names
     refused = gaam("predict", run.path, "a text")
     assert refused.code == 2

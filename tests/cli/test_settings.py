@@ -13,6 +13,7 @@ import cli
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_cache.settings import preset_names, resolve
+from gaam_decoder.config import TrainConfig
 from tests.conftest import Outcome
 
 
@@ -62,3 +63,10 @@ def test_describe_lists_every_setting(gaam: Callable[..., Outcome]) -> None:
         for about in found[section]:
             assert about["meaning"]
             assert f"\n{about['key']} " in shown
+
+
+def test_what_tuning_costs_is_said_first() -> None:
+    """Four rates by three seeds, then ten seeds; of five folds each."""
+    assert "22 trainings a decoder;" in TrainConfig().tuning
+    assert "22 trainings a decoder and fold;" in TrainConfig(folds=5).tuning
+    assert not TrainConfig(lr=1e-3).tuning

@@ -38,6 +38,7 @@ E texts --text-column txt                        | 2 | txt; label, text
 E texts --label-column lable                     | 2 | lable; label
 E unnamed.csv --test-fraction 0.5                | 2 | kind; --label-column
 E ./nowhere                                      | 2 | nowhere
+E nowhere/                                       | 2 | nowhere
 E empty.csv --test-fraction 0.5                  | 3 | empty.csv
 E header.csv --test-fraction 0.5                 | 3 | header.csv
 E three.csv                                      | 2 | three.csv; --test-fraction
@@ -57,6 +58,7 @@ extract --encoder encoder --dataset texts --out three.csv | 2 | three.csv; --out
 extract --encoder other --dataset texts --out cache | 2 | config.json; --out
 T cache --attn gam                               | 2 | gam; did you mean 'gaam'
 T cache gaam                                     | 2 | gaam
+T cache --attn broken.py:Gate                    | 2 | broken.py; SyntaxError
 T cache --attn gaam:head=3                       | 2 | head; heads
 T cache --attn gaam:heads=5                      | 2 | heads=5; 6 layers
 T cache --head linaer                            | 2 | linaer; did you mean 'linear'
@@ -142,6 +144,7 @@ def place(
         write_csv(Path("header.csv"), [])
         write_csv(Path("three.csv"), [("a", "goal"), ("b", "cup"), ("a", "bank")])
         write_csv(Path("unnamed.csv"), [("a", "goal")] * 9, header="kind,text")
+        Path("broken.py").write_text("def gate(:")
         Path("key.toml").write_text("[train]\nepoch = 3\n")
         Path("section.toml").write_text("[trian]\nepochs = 3\n")
         Path("type.toml").write_text("[train]\nepochs = 'many'\n")
