@@ -23,7 +23,7 @@ LINE_SECONDS = 30.0
 EXIT_CODE = 130
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last by a terminal that is closed
-SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "model": "--encoder"}
+SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "num-seeds": "--seeds", "model": "--encoder"}
 SAID |= {"label-smoothing": "--loss"}  # of which it is an option
 
 
@@ -172,9 +172,9 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     options = {name for one in ctx.command.params for name in one.opts} if ctx else set()
     if near := [*({SAID.get(asked)} & options), *(getattr(error, "possibilities", None) or ())]:
         hint = f"did you mean '{near[0]}'?"
-    config = settings.get(str(ctx.command.name)) if ctx and not near else None
+    config = settings.get(str(ctx.command.name)) if ctx else None
     only = [one["key"] for one in keys(config) if not one["option"]] if config else []
-    if meant := nearest(asked, only):
+    if (asked in only or not near) and (meant := nearest(asked, only)):
         hint = f"did you mean '--set {meant}=VALUE'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 

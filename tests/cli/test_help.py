@@ -82,6 +82,8 @@ def test_an_option_that_became_a_key_and_one_that_is_mistyped_are_told(
 ) -> None:
     for words, hint in (
         ("extract --shard-rows 8", "--set shard-rows=VALUE"),
+        ("train --schedule cosine", "--set schedule=VALUE"),
+        ("train --num-seeds 3", "did you mean '--seeds'?"),
         ("train --attm gaam", "did you mean '--attn'?"),
         ("extract --limit x", "gaam extract --help"),
     ):
