@@ -158,11 +158,10 @@ class TrainConfig(Placing):
     def tuning(self) -> str:
         """What the choice of a rate costs, on a line; empty where nothing is chosen."""
         by, tried = self.choosing_seeds or (), len(self.rates) * len(self.weight_decay)
-        text = (
-            f"tuning: {tried} rates by {len(by)} seeds that report nothing, then {len(self.seeds)} "
-        )
-        text += f"at the best: {tried * len(by) + len(self.seeds)} trainings a decoder"
-        return f"{text}{' and fold' * bool(self.folds)}; --lr RATE trains that alone" if by else ""
+        what = f"{tried} rates{' and decays' * (len(self.weight_decay) > 1)} by {len(by)} seeds"
+        cost, each = tried * len(by) + len(self.seeds), " and fold" * bool(self.folds)
+        rest = f"then {len(self.seeds)} at the best: {cost} trainings a decoder{each}; --lr RATE "
+        return f"tuning: {what} that report nothing, {rest}trains that alone" if by else ""
 
     @property
     def _tunes(self) -> bool:

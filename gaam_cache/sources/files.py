@@ -40,14 +40,14 @@ class FileSource(Source):
     def claims(cls, dataset: str) -> bool:
         """The bundled sample, whatever exists, and whatever is written like a path."""
         there = dataset == DEFAULT_DATASET or Path(dataset).expanduser().exists()
-        return there or dataset.startswith((".", "/", "~")) or dataset.endswith(PATHS)
+        return there or dataset.startswith((".", "/", "~")) or dataset.lower().endswith(PATHS)
 
     @classmethod
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
         """Of one file that nobody split, a fifth of every class is held out for testing."""
         path = Path(config.dataset).expanduser()
         said = config.test_fraction is not None or config.splits != ("train", "test")
-        if said or config.unlabelled or path.suffix not in SUFFIXES or not path.is_file():
+        if said or config.unlabelled or kind_of(path) not in SUFFIXES or not path.is_file():
             return config
         what = f"'{path.name}' is one file: {TEST_FRACTION:.0%} of every class are held out as"
         warnings.warn(f"{what} 'test' (--test-fraction)", GaamWarning, stacklevel=3)
@@ -59,13 +59,18 @@ class FileSource(Source):
             columns, folder = config.text_columns or ("title", "description"), data_path()
             config = replace(config, dataset=f"{folder}/news_sample", text_columns=columns)
         path = _file_of(config, split)
-        if path.suffix == ".txt":
+        if kind_of(path) == ".txt":
             config = replace(config, text_columns=())
         table, origin = open_table(path, config), str(path)
         label = None if split in config.unlabelled else config.label_column
         chosen = choose(table, config, label, origin)
         rows = collect(table, chosen, config, origin=origin, folder=path.parent, report=report)
         return replace(rows, origin=f"{DEFAULT_DATASET}/{path.name}") if bundled else rows
+
+
+def kind_of(path: Path) -> str:
+    """How a table is written, as ``SUFFIXES`` has it: DATA.CSV is one too."""
+    return path.suffix.lower()
 
 
 def _file_of(config: ExtractConfig, split: str) -> Path:
@@ -75,7 +80,7 @@ def _file_of(config: ExtractConfig, split: str) -> Path:
         raise NotFoundError(f"no file or folder at '{path}'", where=str(path.absolute()))
     there = sorted(path.iterdir()) if path.is_dir() else [path]
     suffixes = (*SUFFIXES, ".txt") if split in config.unlabelled else SUFFIXES
-    there = [one for one in there if one.suffix in suffixes]
+    there = [one for one in there if kind_of(one) in suffixes]
     anyway = only or (path.is_file() and len(config.splits) == 1)
     files = [one for one in there if anyway or one.stem == split]
     if len(files) == 1:
@@ -96,9 +101,9 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     CSV is as RFC 4180 has it, with a header; white space is part of names and values, blank lines
     are no rows. A .txt file, which has no labels, has a text on each line, in a column 'text'.
     """
-    if (suffix := path.suffix.lower()) == ".parquet":
+    if (kind := kind_of(path)) == ".parquet":
         return _parquet(path)
-    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(suffix, _csv)(path, config)
+    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(kind, _csv)(path, config)
     names: list[str] = next(rows, [])
     if not names or len(set(names)) < len(names):
         raise DataError(
@@ -116,7 +121,7 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
                 raise DataError(lacks, expected=", ".join(lacking), where=f"{path}, {place}")
             yield place, found
 
-    return Table(names, records if suffix == ".jsonl" else lambda columns: rows)
+    return Table(names, records if kind == ".jsonl" else lambda columns: rows)
 
 
 def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:
@@ -140,7 +145,7 @@ def _text_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
 
 
 def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:
-    tabs = path.suffix == ".tsv" and config.delimiter is None
+    tabs = kind_of(path) == ".tsv" and config.delimiter is None
     delimiter = "\t" if tabs else delimiter_of(config)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
     # pyarrow.csv takes all that follows an unclosed quote for one field

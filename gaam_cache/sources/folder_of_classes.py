@@ -13,7 +13,7 @@ from gaam_cache.errors import DataError, NotFoundError
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Record, Rows, Source
 from gaam_cache.sources._collect import Columns, Table, choose, collect
-from gaam_cache.sources.files import SUFFIXES
+from gaam_cache.sources.files import SUFFIXES, kind_of
 from gaam_cache.sources.media._base import media
 from gaam_cache.terminal import Report
 
@@ -35,7 +35,7 @@ class FolderOfClasses(Source):
     def claims(cls, dataset: str) -> bool:
         """A folder without tables that holds folders with sounds or pictures, two levels deep."""
         root = Path(dataset).expanduser()
-        if not root.is_dir() or any(path.suffix in SUFFIXES for path in root.iterdir()):
+        if not root.is_dir() or any(kind_of(path) in SUFFIXES for path in root.iterdir()):
             return False
         return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
 

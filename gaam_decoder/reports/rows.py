@@ -119,6 +119,7 @@ class Row:
     head: str
     select: str
     recipe: dict[str, Any]  # of folds without the fold; what each chose for itself is BY_FOLD
+    code: str  # its file and a digest, or empty: of a mechanism that is not ours
     tunings: tuple[Tuning, ...]  # of every fold; empty where nothing was chosen
     choices: tuple[ChoiceOf, ...]  # how sure each of these is, where the runs say
     parameters: dict[str, int]
@@ -337,6 +338,7 @@ def _row(
     recipe = recipes[0]
     # of whose code the mechanism is says the mechanism: it keeps no row from being compared
     theirs = recipe.pop("plugins", {}).items()
+    code = "".join(code for name, code in theirs if name.startswith("mechanism "))
     if others := {name: code for name, code in theirs if not name.startswith("mechanism ")}:
         recipe["plugins"] = others
     split_seeds = sorted({_split_seed(part[0]) for part in parts})
@@ -358,6 +360,7 @@ def _row(
     return Row(
         **{name: getattr(first, name) for name in same},
         recipe=recipe,
+        code=code,
         tunings=tuple(tuning for _, tuning in tuned),
         choices=choices,
         folds=len(parts) // len(split_seeds),

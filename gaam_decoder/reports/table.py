@@ -218,10 +218,6 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
         playing = [row for row in rows if name in row.recipe or name in DRAWN_BY or not row.fitted]
         return len({str(row.recipe.get(name)) for row in playing}) > 1
 
-    def code(row: Row) -> str:  # of a mechanism that is not ours
-        theirs = row.runs[0].recipe.get("plugins", {})
-        return str(theirs.get(f"mechanism {row.attention.partition(':')[0]}", ""))
-
     tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
     said = {"select", "allow_train_as_test", "shuffle_labels"}  # in words of their own
     known = sorted({name for row in rows for name in row.recipe} - said)
@@ -233,8 +229,8 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
         name += " labels shuffled" * row.shuffled + f" select={row.select}" * (row.select != "val")
         there = [one for one in varied if row.recipe.get(one) is not None]
         spelt = {one: brief(f"{one}={row.recipe[one]}") for one in there}
-        if len({code(one) for one in rows if one.attention == row.attention}) > 1:
-            spelt["code"] = code(row)
+        if len({one.code for one in rows if one.attention == row.attention}) > 1:
+            spelt["code"] = row.code
         marked = [text + AT_EDGE * (one in row.at_edge) for one, text in spelt.items()]
         label = f"{name} {', '.join(spelt.values())}"
         found.append(replace(row, name=name, label=label, settings=", ".join(marked)))

@@ -22,7 +22,7 @@ from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, N
 from gaam_cache.messages import brief, shortened
 from gaam_cache.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.sources._collect import choose, text_of
-from gaam_cache.sources.files import open_table
+from gaam_cache.sources.files import kind_of, open_table
 from gaam_cache.store.files import make_folder, short_digest
 from gaam_cache.store.plan import differences
 from gaam_decoder.use.load import load
@@ -163,7 +163,7 @@ def predict(
         several = [texts[at : at + CHUNK_ROWS] for at in range(0, len(texts), CHUNK_ROWS)]
         origin = "the command line" if config.of_texts else "stdin"
         rows = Rows(origin, lambda: (([{"text": one} for one in some], some) for some in several))
-    kind = ".jsonl" if config.file and config.file.suffix == ".jsonl" else ".csv"
+    kind = ".jsonl" if config.file and kind_of(config.file) == ".jsonl" else ".csv"
     kind = out.suffix if out else ".json" if as_list else kind
     total = 0
 
@@ -228,12 +228,11 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
     if not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
-    known, suffix = plan.dataset, path.suffix.lower()
-    objects = suffix == ".jsonl"
+    known, objects = plan.dataset, kind_of(path) == ".jsonl"
     settings: dict[str, Any] = {"file_column": known.get("file_column")}
     if plan.kind == "text":
         texts = config.text_columns or known.get("text_columns") or ("text",)
-        settings = {"text_columns": () if suffix == ".txt" else tuple(texts)}
+        settings = {"text_columns": () if kind_of(path) == ".txt" else tuple(texts)}
     reading = ExtractConfig(delimiter=known.get("delimiter"), **settings)
 
     def chunks() -> Iterator[tuple[Records, Placed]]:
@@ -258,7 +257,7 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
             yield [{k: r[k] for k in (r if objects else table.names)} for _, r in several], inputs
 
     open_table(path, reading)
-    types = pq.read_schema(path) if path.suffix == ".parquet" else None
+    types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
     return Rows(str(path), chunks, types)
 
 

@@ -57,9 +57,10 @@ def test_whatever_can_be_printed_reads_back_equal_in_every_format(
         for suffix in FORMATS:
             path = Path(folder) / f"train.{suffix}"
             write(path, [{"label": label, "text": text} for label, text in rows])
-            back = read(path)
-            assert list(zip(back.labels, back.inputs, strict=True)) == rows
-        assert list(read(path, limit=1).inputs) == [rows[0][1]]
+            for name in (path.name, f"TRAIN.{suffix.upper()}"):
+                back = read(path.rename(path.with_name(name)))
+                assert list(zip(back.labels, back.inputs, strict=True)) == rows
+        assert list(read(path.with_name(name), limit=1).inputs) == [rows[0][1]]
 
 
 def test_columns_are_joined_kept_and_left_out(tmp_path: Path) -> None:
