@@ -29,7 +29,6 @@ import typer.main
 import gaam_cache
 from gaam_cache import plugins, terminal
 from gaam_cache.config import ENGINES, ExtractConfig
-from gaam_cache.engines._claims import CLAIM_FOLDER
 from gaam_decoder.config import TrainConfig
 from tests.tiny import build_encoder, random_rows, write_csv
 
@@ -174,7 +173,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:
     """Every file of a cache and its content, but for leases, which only say who works on what."""
-    files = [f for f in cache.rglob("*") if f.is_file() and f.parent != cache / CLAIM_FOLDER]
+    files = [f for f in cache.rglob("*") if f.is_file() and f.parent != cache / "claims"]
     return {str(f.relative_to(cache)): f.read_bytes() for f in files}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 from gaam_cache import devices
-from gaam_cache.encoders._model import choose_dtype
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.states import StateMaker
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
@@ -44,8 +46,15 @@ def test_a_device_is_taken_where_it_is_there_and_auto_is_a_gpu_of_cuda(
 
 
 def test_half_precision_is_taken_where_a_device_has_it_and_never_on_mps(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, encoders: dict[str, Path]
 ) -> None:
+    def choose_dtype(dtype: Any, device: torch.device) -> str:
+        config = ExtractConfig(encoder=str(encoders["bert"]), dtype=dtype, device=str(device))
+        return TextEncoder.open(config).dtype
+
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     for choose, else_ in ((choose_dtype, "float16"), (resolve_dtype, "float32")):
         assert choose("auto", MPS) == choose("float32", MPS) == "float32"
         with pytest.raises(ConfigError, match="--dtype float16 is not used on mps"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.engines._claims import CLAIM_FOLDER, Claims, this_process
+from gaam_cache.engines import Claims
 from gaam_cache.inspect import inspect
 from gaam_cache.store.plan import read_plan
 from gaam_cache.store.shard import receipt_path
@@ -61,7 +61,7 @@ def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> N
 
 def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:
     shards = list(read_plan(cache).shards())
-    us, nobody = this_process(), 2**22 + 1  # no process has this number
+    us, nobody = Claims(cache).us, 2**22 + 1  # no process has this number
     others = {
         shards[0].name: (us, False),
         shards[1].name: (us._replace(pid=nobody), True),
@@ -69,7 +69,7 @@ def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: P
     }
     for count, (name, (holder, dead)) in enumerate(others.items(), start=1):
         receipt_path(cache, name).unlink()
-        with Claims(cache / CLAIM_FOLDER, us=holder) as claims:
+        with Claims(cache / "claims", us=holder) as claims:
             claims.take(name)
             found = inspect(cache)
         about = json.loads(json.dumps(found.to_dict()))
@@ -83,7 +83,7 @@ def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: P
 
 
 def test_a_cache_that_is_not_begun_says_who_reads_its_rows(tmp_path: Path, gaam: Gaam) -> None:
-    with Claims(tmp_path / "c" / CLAIM_FOLDER) as claims:
+    with Claims(tmp_path / "c" / "claims") as claims:
         claims.take("rows")
         about = json.loads(gaam("inspect", tmp_path / "c", "--json").out)
         assert str(os.getpid()) in gaam("inspect", tmp_path / "c").out

@@ -14,7 +14,7 @@ import gaam_cache
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import CopyBack, bits
-from gaam_cache.encoders._base import ROUNDING, recompute_limit, relative
+from gaam_cache.encoders import ROUNDING, recompute_limit, relative
 from gaam_cache.store.verify import verify
 from tests.benchmarks import architectures
 from tests.cache.encoders.test_architectures import REPRESENTATIVE

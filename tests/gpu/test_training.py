@@ -16,7 +16,7 @@ import torch
 
 import gaam_decoder
 from gaam_cache import plugins
-from gaam_cache.encoders._base import ROUNDING
+from gaam_cache.encoders import ROUNDING
 from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.training import data as features

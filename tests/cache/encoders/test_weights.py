@@ -11,9 +11,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME as INDEX
+from transformers.utils import SAFE_WEIGHTS_NAME as WEIGHTS
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._weights import INDEX, WEIGHTS
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
 from tests.conftest import build_encoder

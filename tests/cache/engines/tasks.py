@@ -16,8 +16,7 @@ from typing import Any
 
 from gaam_cache import errors, terminal
 from gaam_cache.config import Placing
-from gaam_cache.engines import local
-from gaam_cache.engines._base import Place, Task, Tell, load_engine
+from gaam_cache.engines import Place, Task, load_engine, local
 from gaam_cache.errors import GaamError, GaamWarning
 
 DETAILS = {name: f"{name}, 日本 and\ntwo lines" for name in ("expected", "found", "where", "hint")}
@@ -35,7 +34,7 @@ class UnsendableError(Exception):
         super().__init__(f"code {code}")
 
 
-def talk(argument: Any, place: Place, tell: Tell) -> Any:
+def talk(argument: Any, place: Place, tell: Any) -> Any:
     """Say much, some of it large, and return something large."""
     for number in range(100):
         tell("count", number)
@@ -45,7 +44,7 @@ def talk(argument: Any, place: Place, tell: Tell) -> Any:
     return argument, place, os.getpid(), bytes(LARGE)
 
 
-def fail(argument: str, place: Place, tell: Tell) -> Any:
+def fail(argument: str, place: Place, tell: Any) -> Any:
     """The first raises what is asked for, the others wait to be ended."""
     if place.number:
         wait_for_ever(None, place, tell)
@@ -69,7 +68,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def die_twice(folder: Path, place: Place, tell: Tell) -> Any:
+def die_twice(folder: Path, place: Place, tell: Any) -> Any:
     """The first worker is killed twice, each time when it has been heard, then does its work."""
     if place.number:
         wait_for(folder / "here.2")
@@ -82,7 +81,7 @@ def die_twice(folder: Path, place: Place, tell: Tell) -> Any:
     return place.number
 
 
-def die_always(folder: Path, place: Place, tell: Tell) -> Any:
+def die_always(folder: Path, place: Place, tell: Any) -> Any:
     """The first worker is killed whenever it has been heard; the others wait for its end."""
     if place.number:
         wait_for(folder / "died.0")
@@ -92,11 +91,11 @@ def die_always(folder: Path, place: Place, tell: Tell) -> Any:
     return os.kill(os.getpid(), signal.SIGKILL)
 
 
-def all_die(folder: Path, place: Place, tell: Tell) -> Any:
+def all_die(folder: Path, place: Place, tell: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def wait_for_ever(folder: Path | None, place: Place, tell: Tell) -> Any:
+def wait_for_ever(folder: Path | None, place: Place, tell: Any) -> Any:
     """Until it is told to end."""
     if folder is not None:
         (folder / f"pid.{place.number}").write_text(str(os.getpid()))
@@ -105,7 +104,7 @@ def wait_for_ever(folder: Path | None, place: Place, tell: Tell) -> Any:
         time.sleep(0.05)
 
 
-def compute_for_ever(folder: Path, place: Place, tell: Tell) -> Any:
+def compute_for_ever(folder: Path, place: Place, tell: Any) -> Any:
     """Where Python never looks at a signal; for some hours."""
     (folder / f"pid.{place.number}").write_text(str(os.getpid()))
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
@@ -118,7 +117,7 @@ def task_of(name: str, argument: Any, folder: Path) -> Task:
 if __name__ == "__main__":
     terminal.unwind_on_signals()
     engine, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    local._cores = lambda: [0, 1]  # two workers on any machine
+    os.sched_getaffinity = lambda pid: {0, 1}  # two workers on any machine
     context = local.get_context("spawn")
     terminate = context.Process.terminate
 

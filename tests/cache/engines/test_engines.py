@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gaam_cache.config import ExtractConfig, Placing
-from gaam_cache.engines._base import load_engine
+from gaam_cache.engines import load_engine
 from gaam_cache.errors import GaamError, GaamWarning
 from tests.cache.engines import tasks
 from tests.conftest import shard_bytes
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def _many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many workers on any machine."""
-    monkeypatch.setattr("gaam_cache.engines.local._cores", lambda: [*range(8)])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
 
 
 class Ran:

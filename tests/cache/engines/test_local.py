@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from gaam_cache.config import Placing, check_placing, parse_devices
-from gaam_cache.engines import local
-from gaam_cache.engines._claims import is_alive
+from gaam_cache.engines import is_alive, local
 from gaam_cache.engines.local import local_places
 from gaam_cache.errors import ConfigError
 
@@ -29,7 +28,7 @@ def test_as_many_places_as_asked_for_and_no_more_than_there_are(
     for number in range(4):
         (tmp_path / f"node{number}").mkdir()
     monkeypatch.setattr(local, "NODES", tmp_path)
-    monkeypatch.setattr(local, "_cores", lambda: [*range(4)])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     for gpus in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpus=gpus: gpus)

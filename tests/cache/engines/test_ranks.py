@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from gaam_cache.engines._base import Rank, device_of, find_rank
+from gaam_cache.engines import Rank, device_of, find_rank
 from gaam_cache.errors import ConfigError
 
 Environments = list[dict[str, str]]

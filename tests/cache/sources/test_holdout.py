@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning, NotFoundError
-from gaam_cache.sources import Rows
-from gaam_cache.sources._base import find_source, held_out
+from gaam_cache.sources import Rows, find_source, held_out
 from tests.conftest import write_csv
 
 LABELS = st.lists(st.sampled_from(["a", "b", "c", "日本", "7"]), min_size=1, max_size=60)

@@ -19,8 +19,7 @@ from PIL import Image
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
-from gaam_cache.sources import Rows
-from gaam_cache.sources._base import find_source
+from gaam_cache.sources import Rows, find_source
 
 Files = dict[str, dict[str, bytes]]
 KINDS = ("audio", "vision")

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, GaamError
-from gaam_cache.sources import Rows
-from gaam_cache.sources._base import find_source
+from gaam_cache.sources import Rows, find_source
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 

@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gaam_cache.encoders._forward import Unusable
-from gaam_cache.encoders.audio import measure
+from gaam_cache.encoders.audio import Unusable, measure
 
 CHAINS = st.lists(
     st.tuples(st.integers(1, 12), st.integers(1, 6), st.integers(0, 5), st.booleans()),
