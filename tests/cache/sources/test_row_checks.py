@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import random
 import unicodedata
+import warnings
 from itertools import product
+from pathlib import Path
 
-from gaam_cache.sources import Rows, Texts
-from gaam_cache.sources import _base as row_checks
+from gaam_cache.config import ExtractConfig
+from gaam_cache.extraction.job import read_rows
+from tests.tiny import write_csv
 
 Pairs = list[tuple[str, str]]
 
 
-def split(*pairs: tuple[str, str]) -> Rows:
-    labels, texts = [label for label, _ in pairs], [text for _, text in pairs]
-    return Texts(inputs=texts, labels=labels, class_names=None, origin="here")
+def check(folder: Path, **splits: Pairs) -> tuple[list[str], dict[str, dict[str, int]]]:
+    """What is said of rows, and how many they share."""
+    for name, pairs in splits.items():
+        write_csv(folder / f"{name}.csv", pairs)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = read_rows(ExtractConfig(dataset=str(folder), splits=tuple(splits)))
+    return [str(one.message) for one in said], found.shared_texts
 
 
-def check(**splits: Pairs) -> list[str]:
-    rows = {name: split(*pairs) for name, pairs in splits.items()}
-    labels = {label for pairs in splits.values() for label, _ in pairs}
-    return row_checks.check_rows(rows, sorted(labels), list(row_checks.repeated_texts(rows)))
-
-
-def test_each_thing_is_said_on_one_line_and_ordinary_rows_are_left_in_peace() -> None:
-    assert check(train=[("a", "x"), ("b", "y"), ("b", "y")], test=[("b", "z"), ("a", "w")]) == []
+def test_each_thing_is_said_on_one_line_and_ordinary_rows_are_left_in_peace(
+    tmp_path: Path,
+) -> None:
+    plain = {"train": [("a", "x"), ("b", "y"), ("b", "y")], "test": [("b", "z"), ("a", "w")]}
+    assert check(tmp_path, **plain)[0] == []
     train = [("a", "one"), ("b", "two"), ("b", "three\nfour"), ("a", "one")]
-    (message,) = check(train=train, test=[("b", "three four "), ("a", "one"), ("b", "five")])
+    test = [("b", "three four "), ("a", "one"), ("b", "five")]
+    [message], _ = check(tmp_path, train=train, test=test)
     assert "2 of 3 rows of 'test' (66.7%)" in message
     assert "row 1 of 'test' and row 3 of 'train': 'three four '" in message
     assert "\n" not in message
@@ -41,36 +47,35 @@ def test_each_thing_is_said_on_one_line_and_ordinary_rows_are_left_in_peace() ->
         ("'World' and 'world '", {"train": [("World", "x"), ("world ", "y"), ("b", "z")]}),
     ]  # fmt: skip
     for said, splits in cases:
-        (message,) = check(**splits)
+        [message], _ = check(tmp_path, **splits)
         assert said in message
 
 
-def test_a_copy_that_is_written_otherwise_is_a_leak() -> None:
+def test_a_copy_that_is_written_otherwise_is_a_leak(tmp_path: Path) -> None:
     for text in ("a plain text", "\u00c4rger \u00fcber Stra\u00dfen", "\u0130a \u03a3\u03c2"):
         spaced, composed = text.replace(" ", "\u00a0"), unicodedata.normalize("NFD", text.upper())
         for copy in (text.upper(), f" {text}\t", spaced, composed, text.replace("a", "\uff41")):
             train, test = [("a", text), ("b", "other")], [("a", copy), ("b", "new")]
-            [message] = check(train=train, test=test)
+            [message], _ = check(tmp_path, train=train, test=test)
             assert "1 of 2 rows of 'test'" in message
 
 
-def test_shared_texts_are_those_of_brute_force() -> None:
+def test_shared_texts_are_those_of_brute_force(tmp_path: Path) -> None:
     generator = random.Random(0)
     for _ in range(20):
-        lengths = {name: generator.randint(1, 9) for name in ("train", "val", "test")}
         rows = {
-            name: split(*(("a", generator.choice("uvwxyz  ")) for _ in range(length)))
-            for name, length in lengths.items()
+            name: [("a", generator.choice(["u", "v ", " u", "v", "w", "x"])) for _ in range(count)]
+            for name in ("train", "val", "test")
+            if (count := generator.randint(1, 9))
         }
-        places = [(name, row) for name, part in rows.items() for row in range(len(part))]
-        text = {place: rows[place[0]].inputs[place[1]].strip() for place in places}
+        text = {(n, row): t.strip() for n in rows for row, (_, t) in enumerate(rows[n])}
         expected: dict[str, dict[str, int]] = {}
         for name, other in product(rows, rows):
             count = sum(
-                any(q != p and q[0] == other and text[q] == text[p] for q in places)
-                for p in places
+                any(q != p and q[0] == other and text[q] == text[p] for q in text)
+                for p in text
                 if p[0] == name
             )
             if count:
                 expected.setdefault(name, {})[other] = count
-        assert row_checks.shared_texts(list(row_checks.repeated_texts(rows))) == expected
+        assert check(tmp_path, **rows)[1] == expected
