@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.benchmarks import architectures
 
 ROOT = Path(__file__).parents[3]
 REPRESENTATIVE = {
@@ -26,27 +27,23 @@ REPRESENTATIVE = {
 }
 
 
-def results_of(folder: Path, *names: str) -> dict[str, dict[str, Any]]:
-    """Of the walk, in a process of its own: what forks must not have threads."""
-    command = [sys.executable, "-m", "tests.benchmarks.architectures", folder / "all", *names]
-    alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
-    environment = os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads((folder / "all").read_text())
-
-
 def test_representative_architectures_are_right(tmp_path: Path) -> None:
     """Four of them; ``tests/contract/test_1_states.py`` has others."""
     expected = {name: REPRESENTATIVE[name] for name in ("xlnet", "fsmt", "mpt", "deepseek_v32")}
-    results = results_of(tmp_path, *expected)
+    results = {name: architectures.judge(name, tmp_path / name) for name in expected}
     assert {one["verdict"] for one in results.values()} == {"right"}, results
     assert {name: one["batching"] for name, one in results.items()} == expected
 
 
 @pytest.mark.slow
 def test_every_architecture_is_right_or_refused(tmp_path: Path) -> None:
-    results = results_of(tmp_path)
+    """Of the walk, in a process of its own: what forks must not have threads."""
+    command = [sys.executable, "-m", "tests.benchmarks.architectures", tmp_path / "all"]
+    alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    environment = os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    results = json.loads((tmp_path / "all").read_text())
     bad = {name: one for name, one in results.items() if one["verdict"] in {"wrong", "crashed"}}
     assert not bad, json.dumps(bad, indent=1)
     assert sum(one["verdict"] == "right" for one in results.values()) > 200

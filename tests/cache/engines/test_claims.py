@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +15,6 @@ from gaam_cache.engines import Claims, Holder, holdings
 from gaam_cache.store import files
 
 LONG = 91.0  # seconds: more than anybody waits for a sign
-ROOT = Path(__file__).parents[3]
 
 
 class Clock:
@@ -109,27 +106,6 @@ def test_a_thread_renews_what_is_held(tmp_path: Path, monkeypatch: pytest.Monkey
     with Claims(tmp_path / "claims") as one:
         assert not isinstance(one.take("x"), Holder)
         assert wait(renewed, 60)
-
-
-def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
-    code = "import os, sys, signal; from pathlib import Path\n"
-    code += "from gaam_cache.engines._claims import Claims\n"
-    code += "print(Claims(Path(sys.argv[1])).take('x').name, flush=True)\n"
-    code += "sys.stdin.readline(); os.kill(os.getpid(), signal.SIGKILL)"
-    command, pipe = [sys.executable, "-c", code, str(tmp_path)], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"x\n"
-        with Claims(tmp_path) as ours:
-            holder = ours.take("x")
-            assert isinstance(holder, Holder)
-            assert holder.pid == child.pid
-            assert ours.alive() == {"x"}
-            child.stdin.close()
-            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, but not yet buried
-            assert ours.alive() == set()
-            assert not isinstance(ours.take("x"), Holder)
 
 
 def test_what_is_no_claim_stops_nobody(owners: list[Claims], clock: Clock) -> None:

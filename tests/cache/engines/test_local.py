@@ -94,6 +94,7 @@ def test_whatever_ends_the_parent_ends_its_workers(
             parent.send_signal(getattr(signal, name))
             if len(stops) > 1:  # a second signal is not to come before the first was seen
                 until(lambda: (tmp_path / "stopping").exists())
+        until(lambda: not is_alive(parent.pid))  # dead, though not yet buried
         last = -getattr(signal, stops[-1])  # what a shell shows as 130
         assert parent.wait() == (last if "SIGKILL" in stops or len(stops) > 1 else 130)
         until(lambda: not any(map(is_alive, workers())))

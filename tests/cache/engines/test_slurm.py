@@ -74,6 +74,7 @@ def test_a_shipped_script_makes_the_bytes_of_one_process(
         assert {path.name for path in out.iterdir()} == {"cache.json", "shards"}
 
 
+@pytest.mark.slow
 def test_the_chain_extracts_trains_and_reports(tmp_path: Path, environ: dict[str, str]) -> None:
     (tmp_path / "only-say").touch()
     environ |= {"TASKS": "2", "PRESET": "demo"}

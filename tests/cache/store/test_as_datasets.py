@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
@@ -45,10 +46,9 @@ def test_rows_of_torch_are_those_of_the_split(
     with pytest.raises(IndexError):
         rows[ROWS]
     order = np.lexsort(whole.reshape(ROWS, -1).T)
-    workers = {"num_workers": 2, "multiprocessing_context": "spawn"}
-    loader = DataLoader(rows, 8, True, **(workers if whole.dtype == split.embeddings.dtype else {}))
-    found = torch.cat([states for states, _ in loader]).numpy()
-    np.testing.assert_array_equal(found[np.lexsort(found.reshape(ROWS, -1).T)], whole[order])
+    for there in (rows, pickle.loads(pickle.dumps(rows))):  # as a worker of the loader gets them
+        found = torch.cat([states for states, _ in DataLoader(there, 8, True)]).numpy()
+        np.testing.assert_array_equal(found[np.lexsort(found.reshape(ROWS, -1).T)], whole[order])
     array = type(split.embeddings)
     reads, read = [], array.read_into
     monkeypatch.setattr(array, "read_into", lambda *args: reads.append(1) or read(*args))
