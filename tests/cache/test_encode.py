@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -94,7 +95,7 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     ours = check(config, files)
     pieces = {**ours.plan.dataset, "clip_mode": "split"}  # of a cache whose rows are pieces
     split = RowEncoder.open(replace(ours.plan, dataset=pieces))
-    with pytest.raises(DataError, match="not one row"):
+    with pytest.raises(DataError, match="in 1 files"):
         split.encode(files[:1], pooling="mean")
 
 
@@ -108,7 +109,7 @@ def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     ours = check(config, good)
     for decoder in ours.plan.decoders:
         other = covering(ours.plan, decoders=ours.plan.decoders | {decoder: "0.0"})
-        with pytest.raises(ConfigError, match=f"other versions[^$]*{decoder}"):
+        with pytest.raises(ConfigError, match=decoder):
             RowEncoder.open(other)
     (tmp_path / "broken.png").write_bytes(Path(good[0]).read_bytes()[:60])
     spoken.write(tmp_path / "sounds", {"test": 1})
@@ -128,9 +129,9 @@ def test_words_of_other_rows_are_refused(config: ExtractConfig, tmp_path: Path) 
     with pytest.raises(ConfigError, match="vocabulary"):
         RowEncoder.open(plan)
     shutil.rmtree(data)
-    with pytest.raises(NotFoundError, match="no file or folder") as caught:
+    with pytest.raises(NotFoundError, match=re.escape(str(data))) as caught:
         RowEncoder.open(plan)
-    assert "predict_states" in str(caught.value)
+    assert "predict_states" in caught.value.details["to do"]
 
 
 def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_path: Path) -> None:
@@ -138,9 +139,9 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
     plan = extract(replace(config, encoder=str(folder))).plan
 
     def refused(name: str, one: Plan = plan) -> None:
-        with pytest.raises(ConfigError, match="another encoder") as caught:
+        with pytest.raises(ConfigError) as caught:
             RowEncoder.open(one)
-        assert name in str(caught.value)
+        assert name in caught.value.details["found"]
 
     for file in sorted(folder.iterdir()):
         content, middle = file.read_bytes(), file.stat().st_size // 2
@@ -160,7 +161,7 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
         refused(name, covering(plan, encoder=plan.identity | {name: value}))
     folder.rename(tmp_path / "moved")
     for one in (plan, plan.portable()):  # never asked of the hub
-        with pytest.raises(NotFoundError, match="not where it was"):
+        with pytest.raises(NotFoundError, match="--encoder"):
             RowEncoder.open(one)
         found = RowEncoder.open(one, encoder=str(tmp_path / "moved"))
         assert found.encode(["goal bank", "robot"], pooling="mean").shape[0] == 2
@@ -168,21 +169,21 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
     with pytest.raises(ValueError, match="fingerprint"):
         Plan.from_dict(plan.to_dict() | {"fingerprint": "0" * 64})
     gaam_cache.write(tmp_path / "c", {"train": (np.eye(8, dtype=np.float32), [0, 1] * 4)})
-    with pytest.raises(ConfigError, match="no encoder here"):
+    with pytest.raises(ConfigError, match="predict_states"):
         RowEncoder.open(read_plan(tmp_path / "c"))
 
 
 def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:
     encoder = check(config)
-    bad: dict[Any, str] = {" \u200b\n": "empty", "\ud800 goal": "half a char", 7: "no string"}
-    for row, why in bad.items():
+    bad: list[Any] = [" \u200b\n", "\ud800 goal", 7]
+    for row in bad:
         found = encoder.stream([["bank"], ["goal", row]], pooling="mean", origin="some.csv")
         assert len(next(found)) == 1  # what came before a bad row is there
-        with pytest.raises(DataError, match=why) as caught:
+        with pytest.raises(DataError) as caught:
             next(found)
-        assert "some.csv, row 3" in str(caught.value)
-    with pytest.raises(DataError, match="2 of 3 rows cannot be used"):
+        assert caught.value.details["where"] == "some.csv, row 3"
+    with pytest.raises(DataError, match="2 of 3 rows"):
         encoder.encode(["goal", "", " "], pooling="mean")
-    with pytest.raises(ConfigError, match="unknown pooling of these rows 'first'"):
+    with pytest.raises(ConfigError, match="'first'"):
         encoder.encode(["goal"], pooling="first")
     assert encoder.encode([], pooling="mean").shape[0] == 0

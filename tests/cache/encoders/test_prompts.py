@@ -125,7 +125,7 @@ def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(tmp_path: Path)
     folder = save("wordpiece", tmp_path / "encoder")
     texts = ["goal", "vote", "\ue000", "star"]
     config = config_for(folder, tmp_path, texts, prompt="news: {text}", pool_over="text")
-    with pytest.raises(DataError, match=r"no tokens that could be pooled(.|\n)*train.jsonl, row 3"):
+    with pytest.raises(DataError, match=r"train\.jsonl, row 3"):
         gaam_cache.extract(config)
 
 

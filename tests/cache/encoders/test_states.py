@@ -105,7 +105,7 @@ def test_all_hidden_states_are_there_and_the_others_keep_their_bits(
     np.testing.assert_array_equal(states, plain["train"].embeddings[:, 1:])
     assert gaam_cache.verify(some.out, recompute_rows=8).good
     np.testing.assert_array_equal(kept["train"].layer(3), plain["train"].layer(3))
-    with pytest.raises(ConfigError, match="unknown layer '4'"):
+    with pytest.raises(ConfigError, match="'4'"):
         kept["train"].layer(4)
     assert kept.fingerprint != plain.fingerprint
     with pytest.raises(ConfigError, match="--layers 3-4"):

@@ -56,5 +56,5 @@ def test_a_tokenizer_that_draws_its_tokens_is_refused(encoders: dict[str, Path])
         return {"input_ids": [[*ids, last] for ids in tokenizer(rows, **options)["input_ids"]]}
 
     tokens.tokenizer = draw
-    with pytest.raises(ConfigError, match="tokens at random"):
+    with pytest.raises(ConfigError, match="dropout"):
         tokens.prepare(["goal", "bank"])

@@ -69,18 +69,18 @@ def test_an_index_names_weight_files_of_its_own_folder_only(folder: Path) -> Non
     for name in [*there, "model-gone.safetensors", "model.bin", "..", 7, None]:
         changed = {} if name is None else weight_map | {next(iter(weight_map)): name}
         (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": changed}))
-        with pytest.raises(ConfigError, match="weights that can be found"):
+        with pytest.raises(ConfigError, match=INDEX):
             opened(folder).identity()
 
 
 def test_what_a_configuration_must_not_name_is_refused(folder: Path) -> None:
     outside = ["../elsewhere/config.5.json"]
     for file, change, said in (
-        ("tokenizer_config.json", {"fast_tokenizer_files": outside}, "names files outside"),
-        ("config.json", {"configuration_files": outside}, "names files outside"),
-        ("config.json", {"attn_implementation": "someone/kernels"}, "brings its own code"),
-        ("config.json", {"hidden_size": 256}, "not those of its configuration"),
-        ("config.json", {"num_hidden_layers": 24}, "not those of its configuration"),
+        ("tokenizer_config.json", {"fast_tokenizer_files": outside}, "fast_tokenizer_files"),
+        ("config.json", {"configuration_files": outside}, "configuration_files"),
+        ("config.json", {"attn_implementation": "someone/kernels"}, "someone/kernels"),
+        ("config.json", {"hidden_size": 256}, "256"),
+        ("config.json", {"num_hidden_layers": 24}, r"layer\.\d+"),
     ):
         text = (folder / file).read_text()
         (folder / file).write_text(json.dumps(json.loads(text) | change))
@@ -94,5 +94,5 @@ def test_a_text_that_the_tokenizer_cannot_read_is_one_message(folder: Path) -> N
     Tokenizer(model).save(str(folder / "tokenizer.json"))
     encoder = opened(folder)
     assert encoder.prepare(["goal"]).lengths == [1]
-    with pytest.raises(ConfigError, match="cannot read a text"):
+    with pytest.raises(ConfigError, match=str(folder)):
         encoder.prepare(["goal", "zzz"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def test_a_worker_of_ray_that_is_killed_is_named_and_started_again(tmp_path: Pat
     assert sorted(ran.results) == [0, 1]
     counts = Counter((number, kind) for number, kind, _ in ran.said)
     assert counts == {(0, "here"): 3, (0, "died"): 2}
-    assert all("started again" in text for text in ran.warnings)
+    assert all("worker 1 " in text for text in ran.warnings)
 
 
 def test_a_worker_that_dies_is_named_and_the_others_go_on(
@@ -101,9 +102,8 @@ def test_a_worker_that_dies_is_named_and_the_others_go_on(
     assert ran.results == [1]
     assert [(number, kind) for number, kind, _ in ran.said] == [(0, "here"), (0, "died")]
     [text] = ran.warnings
-    assert text.startswith("worker 1 ")
-    assert "the others go on" in text
-    with pytest.raises(GaamError, match="all workers died"):
+    assert "worker 1 " in text
+    with pytest.raises(GaamError, match="--devices"):
         Ran(engine, "all_die", tmp_path, tmp_path)
 
 
@@ -139,6 +139,6 @@ def test_what_a_worker_that_is_killed_had_at_work_the_others_make(
     stdout, stderr = process.communicate()
     assert process.returncode == 0, stderr
     assert json.loads(stdout)["missing"] == 0
-    assert "died without a word" in stderr
+    assert re.search("worker [12] ", stderr)
     found = {n: b for n, b in shard_bytes(out).items() if not n.endswith(".tmp")}
     assert found.items() >= shard_bytes(alone).items()

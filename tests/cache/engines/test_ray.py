@@ -23,7 +23,7 @@ def test_a_node_that_does_not_see_the_folder_is_named(
     here, away = str(tmp_path), str(tmp_path / "away")
     _enter([here, here])
     for bad in ([away], [here, away]):
-        with pytest.raises(ConfigError, match="does not see the folder") as caught:
+        with pytest.raises(ConfigError, match=away) as caught:
             _enter(bad)
         assert os.uname().nodename in str(caught.value)
 
@@ -35,8 +35,8 @@ def test_what_ray_cannot_do_is_refused_before_anything_is_read(
     bad = {
         "--devices 0,1": {"devices": "0,1"},
         "--device cuda:0": {"device": "cuda:0"},
-        "no Ray cluster at '127.0.0.1:1'": {"address": "127.0.0.1:1"},
-        "no Ray cluster at 'ray://no host:99999999'": {"address": "ray://no host:99999999"},
+        "127.0.0.1:1": {"address": "127.0.0.1:1"},
+        "ray://no host:99999999": {"address": "ray://no host:99999999"},
     }
     nowhere = str(tmp_path / "nowhere")
     for message, options in bad.items():
@@ -45,6 +45,6 @@ def test_what_ray_cannot_do_is_refused_before_anything_is_read(
             gaam_cache.extract(config)
     assert not (tmp_path / "out").exists()
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match="needs Ray") as caught:
+    with pytest.raises(ConfigError) as caught:
         load_engine(Placing(engine="ray")).check("cpu", Placing(engine="ray"))
     assert caught.value.details["to do"] == install("ray")

@@ -46,14 +46,11 @@ def test_every_list_of_labels_has_one_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (70000.0, r"layer 2 cannot be stored as float16(.|\n)*--storage-dtype float32"),
-        (float("nan"), r"layer 2 yields numbers that are not finite"),
-    ],
+    ("value", "option"),
+    [(70000.0, "--storage-dtype float32"), (float("nan"), "--dtype float32")],
 )
 def test_a_number_that_cannot_be_stored_stops_with_row_and_layer(
-    value: float, message: str, tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+    value: float, option: str, tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row_ids = TextEncoder.open(tiny_config).prepare(["goal"]).items[0].tolist()
     encode = TextEncoder.encode
@@ -64,16 +61,18 @@ def test_a_number_that_cannot_be_stored_stops_with_row_and_layer(
         return {"mean": pooled}
 
     monkeypatch.setattr(TextEncoder, "encode", spoil)
-    with pytest.raises(NumericsError, match=message) as caught:
+    with pytest.raises(NumericsError, match="layer 2") as caught:
         gaam_cache.extract(tiny_config)
-    assert "train.csv, row 1" in str(caught.value)
-    assert "feature 5" in str(caught.value)
+    said = caught.value.details
+    assert said["where"].endswith("train.csv, row 1")
+    assert "feature 5" in said["found"]
+    assert option in said["to do"]
 
 
 def test_a_maximum_is_within_the_encoder_and_leaves_room_for_a_token(
     tiny_config: ExtractConfig,
 ) -> None:
-    for asked, refused in ((65, "at most 64 tokens"), (2, "at least 3 tokens")):
+    for asked, refused in ((65, r"\b64\b"), (2, r"\b3\b")):
         with pytest.raises(ConfigError, match=refused):
             gaam_cache.extract(replace(tiny_config, max_length=asked))
         assert not tiny_config.out.exists()

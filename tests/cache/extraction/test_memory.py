@@ -58,14 +58,13 @@ def test_a_budget_that_is_too_large_is_halved_until_it_fits_and_stays_so(
     roomy = replace(config, out=config.out.with_name("roomy"))
     gaam_cache.extract(roomy)
     refused = limit(monkeypatch, 100, error)
-    with pytest.warns(GaamWarning, match="out of memory") as said:
+    with pytest.warns(GaamWarning, match="--set batch-tokens=") as said:
         summary = gaam_cache.extract(config)
     assert refused
     assert summary.smaller_batches is not None
     assert 50 < summary.smaller_batches <= 100, "halved once more than needed, or less often"
-    assert len([one for one in said if "out of memory" in str(one.message)]) == 1
-    assert f"--set batch-tokens={summary.smaller_batches}" in str(said[0].message)
-    assert f"{summary.smaller_batches} tokens" in summary.in_words()
+    asked = f"--set batch-tokens={summary.smaller_batches}"
+    assert len([one for one in said if asked in str(one.message)]) == 1
     assert len(refused) < 10, "what did not fit is tried again with every shard"
     ours, theirs = (states(one).astype(np.float64) for one in (config, roomy))
     away = np.linalg.norm(ours - theirs, axis=-1) / np.linalg.norm(theirs, axis=-1)
@@ -84,9 +83,9 @@ def test_a_row_that_does_not_fit_alone_ends_it_and_what_is_published_stays(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit(monkeypatch, 4, first=12)
-    with pytest.raises(ShortOfMemoryError, match="one row") as caught:
+    with pytest.raises(ShortOfMemoryError) as caught:
         gaam_cache.extract(tiny_config)
-    assert ", row " in str(caught.value)
+    assert ".csv, row " in caught.value.details["where"]
     before = shard_bytes(tiny_config.out)
     assert any(name.endswith(".h5") for name in before), "nothing was published: it shows less"
     monkeypatch.undo()

@@ -51,7 +51,7 @@ def test_it_is_the_cache_and_other_programs_read_it(
 def test_nothing_of_others_is_replaced(tiny_cache: Path, tmp_path: Path) -> None:
     out, cache = tmp_path / "out", shutil.copytree(tiny_cache, tmp_path / "cache")
     gaam_cache.export_cache(cache, out)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="--overwrite"):
         gaam_cache.export_cache(cache, out)
     gaam_cache.export_cache(cache, out, overwrite=True)
     (out / "thesis.tex").write_text("!")

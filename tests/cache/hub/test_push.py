@@ -47,10 +47,10 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
     hub: Writable, folder: Path, tmp_path: Path
 ) -> None:
     huggingface_hub.HfApi().create_repo(NAME, repo_type="dataset")
-    with pytest.raises(ConfigError, match="is public"):
+    with pytest.raises(ConfigError, match="--private"):
         look(NAME, kind="dataset", private=True)
     look(NAME, kind="dataset").send(folder, yes=True)  # an empty one is free
-    with pytest.raises(ConfigError, match="exists"):
+    with pytest.raises(ConfigError, match="--overwrite"):
         look(NAME, kind="dataset")
     other = tmp_path / "other"
     other.mkdir()

@@ -253,7 +253,7 @@ def test_files_outside_of_the_data_set_need_leave(tmp_path: Path) -> None:
     there = min((tmp_path / "elsewhere").rglob("*.png"))
     for named in (str(there), f"../elsewhere/{there.relative_to(tmp_path / 'elsewhere')}"):
         (tmp_path / "data" / "train.csv").write_text(f"file,label\n{named},a\n")
-        with pytest.raises(DataError, match="outside"):
+        with pytest.raises(DataError, match="allow-outside"):
             read(tmp_path / "data", splits=("train",))
         rows = read(tmp_path / "data", splits=("train",), allow_outside=True)["train"]
         assert rows.inputs[0].content() == there.read_bytes()
@@ -277,5 +277,5 @@ def test_a_file_that_was_changed_or_removed_since_is_refused(make: Callable[...,
     changed.path.write_bytes(sound(9000, seed=7))
     removed.path.unlink()
     for item in (changed, removed):
-        with pytest.raises(DataError, match="changed or removed"):
+        with pytest.raises(DataError, match=item.path.name):
             item.samples()

@@ -39,14 +39,14 @@ def test_what_is_in_the_way_is_said_beforehand(places: Path) -> None:
         for name in good:
             check_writable(Path(name), option="--out", file=file)
         for name in bad:
-            with pytest.raises(ConfigError, match="nothing can be written"):
+            with pytest.raises(ConfigError, match="--out"):
                 check_writable(places / name, option="--out", file=file)
 
 
 def test_a_folder_lies_neither_in_nor_around_what_is_exported(places: Path) -> None:
     for name in ("source", "link/new", "."):
         with (
-            pytest.raises(ConfigError, match="into itself"),
+            pytest.raises(ConfigError, match=f"where: +{places / 'source'}$"),
             whole_folder(Path("source"), Path(name), lambda _: True, overwrite=True),
         ):
             pytest.fail(name)

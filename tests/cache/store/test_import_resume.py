@@ -28,15 +28,15 @@ def test_what_is_lost_or_damaged_is_made_again_and_no_other_cache(
     receipts = sorted((tmp_path / "c" / "shards").glob("*.json"))
     receipts[0].unlink()
     receipts[2].write_text("{}")
-    with pytest.raises(GaamError, match="the gaam import that made it again"):
+    with pytest.raises(GaamError, match="gaam import"):
         gaam_cache.open_cache(tmp_path / "c")
     assert gaam_cache.verify(tmp_path / "c").maker == "gaam import"
-    with pytest.warns(GaamWarning, match="is made again"):
+    with pytest.warns(GaamWarning, match=receipts[2].stem):
         assert run(file, out=tmp_path / "c").shards_made == 2
     assert run(file, out=tmp_path / "c").shards_made == 0
     assert shard_bytes(tmp_path / "c") == whole
     for out in (tmp_path / "c", tiny_cache):
         before = shard_bytes(out)
-        with pytest.raises(ConfigError, match="holds another cache; nothing was changed"):
+        with pytest.raises(ConfigError, match="--out"):
             run(file, out=out, storage_dtype="float16")
         assert shard_bytes(out) == before

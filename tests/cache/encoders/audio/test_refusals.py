@@ -49,12 +49,12 @@ def test_a_feature_extractor_that_draws_random_numbers_is_refused(
     folder = Path(shutil.copytree(audio_encoders["whisper"], tmp_path / "copy"))
     path = folder / "preprocessor_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"dither": 0.01}))
-    with pytest.raises(ConfigError, match="draws random numbers"):
+    with pytest.raises(ConfigError, match="WhisperFeatureExtractor"):
         opened(folder)
 
 
 def test_whisper_hears_half_a_minute_at_most(audio_encoders: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match=r"at most 30 s(.|\n)*31"):
+    with pytest.raises(ConfigError, match=r"\b30 s(.|\n)*31"):
         opened(audio_encoders["whisper"], clip_seconds=31.0)
     assert opened(audio_encoders["wavlm-group"], clip_seconds=31.0).max_length == 1549
 
@@ -70,11 +70,11 @@ def test_a_sound_without_a_frame_is_refused_by_name_and_length(
         encoder=str(audio_encoders["hubert-layer"]), dataset=str(tmp_path / "data"),
         splits=("train",), out=tmp_path / "cache",
     )  # fmt: skip
-    with pytest.raises(DataError, match="too short") as caught:
+    with pytest.raises(DataError) as caught:
         gaam_cache.extract(config)
-    said = str(caught.value)
-    assert "at least 25 ms" in said
-    assert "24.94 ms" in said
-    assert "1.wav" in said
-    assert "row 3" in said
+    said = caught.value.details
+    assert "25 ms" in said["expected"]
+    assert "24.94 ms" in said["found"]
+    assert "1.wav" in said["found"]
+    assert said["where"].endswith("row 3")
     assert not config.out.exists()
