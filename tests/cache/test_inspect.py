@@ -29,34 +29,30 @@ def cache(tmp_path: Path) -> Path:
 
 
 def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> None:
-    outcome = gaam("inspect", cache)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.splitlines()[0].endswith(": complete")
-    assert "train        9 rows (a 5, b 4), 5.0 tokens on average" in outcome.out
-    about = json.loads(gaam("inspect", cache, "--json").out)
-    assert (about["complete"], about["damage"], about["shards"]) == (True, [], 5)
+    def look(code: int) -> tuple[list[str], list[str]]:
+        """What is damaged and what is missing; people are told all of it."""
+        outcome, about = gaam("inspect", cache), json.loads(gaam("inspect", cache, "--json").out)
+        assert (outcome.code, outcome.err) == (code, "")
+        damaged, missing = [one["name"] for one in about["damage"]], about["missing_shards"]
+        assert [name for name in damaged if f"{name}: " not in outcome.out] == []
+        assert (f"{5 - len(missing)} of 5 " in outcome.out) == bool(damaged or missing)
+        assert about["complete"] == (not damaged and not missing)
+        return damaged, missing
+
+    assert look(0) == ([], [])
+    assert "9 rows (a 5, b 4), 5.0 tokens" in gaam("inspect", cache).out
     test = next((cache / "shards").glob("test-00001-*.h5"))
     content = test.read_bytes()
     test.write_bytes(content[:-1] + b"\xff")
-    outcome = gaam("inspect", cache)
-    assert (outcome.code, "the shard 'test-00001' is damaged" in outcome.out) == (3, True)
+    assert look(3) == (["test-00001"], [])
     test.write_bytes(content)
     (cache / "shards" / "train-00001.json").unlink()
-    outcome = gaam("inspect", cache)
-    assert outcome.code == 0
-    assert ": incomplete; 4 of 5 shards " in outcome.out.splitlines()[0]
+    assert look(0) == ([], ["train-00001"])
     (cache / "shards" / "train-00000.json").write_text("{")
-    outcome = gaam("inspect", cache)
-    assert (outcome.code, outcome.err) == (3, "")
-    lines = outcome.out.splitlines()
-    assert ": DAMAGED; 4 of 5 shards are there" in lines[0]
-    assert "  train        9 rows" in lines
-    damaged = [line for line in lines if line.startswith("  damaged ")]
-    assert "train-00000: " in damaged[0]
-    assert "; to do: delete " in damaged[0]
-    assert len(json.loads(gaam("inspect", cache, "--json").out)["damage"]) == 1
+    assert look(3) == (["train-00000"], ["train-00001"])
+    assert "train-00000.json" in inspect(cache).damage[0]["repair"]
     shutil.rmtree(cache / "shards")
-    assert ": incomplete; 0 of 5 shards " in gaam("inspect", cache).out.splitlines()[0]
+    assert len(look(0)[1]) == 5
 
 
 def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:

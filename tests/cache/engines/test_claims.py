@@ -47,7 +47,7 @@ def test_a_name_is_claimed_once_and_free_when_done(owners: list[Claims], tmp_pat
     assert not isinstance(first, Holder)
     holder = two.take("x")
     assert isinstance(holder, Holder)
-    assert "one, process 7" in holder.in_words()
+    assert (holder.host, holder.pid) == ("one", 7)
     assert not isinstance(two.take("y"), Holder)
     held = [(one.name, one.host) for one in holdings(tmp_path / "claims")]
     assert held == [("x", "one"), ("y", "two")]

@@ -61,11 +61,11 @@ def test_every_bad_shard_gets_one_line_that_says_how_to_repair_it(
     assert [line.split(": ")[1] for line in lines] == ["train-00000", NAME]
     for line in lines:
         receipt, again = line.split("; repair: delete ")[1].split(" and run the ")
-        assert again == "gaam extract that made the cache again"
+        assert again.startswith("gaam extract ")
         Path(receipt).unlink()
     outcome = gaam("verify", cache)
-    assert (outcome.code, "incomplete" in outcome.out) == (3, True)
-    assert f"missing: train-00000, {NAME}; run the gaam extract" in outcome.out
+    assert (outcome.code, gaam_cache.verify(cache).missing) == (3, ("train-00000", NAME))
+    assert f"train-00000, {NAME}" in outcome.out
     assert gaam_cache.extract(config(encoders, dataset, cache)).shards_made == 2
     assert shard_bytes(cache) == shard_bytes(made)
 
@@ -94,7 +94,7 @@ def test_rows_encoded_alone_agree_with_the_cache(
     about = json.loads(outcome.out)["recomputed"]
     assert (about["rows"], len(about["deviation"])) == (7, 3)
     assert 0 < max(about["deviation"]) <= about["limit"] <= tolerance
-    assert "rounding explains" in gaam("verify", config.out, "--recompute", 3).out
+    assert f"{about['limit']:.1e}" in gaam("verify", config.out, "--recompute", 3).out
 
 
 def test_states_of_another_row_are_found(cache: Path, gaam: Gaam) -> None:
@@ -110,9 +110,9 @@ def test_states_of_another_row_are_found(cache: Path, gaam: Gaam) -> None:
     assert gaam_cache.verify(cache).good
     outcome = gaam("verify", cache, "--recompute", 1000)
     assert outcome.code == 3
-    (line,) = [line for line in outcome.out.splitlines() if line.startswith("bad: ")]
-    assert line.startswith(f"bad: {NAME}: row 24, encoded alone, deviates by ")
-    assert "in layer 2" in line
+    (line,) = [line for line in outcome.out.splitlines() if line.startswith(f"bad: {NAME}: ")]
+    assert "row 24," in line
+    assert "layer 2," in line
 
 
 def test_another_encoder_is_refused(cache: Path, tmp_path: Path, gaam: Gaam) -> None:
