@@ -37,6 +37,6 @@ def test_what_is_lost_or_damaged_is_made_again_and_no_other_cache(
     assert shard_bytes(tmp_path / "c") == whole
     for out in (tmp_path / "c", tiny_cache):
         before = shard_bytes(out)
-        with pytest.raises(ConfigError, match="--out"):
+        with pytest.raises(ConfigError, match="fingerprint"):
             run(file, out=out, storage_dtype="float16")
         assert shard_bytes(out) == before

@@ -6,6 +6,7 @@ Rows that are encoded again, alone, show what no hash does: states of another ro
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,9 +61,8 @@ def test_every_bad_shard_gets_one_line_that_says_how_to_repair_it(
     lines = [line for line in outcome.out.splitlines() if line.startswith("bad: ")]
     assert [line.split(": ")[1] for line in lines] == ["train-00000", NAME]
     for line in lines:
-        receipt, again = line.split("; repair: delete ")[1].split(" and run the ")
-        assert again.startswith("gaam extract ")
-        Path(receipt).unlink()
+        assert "gaam extract" in line
+        Path(re.findall(r"/\S+\.json", line)[-1]).unlink()
     outcome = gaam("verify", cache)
     assert (outcome.code, gaam_cache.verify(cache).missing) == (3, ("train-00000", NAME))
     assert f"train-00000, {NAME}" in outcome.out
