@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,24 +141,57 @@ def test_nothing_unsafe_is_used() -> None:
                 pytest.fail(f"{path} uses torch.load")
 
 
-def run_without(heavy: str, *commands: str) -> None:
-    """Run commands, in one process, that must not import some packages."""
-    code = "import sys, cli\nfor words in sys.argv[1:]:\n sys.argv[1:] = words.split()\n"
-    code += " try:\n  cli.main()\n except SystemExit as stop: assert not stop.code, words\n"
-    code += f" assert not set({heavy.split()}) & set(sys.modules), words"
-    words = [sys.executable, "-c", code, *commands]
-    subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+WALK = """
+import os, sys
+from gaam_cache.terminal import entry
+for words in sys.argv[1:]:
+    sys.argv = ["gaam", *words.split()]
+    if words.endswith("?"):
+        os.environ |= {"COMP_WORDS": f"gaam {words[:-1]}", "COMP_CWORD": str(len(words.split()))}
+        os.environ["_GAAM_COMPLETE"] = "complete_bash"
+    try:
+        entry()
+    except SystemExit as stop:
+        assert not stop.code, words
+    assert not set(BANNED) & set(sys.modules), words
+"""
+"""Commands in one process; a shell completes the words of those that end with a question mark."""
+LOUD = "[gaam.attention]\nloud = loud_gate:A\n[gaam.formats]\nloud = loud_gate:F\n"
+"""What another package offers, that cannot be imported."""
+KINDS: dict[str, tuple[set[str], str]] = {
+    "help": (
+        {"torch", "transformers", "datasets", "h5py", "scipy"},
+        "--help; extract --help; train --help; ablate --help; report --help; inspect --help; "
+        "verify --help; ex?; train --tr?; train --attn la?; train --preset pa?; study pla?; "
+        "report --format la?",
+    ),
+    "look": (
+        {"torch", "transformers", "datasets", "huggingface_hub"},
+        "runs {old}; inspect {old}; verify {old}; verify {cache}",
+    ),
+    "train": (
+        {"transformers", "datasets", "huggingface_hub"},
+        "train --cache {cache} --runs {new} --seeds 1 --lr 1 --epochs 2; report {new}; "
+        "inspect {new}",
+    ),
+}
+"""What commands must not import, and the commands."""
 
 
-def test_help_and_looking_load_neither_torch_nor_transformers(tiny_cache: Path) -> None:
-    named = ("", "extract", "train", "ablate", "report", "inspect", "verify")
-    run_without("torch transformers datasets h5py scipy", *(f"{one} --help" for one in named))
-    runs = GOLDEN / "v0.1.0" / "runs"
-    looks = f"runs {runs}", f"inspect {runs}", f"verify {runs}", f"verify {tiny_cache}"
-    run_without("torch transformers datasets huggingface_hub", *looks)
-
-
-def test_training_and_reporting_never_import_transformers(tiny_cache: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    train = f"train --cache {tiny_cache} --runs {runs} --seeds 1 --lr 1 --epochs 2"
-    run_without("transformers datasets huggingface_hub", train, f"report {runs}", f"inspect {runs}")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_command_imports_no_more_than_it_needs(
+    kind: str, tiny_cache: Path, tmp_path: Path
+) -> None:
+    """Nor what other packages offer, which it only lists."""
+    about = tmp_path / "loud-3.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 3\n")
+    (about / "entry_points.txt").write_text(LOUD)
+    banned, words = KINDS[kind]
+    words = words.format(old=GOLDEN / "v0.1.0" / "runs", cache=tiny_cache, new=tmp_path / "runs")
+    shown = subprocess.run(
+        [sys.executable, "-c", f"BANNED = {banned}\n{WALK}", *words.split("; ")],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}, cwd=tmp_path,
+        check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert ("loud" in shown.stdout) == (kind == "help")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -137,17 +136,3 @@ def test_a_class_is_taken_as_it_is(
     )
     assert len(logits) == len(run.labels)
     assert run.attention == "Sixth"
-
-
-def test_listing_imports_nothing_of_it(install: Install, folder: Path) -> None:
-    install(
-        *("gaam-loud", "3"),
-        {"gaam.attention": {"loud": "loud_gate:Gate"}, "gaam.formats": {"loud": "loud_gate:F"}},
-        loud_gate="raise SystemExit('imported')",
-    )
-    code = f"import sys; sys.path.insert(0, {str(folder)!r})\nimport cli\ntry:\n cli.main()\n"
-    code += "except SystemExit as stop: assert not stop.code, stop.code\n"
-    code += "assert not {'torch', 'transformers', 'loud_gate'} & set(sys.modules)"
-    command = [sys.executable, "-c", code, "report", "--help"]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "loud" in shown.stdout
