@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 import gaam_decoder
-from gaam_cache.engines._claims import Claims, this_process
 from gaam_cache.errors import NotFoundError
 from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
@@ -27,10 +28,12 @@ def test_who_is_at_work_and_what_is_damaged_is_told(
         lr=3e-4, cache=tiny_cache, runs=tmp_path / "runs", attn=("gaam", "none"), seeds=5,
         seed_batch=2, epochs=3, compile="off", device="cpu", probe=False,
     )  # fmt: skip
-    count = itertools.count(1)
+    count, claims, seen = itertools.count(1), config.runs / CLAIM_FOLDER, []
 
     def stop(done: int, total: int, text: str) -> None:
         if next(count) == 6:
+            (claim,) = claims.iterdir()
+            seen.append((claim, json.loads(claim.read_text()), inspect(config.runs)))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -38,14 +41,12 @@ def test_who_is_at_work_and_what_is_damaged_is_told(
     begun = inspect(config.runs).to_dict()["runs"][0]
     left = [seed for group in begun["groups"] for seed in group["seeds"]]
     assert sorted(left + begun["done"]) == begun["planned"] == list(config.seeds)
-    claim = begun["groups"][0]["claim"]
-    for pid in (this_process().pid, DEAD):
-        us = this_process()._replace(pid=pid)
-        with Claims(config.runs / CLAIM_FOLDER, us=us) as claims:
-            claims.take(claim)
-            found = inspect(config.runs)
-        (held,) = found.to_dict()["at_work"]
-        assert (held["name"], held["process"], held["dead"]) == (claim, pid, pid == DEAD)
+    ((claim, holder, found),) = seen
+    claim.write_text(json.dumps(holder | {"pid": DEAD}))
+    for pid, told in ((os.getpid(), found), (DEAD, inspect(config.runs))):
+        (held,) = told.to_dict()["at_work"]
+        assert (held["name"], held["process"], held["dead"]) == (claim.stem, pid, pid == DEAD)
+    assert claim.stem in [group["claim"] for group in begun["groups"]]
     gaam_decoder.train(config)
     found = inspect(config.runs)
     assert (found.complete, found.damage, len(found.to_dict()["runs"])) == (True, [], 2)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_decoder.attention import DensityGate
-from gaam_decoder.attention._density import positive
+from gaam_decoder.attention import DensityGate, Learned
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.attention.gct import GCT
 from gaam_decoder.decoder import build_attention
@@ -173,7 +172,7 @@ def test_mixture_weights_sum_to_one_over_a_group() -> None:
 
 def test_a_clamped_parameter_keeps_its_value_above_the_floor_and_its_gradient_below() -> None:
     parameter = torch.tensor([-3.0, -1e30, 0.0, 1e-3, 0.7, 5.0], requires_grad=True)
-    value = positive(parameter)
+    value = Learned("b", start=1.0).inside(parameter)
     expected = torch.tensor([1e-3, 1e-3, 1e-3, 1e-3, 0.7, 5.0])
     assert torch.equal(value, expected)
     value.sum().backward()

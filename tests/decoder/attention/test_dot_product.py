@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from gaam_decoder.attention import Attention
-from gaam_decoder.attention._grouped_query import GroupedQueryAttention
 from gaam_decoder.attention.mha import MHA
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
@@ -22,8 +21,8 @@ def build(text: str) -> Attention:
         return build_attention(parse_attention(text), L, D)
 
 
-def inputs(width: int = D) -> torch.Tensor:
-    return torch.randn(B, L, width, generator=torch.Generator().manual_seed(1))
+def inputs() -> torch.Tensor:
+    return torch.randn(B, L, D, generator=torch.Generator().manual_seed(1))
 
 
 def torch_attention(ours: MHA, *, batch_first: bool) -> torch.nn.MultiheadAttention:
@@ -83,11 +82,10 @@ def test_mha_starts_like_torch_multihead_attention() -> None:
 
 
 def test_grouped_queries_with_a_head_each_are_multi_head_attention() -> None:
-    torch.manual_seed(0)
-    ours = GroupedQueryAttention(32, 4, 4, published=False)
-    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
-    theirs = torch_multihead_attention(projections, ours.out_proj, 4)
-    x = inputs(32)
-    expected, weights = theirs(x, x, x, average_attn_weights=False)
+    ours = build("gqa:kv_heads=4,query_heads=4,width=32")
+    projections = (ours.core.q_proj, ours.core.k_proj, ours.core.v_proj)
+    theirs = torch_multihead_attention(projections, ours.core.out_proj, 4)
+    x = inputs()
+    expected, weights = theirs(*[ours.map(x)] * 3, average_attn_weights=False)
     torch.testing.assert_close(ours(x), expected, atol=1e-6, rtol=0)
     torch.testing.assert_close(ours.attention_map(x), weights, atol=1e-6, rtol=0)

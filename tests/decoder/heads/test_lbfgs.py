@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gaam_decoder.heads import lbfgs
-from gaam_decoder.heads._fitted import Examples, Fit
+from gaam_decoder.heads import Examples, Fit, lbfgs
 from gaam_decoder.heads.lbfgs import GRID, LBFGSHead
 
 ROWS, LAYERS, SIZE, CLASSES = 160, 2, 9, 3

@@ -24,7 +24,7 @@ from gaam_decoder.reports.drawing import (
     overviews,
 )
 from gaam_decoder.reports.report import Report
-from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run, written
 from tests.hostile_strings import HOSTILE, harmful

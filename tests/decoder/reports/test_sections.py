@@ -18,8 +18,7 @@ from gaam_decoder.analysis.learned import (
 )
 from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.report import Report
-from gaam_decoder.reports.sections import Section
-from gaam_decoder.reports.sections._base import sections, signature
+from gaam_decoder.reports.sections import Section, sections, signature
 from gaam_decoder.reports.sections.published import FILE
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, seen
