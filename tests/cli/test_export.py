@@ -123,11 +123,11 @@ def test_nothing_personal_goes_out(way: str, gaam: Gaam, home: Path) -> None:
 
 
 REFUSED: dict[str, tuple[int, str]] = {
-    "CACHE o --seed 1": (2, "are for a run"),
-    "RUN o --private": (2, "are for --push"),
-    "RUN o --push someone/x": (2, "nobody is there"),
-    "RUN o --push someone/x --yes": (1, "no token"),
-    "nowhere o": (2, "no finished run"),
+    "CACHE o --seed 1": (2, "--seed"),
+    "RUN o --private": (2, "--private"),
+    "RUN o --push someone/x": (2, "--yes"),
+    "RUN o --push someone/x --yes": (1, "HF_TOKEN"),
+    "nowhere o": (2, "nowhere"),
 }
 
 
@@ -138,7 +138,7 @@ def test_refusals_are_one_message_and_make_nothing(
     places = dict(zip(("CACHE", "RUN"), made(gaam, *WAYS["from home"](home)), strict=True))
     about = json.loads(gaam("export", places["RUN"], "r", "--json").out)
     assert (about["sent_to"], about["seeds"], about["files"]) == (None, [0, 1], 3)
-    assert "of seed 1" in gaam("export", places["RUN"], "r", "--overwrite", "--seed", 1).out
+    assert "seed 1" in gaam("export", places["RUN"], "r", "--overwrite", "--seed", 1).out
     for words, (code, said) in REFUSED.items():
         outcome = gaam("export", *(places.get(word, word) for word in words.split()))
         assert outcome.code == code, (words, outcome.err)
@@ -164,11 +164,10 @@ def test_it_asks_before_it_sends(
     assert f"to {hub.endpoint}/datasets/someone/states" in outcome.err
     assert "PUBLIC" in outcome.err
     assert "as someone" in outcome.err
-    assert "send it? [y/N]" in outcome.err
+    assert "[y/N]" in outcome.err
     if answer.strip().lower() in ("y", "yes"):
         assert outcome.code == 0, outcome.err
         assert folder_content(tmp_path / "o").items() <= hub.content("someone/states").items()
     else:
         assert outcome.code == 1
-        assert "nothing was sent" in outcome.err
         assert not hub.written

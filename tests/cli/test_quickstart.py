@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import gaam_decoder
+
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "data" / "studies" / "quickstart.py"
 ATTN = ("gaam", "laplace", "dot", "none")
@@ -47,8 +49,7 @@ def test_it_runs_from_top_to_bottom_and_writes_into_one_folder(
     }
     assert runs == set(ATTN)
     shown = capsys.readouterr().out
-    for said in ("is complete", "differences to none", "and a claim needs 6"):
-        assert said in shown
+    assert str(gaam_decoder.report("quickstart/runs", baseline="none")) in shown
     last = shown.strip().splitlines()[-3:]
     classes = {"Business", "Sci/Tech", "Sports", "World"}
     assert all(line.partition(": ")[0] in classes for line in last)

@@ -33,5 +33,5 @@ def test_what_does_not_load_is_listed_as_that(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(plugins, "load", loaded)
     said = catalogue_in_words(catalogue(40, 5120))
-    assert "does not work: ZeroDivisionError" in said
+    assert "ZeroDivisionError" in said
     assert "81,920" in said, "of those that do"

@@ -84,7 +84,7 @@ def test_groups_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run
 
 def test_options_that_do_not_fit_are_told_and_replaced_by_attn(config: TrainConfig) -> None:
     run = one(replace(config, attn=("gaam:heads=3",)))
-    with pytest.raises(ConfigError, match=r"heads=3 does not fit(.|\n)*--attn"):
+    with pytest.raises(ConfigError, match=r"heads=3(.|\n)*--attn"):
         gaam_decoder.ablate(run.path)
     assert len(load_runs(config.runs)) == 1
     result = gaam_decoder.ablate(run.path, attn="gaam")

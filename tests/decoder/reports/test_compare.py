@@ -78,7 +78,7 @@ def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -
     assert found["gaam + linear lr=0.01"] == pytest.approx(expected)
     [table] = build_tables(runs, every_candidate=True)
     assert {row.compared for row in table.rows} == {None}
-    with pytest.raises(ConfigError, match="no run of the baseline 'dot'"):
+    with pytest.raises(ConfigError, match=r"'dot'(.|\n)*gaam, mha"):
         build_tables(runs, "dot")
 
 
@@ -190,5 +190,5 @@ def test_only_rows_that_differ_in_the_setting_alone_are_pairs() -> None:
         (table,) = build_tables(runs, every_candidate=True, pairs=axis)
         assert table.pairs is not None
         assert sorted(set(g.labels) for g in table.pairs.groups) == sorted(labels)
-    with pytest.raises(ConfigError, match="no two rows differ in 'epochs' alone"):
+    with pytest.raises(ConfigError, match="'epochs'"):
         build_tables(runs, pairs="epochs")

@@ -18,7 +18,6 @@ from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen, written
 
 WHY = "loss became too large in epoch 1: try --lr 0.0001"
-UNTUNED = " (at recipes that were tuned for none of them)"
 Make = Callable[[], list[RunResult]]
 
 
@@ -41,14 +40,13 @@ def tuned(name: str, seed: int, best: float = 1e-3) -> list[RunResult]:
 
 ANSWERS: dict[str, tuple[Make, float, str]] = {
     "better": (
-        lambda: [one(0.95), base()], 0.5, "gaam is better than 'none'; use gaam: best mean, "
-        "shown to be better than 'none'" + UNTUNED,
+        lambda: [one(0.95), base()], 0.5, "gaam is better than 'none'; use gaam: |tuned for none",
     ),
     "undecided": (
         lambda: [one(0.8), base()], 0.5,
-        "No mechanism is shown to differ from 'none': differences of ",
+        "No mechanism is shown to differ from 'none'",
     ),
-    "too few rows": (lambda: [one(0.82), base(0.81)], 0.5, "400 test rows cannot tell, about "),
+    "too few rows": (lambda: [one(0.82), base(0.81)], 0.5, "400 test rows|about 750"),
     "all four": (
         lambda: [one(0.95), one(0.5, name="mha"), one(0.8, 2, "laplace"), one(0.815, 1, "mqa"),
                  base()],
@@ -57,19 +55,19 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
     ),
     "one pair of seeds": (
         lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
-        0.5, "Nothing is said of differences yet (seeds: 1, and a claim needs 6)",
+        0.5, "seeds: 1| 6",
     ),
     "one decoder": (
-        lambda: [one(0.8)], 0.5, "Other seeds on other test rows of the kind give gaam ",
+        lambda: [one(0.8)], 0.5, "gaam 75.8 to 83.7%",
     ),
     "optimistic": (
         lambda: [one(0.95, select="test"), base(select="test")], 0.5,
-        " is better than 'none' (some of it from numbers that are optimistic, at recipes",
+        " is better than 'none'|optimistic",
     ),
     "tuned": (lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.5, "No mechanism is shown"),
     "tuned at the edge": (
         lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.5,
-        "(and 1 of 2 rows under-trained)",
+        "1 of 2 rows under-trained",
     ),
 }  # fmt: skip
 
@@ -79,7 +77,7 @@ def test_the_answer_says_what_the_numbers_allow_and_stands_first() -> None:
     for what, (make, margin, words) in ANSWERS.items():
         [table] = build_tables(make(), margin=margin)
         text = conclusion(table)
-        assert words in text, (what, text)
+        assert all(part in text for part in words.split("|")), (what, text)
         assert not what.startswith("tuned") or "tuned for none" not in text
         content = json.loads(written("json", [table]))
         assert content["conclusion"] == text
@@ -108,35 +106,35 @@ WEAK: dict[str, tuple[Make, str]] = {
         lambda: [build_run("gaam", answers(7, 0.8, 1), failed={1: WHY, 2: WHY}), base()],
         f"gaam seed 1-2 failed: {WHY}",
     ),
-    "no control": (lambda: [one(0.8), one(0.8, 2, "mha")], "without 'gaam train --attn none"),
+    "no control": (lambda: [one(0.8), one(0.8, 2, "mha")], "gaam train --attn none"),
     "few rows": (
         lambda: [build_run("gaam", right(7, 25, 1)), build_run("none", right(7, 25, 0))],
-        "only 25 test rows: each is 4.0 points",
+        "25 test rows|4.0 points",
     ),
     "fewer than six seeds": (
         lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))],
-        "no claim with fewer than 6 seeds: p is 0.0625",
+        "no claim|6 seeds|0.0625",
     ),
     "training rows": (
-        lambda: [one(0.9, **TAUGHT), base(**TAUGHT)], f"{ON_TRAINING_ROWS}, no test accuracy",
+        lambda: [one(0.9, **TAUGHT), base(**TAUGHT)], ON_TRAINING_ROWS,
     ),
     "chosen on test": (
-        lambda: [one(0.9, select="test"), base(select="test")], "epoch chosen on test: optimistic",
+        lambda: [one(0.9, select="test"), base(select="test")], "chosen on test|optimistic",
     ),
     "a leak": (
         lambda: [base(), one(0.95, shuffle_labels=True)],
-        "shuffled labels, so something leaks: gaam labels shuffled",
+        "leaks|gaam labels shuffled",
     ),
     "texts in both splits": (
         lambda: [one(0.8, cache=SHARED), base(cache=SHARED)],
-        "7 of the 400 rows of 'test' have a text that 'train' has too",
+        "7 of the 400 rows of 'test'|'train'",
     ),
     "one class predicted": (
-        lambda: [always_a()], "every seed predicts one and the same class",
+        lambda: [always_a()], "same class",
     ),
     "too short": (
         lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)],
-        "under-trained, the best epoch is the last (more --epochs): none",
+        "under-trained|--epochs",
     ),
     "every kind": (
         lambda: [
@@ -153,10 +151,11 @@ WEAK: dict[str, tuple[Make, str]] = {
 def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_number() -> None:
     for what, (make, words) in WEAK.items():
         tables = build_tables(make())
-        assert any(words in note for table in tables for note in caused(table)) or not words, what
+        parts, found = words.split("|"), [note for table in tables for note in caused(table)]
+        assert any(all(part in note for part in parts) for note in found), what
         for format in FORMATS:
             text = seen(format, tables)
-            assert words in text or format == "csv", (what, format)
+            assert all(part in text for part in parts) or format == "csv", (what, format)
             assert not re.search(r"\b(nan|inf|None|Infinity|NaN)\b", text), (what, format)
             for low, high in re.findall(r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text):
                 if format not in ("csv", "json"):

@@ -71,4 +71,5 @@ def test_a_bad_place_is_refused_before_anything_is_read(
     for option, place in (("--out", tmp_path), ("--figures", tmp_path / "file")):
         refused = gaam("report", tmp_path / "nothing", option, place)
         assert refused.code == 2
-        assert "nothing can be written" in refused.err
+        assert f"{place}'" in refused.err
+        assert option in refused.err

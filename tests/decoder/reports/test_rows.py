@@ -110,7 +110,7 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
             [found] = [c for c in [row.compared for row in table.rows] if c is not None]
             assert found.claim.verdict == ("no claim" if score.no_claim else "better"), name
     vars(parts[0])["test_rows"] = np.arange(200) + 7
-    with pytest.raises(CacheError, match="equally often"):
+    with pytest.raises(CacheError):
         build_tables(parts)
 
 
@@ -118,7 +118,7 @@ def test_logits_that_are_no_numbers_are_damage_and_not_a_class() -> None:
     for bad in (np.nan, np.inf):
         run = build_run("gaam", answers(3, 0.8, 1))
         run.logits[1, 5, 0] = bad
-        with pytest.raises(CacheError, match="test logits that are no numbers"):
+        with pytest.raises(CacheError, match="gaam-linear"):
             build_tables([run])
 
 

@@ -107,9 +107,8 @@ def test_every_format_shows_every_section_and_a_terminal_one_that_is_asked_for()
     assert set(json.loads(Report((table,)).text("json"))["sections"]) == {
         name for name, section in found.items() if section.lead
     }
-    with pytest.raises(ConfigError, match="'pears'") as caught:
+    with pytest.raises(ConfigError, match=r"'pears'(.|\n)*'pairs'"):
         Report((table,)).text("terminal", "pears")
-    assert "did you mean 'pairs'" in str(caught.value)
     with pytest.raises(ConfigError, match="--section"):
         Report((table,)).text("html", "pairs")
 

@@ -57,8 +57,9 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     [tuning] = row.tunings
     assert (tuning.seeds, tuning.apart) == ((7, 8), True)
     grid_ = "0.0001 (70.0%), 0.001 (90.0%), 0.01 (80.0%)"
-    said = f"gaam: seeds 7-8 chose lr 0.001 of {grid_} by validation, others report"
-    assert said in notes(table)
+    assert any(
+        "seeds 7-8 chose" in note and f"lr 0.001 of {grid_}" in note for note in notes(table)
+    )
     candidates = table.to_dict()["rows"][0]["tuning"][0]["candidates"]
     assert [one["validation_accuracy"] for one in candidates] == pytest.approx([0.7, 0.9, 0.8])
     # before the others are trained there is nothing else to report
@@ -85,9 +86,10 @@ def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are
     expected = answers(6, 0.9, 1000).mean() - answers(6, 0.8, 100).mean()
     assert comparison.claim.difference == pytest.approx(expected)
     assert not comparison.other_grid
+    assert "grid" not in conclusion(table)
     [table] = build_tables([*tuned, *grid("gaam", {1e-2: 0.8})])
     assert [found.other_grid for found in [row.compared for row in table.rows] if found] == [True]
-    assert "not all had the same grid" in conclusion(table)
+    assert "grid" in conclusion(table)
     untuned = [*grid("gaam", {1e-3: 0.9}), *grid("none", {1e-4: 0.9})]
     [table] = build_tables(untuned)
     assert [row.compared for row in table.rows] == [None, None]
@@ -107,7 +109,7 @@ def test_the_edge_of_a_grid_is_marked_in_settings_and_notes() -> None:
         assert row.at_edge == ({"lr"} if edge else set())
         assert row.undertrained == edge
         assert [row.settings for row in table.rows] == [f"lr={RATES[best]}" + AT_EDGE * edge]
-        found = [note for note in notes(table) if "at the edge of its grid" in note]
+        found = [note for note in notes(table) if "at the edge" in note]
         assert len(found) == edge
         assert table.to_dict()["rows"][0]["undertrained"] == edge
 

@@ -45,7 +45,7 @@ def test_files_of_0_1_are_read_and_are_those_that_are_written_now(
             with safe_open(path, "np") as file:
                 assert save(file.get_tensors(), file.metadata()) == path.read_bytes()
     monkeypatch.setattr("gaam_decoder.runs.result.RUN_VERSION", 2)
-    with pytest.raises(CacheError, match="run version 1, this gaam reads 2"):
+    with pytest.raises(CacheError, match=r"run\.json.* 1, .* 2"):
         read_run(made)
 
 
@@ -95,7 +95,7 @@ def test_runs_of_several_folders_are_there_once(study: Path, tmp_path: Path) -> 
     alone = load_runs(first).selection
     assert alone is not None
     assert alone.left_out == {"name": 1}
-    with pytest.raises(NotFoundError, match="did you mean"):
+    with pytest.raises(NotFoundError, match=f"'{first.name}'"):
         load_runs(study / "runs" / f"{first.name}0")
 
 
@@ -107,7 +107,7 @@ def test_a_report_says_what_it_leaves_out_and_what_that_does() -> None:
         said = " ".join(two.text(format).replace("\\", "").split())
         assert ("1 by --attn" if format == "csv" else "2 of 3 runs") in said, format
     assert two.tables[0].num_tests == gaam_decoder.report(some).tables[0].num_tests == 2
-    with pytest.raises(ConfigError, match=r"no run of the baseline 'none'(.|\n)*a filter"):
+    with pytest.raises(ConfigError, match=r"'none'(.|\n)*mha"):
         gaam_decoder.report(some, attn="mha", baseline="none")
 
 
@@ -127,5 +127,5 @@ def test_the_cache_of_a_run_is_found_where_it_was_or_beside_the_runs_and_never_a
     (tmp_path / "moved" / "cache.json").write_text(sealed_text(content))
     (tmp_path / "moved").rename(study / "cache")
     for named in (None, study / "cache"):
-        with pytest.raises(CacheError, match=r"another cache, [0-9a-f]{12}"):
+        with pytest.raises(CacheError, match=content["fingerprint"][:12]):
             find_cache(run.cache, run.path, named)

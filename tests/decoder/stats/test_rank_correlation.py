@@ -51,5 +51,5 @@ def test_what_has_no_order_or_one_seed_has_no_number() -> None:
     assert rank_correlation(np.ones((3, 5)), right_LTN) == (None, None)
     assert rank_correlation(importance_SL, np.ones((5, 3, 40), bool)) == (None, None)
     assert rank_correlation(importance_SL[:1], right_LTN).interval is None
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(ValueError, match="NaN"):
         rank_correlation(importance_SL * np.nan, right_LTN)

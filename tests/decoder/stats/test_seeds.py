@@ -53,7 +53,7 @@ def test_nothing_one_value_equal_values_and_what_is_no_number() -> None:
     ):
         assert function(np.array([])) is function(np.array([0.5])) is None
         for bad in ([np.nan], [0.5, np.inf], [-np.inf] * 30):
-            with pytest.raises(ValueError, match="finite values"):
+            with pytest.raises(ValueError, match="NaN"):
                 function(np.array(bad))
     for value in (0.0, 0.1, 1 / 3, 0.7):
         equal = np.full(7, value)
@@ -93,7 +93,7 @@ def test_seeds_needed_is_the_least_number() -> None:
             needed = stats.seeds_needed(count, alpha=alpha)
             p = [stats.holm(np.full(count, 2 / 2**s)).min() for s in (needed - 1, needed)]
             assert p[1] < alpha <= p[0]
-    with pytest.raises(ValueError, match="nothing is compared"):
+    with pytest.raises(ValueError, match="compared"):
         stats.seeds_needed(0)
 
 

@@ -108,7 +108,7 @@ def test_damage_to_unfinished_work_costs_time_and_never_changes_a_bit(
         said = [str(one.message) for one in caught if one.category is GaamWarning]
         assert bits(run) == expected, harm
         assert len(said) == (harm != "gone"), (harm, said)
-        assert all(mine.name in one and "trained again" in one for one in said)
+        assert all(mine.name in one for one in said)
         assert not first.exists(), harm
 
 
@@ -126,7 +126,7 @@ def test_more_memory_now_makes_no_larger_groups_and_less_makes_smaller_ones(
     first, _ = restored(config, whole)
     (done,) = (path for path in first.iterdir() if b'"done\\": true' in path.read_bytes())
     done.write_bytes(b"")
-    with pytest.warns(GaamWarning, match="trained again"):
+    with pytest.warns(GaamWarning, match=done.name):
         run, groups = trained_together(replace(config, seed_batch=32))
     assert bits(run) == expected
     assert groups == {"0-1", "2-3", "4-5"}

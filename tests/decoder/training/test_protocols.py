@@ -47,7 +47,7 @@ def test_the_same_rows_under_another_name_are_the_same_rows(
         )
     config = replace(config, cache=tmp_path / "c")
     for work in (gaam_decoder.estimate, gaam_decoder.train):
-        with pytest.raises(ConfigError, match=r"'train' and 'test' hold the same rows"):
+        with pytest.raises(ConfigError, match=r"'train' and 'test'(.|\n)*--set allow-train"):
             work(config)
     (run,) = gaam_decoder.train(replace(config, allow_train_as_test=True))
     assert run.recipe["allow_train_as_test"] is True
@@ -69,10 +69,9 @@ def test_what_cannot_be_built_is_named_and_left_out_only_if_asked(
         with pytest.raises(ConfigError, match=rf"{name}(.|\n)*skip-impossible"):
             work(config)
     assert not config.runs.exists()
-    with pytest.warns(GaamWarning, match="left out: ") as said:
+    with pytest.warns(GaamWarning, match=name):
         runs = gaam_decoder.train(replace(config, skip_impossible=True))
     assert len(runs) == total - impossible
-    assert any(name in str(warning.message) for warning in said)
 
 
 def test_a_training_of_which_every_seed_fails_fails(
@@ -82,10 +81,9 @@ def test_a_training_of_which_every_seed_fails_fails(
     options += ["--attn", "mha", "--lr", "0.01", "--lr", "1e30", "--set", "weight-decay=0"]
     outcome = gaam("train", *options, "--seeds", 2, "--json")
     assert outcome.code == 1, outcome
-    failed = "mha + linear, pool mean, lr 1e+30, weight decay 0: the loss became"
-    assert failed in outcome.err
-    assert "lr 0.01, weight decay 0: the loss" not in outcome.err
-    assert "a smaller --lr" in outcome.err
+    refusal = outcome.err.partition("error: ")[2]
+    assert "mha + linear, pool mean, lr 1e+30, weight decay 0" in refusal
+    assert "lr 0.01" not in refusal
     runs = json.loads(outcome.out)  # all was trained and is kept
     assert len(runs) == 2
     assert len(list((tmp_path / "r").iterdir())) == 2
@@ -94,10 +92,10 @@ def test_a_training_of_which_every_seed_fails_fails(
 
 def test_some_seeds_that_fail_are_a_warning(config: TrainConfig) -> None:
     (run,) = gaam_decoder.train(config)
-    partly = replace(run, failed={1: "the loss became nan in epoch 1"})
-    with pytest.warns(GaamWarning, match=r"1 of 2 seeds failed \(seed 1: the loss became nan"):
+    partly = replace(run, failed={1: "a reason"})
+    with pytest.warns(GaamWarning, match=r"none.* 1 of 2 .*seed 1: a reason"):
         gaam_decoder.check_failures([partly], (0, 1))
-    with pytest.raises(NumericsError, match="every seed failed of none"):
+    with pytest.raises(NumericsError, match=r"none.*a reason(.|\n)*--lr"):
         gaam_decoder.check_failures([partly], (1,))  # all that were asked for
     # of two runs that hold a seed the first counts
     with warnings.catch_warnings():

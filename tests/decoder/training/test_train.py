@@ -70,7 +70,7 @@ def test_a_run_whose_logits_are_not_finite_fails_the_seed(
 
     monkeypatch.setattr(Group, "logits", lost)
     run = one(config)
-    assert run.failed == {1: "the logits of the test rows are not finite"}
+    assert [*run.failed] == [1]
     assert run.finished == (0, 2)
     assert np.isnan(run.logits[1]).all()
 
@@ -78,12 +78,12 @@ def test_a_run_whose_logits_are_not_finite_fails_the_seed(
 def test_a_session_that_would_change_the_numbers_is_refused(config: TrainConfig) -> None:
     torch.set_default_dtype(torch.float64)
     try:
-        with pytest.raises(ConfigError, match="session"):
+        with pytest.raises(ConfigError, match="autocast"):
             gaam_decoder.train(config)
     finally:
         torch.set_default_dtype(torch.float32)
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ConfigError, match="session"):
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ConfigError, match="autocast"):
         gaam_decoder.train(config)
-    with torch.device("meta"), pytest.raises(ConfigError, match="session"):
+    with torch.device("meta"), pytest.raises(ConfigError, match="autocast"):
         gaam_decoder.train(config)
     assert len(gaam_decoder.train(config)) == 1

@@ -52,7 +52,7 @@ def test_a_mechanism_that_predicts_a_row_by_others_is_refused(
     tiny_cache: Path, tmp_path: Path
 ) -> None:
     [run] = train(tiny_cache, tmp_path / "runs", "mha:published=true").values()
-    with pytest.raises(ConfigError, match="rows beside it"):
+    with pytest.raises(ConfigError, match="mha:published=true"):
         export_run(run.path, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
@@ -62,7 +62,7 @@ def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_pa
     out.mkdir()
     export_run(run, out)  # an empty one is free
     before = (out / MODEL_FILE).read_bytes()
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="--overwrite"):
         export_run(run, out, seed=1)
     assert (out / MODEL_FILE).read_bytes() == before
     export_run(run, out, seed=1, overwrite=True)
@@ -70,7 +70,7 @@ def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_pa
     mine = Path(shutil.copytree(out, tmp_path / "mine"))
     (mine / "thesis.tex").write_text("!")
     for place in (mine, mine / "thesis.tex", run):
-        with pytest.raises(ConfigError, match=r"is there already|no folder|into itself"):
+        with pytest.raises(ConfigError, match=place.name):
             export_run(run, place, overwrite=True)
     assert (mine / "thesis.tex").exists()
 

@@ -81,7 +81,7 @@ def test_seeds_that_failed_are_left_out(
     monkeypatch.setattr("gaam_decoder.training.group.build_decoder", poisoned)
     [run] = gaam_decoder.train(config)
     assert check(run, cache).seeds == (0, 2)
-    with pytest.raises(ConfigError, match=r"no seed 1(.|\n)*finished: 0, 2"):
+    with pytest.raises(ConfigError, match=r"seed 1(.|\n)* 0, 2"):
         gaam_decoder.load(run.path, seed=1)
 
 
@@ -98,9 +98,9 @@ def test_states_of_any_floating_type_are_taken_and_others_refused(
     broken = states.copy()
     broken[5, 1, 2] = np.inf
     for given, why in (
-        (states.view(np.uint16), "no floating-point"),
-        (states[:, 1:], "another shape"),
-        (broken, r"not finite(.|\n)*row 6"),
+        (states.view(np.uint16), "uint16"),
+        (states[:, 1:], r"5, 32\)(.|\n)*\(12, 4, 32\)"),
+        (broken, "row 6"),
     ):
         with pytest.raises(DataError, match=why):
             predictor.predict_states(given)
@@ -111,15 +111,16 @@ def test_a_run_alone_knows_how_its_rows_were_encoded(
 ) -> None:
     shutil.copytree(cache, tmp_path / "copy")
     [run] = gaam_decoder.train(replace(config, cache=tmp_path / "copy", shuffle_labels=True))
-    with pytest.raises(CacheError, match="another cache"):
+    other = gaam_cache.open_cache(tiny_cache).fingerprint[:12]
+    with pytest.raises(CacheError, match=other):
         gaam_decoder.load(run.path, cache=tiny_cache)
-    with pytest.raises(NotFoundError, match="no cache"):
+    with pytest.raises(NotFoundError, match="nowhere"):
         gaam_decoder.load(run.path, cache=tmp_path / "nowhere")
-    with pytest.raises(NotFoundError, match="no finished run"):
+    with pytest.raises(NotFoundError, match=f"'{tmp_path}'"):
         gaam_decoder.load(tmp_path)
     whole = gaam_decoder.load(run.path, cache=cache)
     shutil.rmtree(tmp_path / "copy")
-    with pytest.warns(GaamWarning, match="shuffled labels"):
+    with pytest.warns(GaamWarning, match=rf"{run.path.name}.* shuffled"):
         predictor = gaam_decoder.load(run.path, device="cpu")
     assert predictor.plan == whole.plan
     assert predictor.predict(["goal bank", "robot"])
@@ -136,11 +137,11 @@ def test_another_encoder_is_refused_when_it_is_needed(
     np.testing.assert_array_equal(moved.predict_proba(texts), whole)
     other = gaam_decoder.load(run.path, encoder=str(encoders["llama"]), device="cpu")
     assert len(other.predict_states(gaam_cache.open_cache(cache)["test"].embeddings))
-    with pytest.raises(ConfigError, match=r"another encoder(.|\n)*config.json"):
+    with pytest.raises(ConfigError, match=rf"{encoders['llama']}(.|\n)*config.json"):
         other.predict(texts)
-    with pytest.raises(ConfigError, match="rows are a list"):
+    with pytest.raises(ConfigError):
         moved.predict("goal")
-    with pytest.raises(DataError, match=r"empty(.|\n)*mine.csv, row 3"):
+    with pytest.raises(DataError, match=r"mine\.csv, row 3"):
         moved.predictions(["goal", "bank", " "], origin="mine.csv")
     assert moved.predict([]) == []
 
@@ -154,7 +155,7 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     predictor = gaam_decoder.load(run, device="cpu")
     assert predictor.plan is None
     assert len(predictor.predict_states(x_NLD)) == 40
-    with pytest.raises(ConfigError, match=r"no encoder here(.|\n)*predict_states"):
+    with pytest.raises(ConfigError, match="predict_states"):
         predictor.predict(["a text"])
     # of the run's own cache nothing is in doubt, whatever the run was made of
     gaam_decoder.export_run(run, tmp_path / "decoder")
@@ -163,14 +164,14 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             gaam_decoder.predict(PredictConfig(run=folder, cache=tmp_path / "cache"), write=bool)
-        with pytest.warns(GaamWarning, match="nobody here knows"):
+        with pytest.warns(GaamWarning, match="imported"):
             gaam_decoder.predict(PredictConfig(run=folder, cache=tmp_path / "other"), write=bool)
 
 
 def test_of_a_folder_of_runs_what_its_report_recommends_is_taken(config: TrainConfig) -> None:
     [run] = gaam_decoder.train(replace(config, probe=False))
-    with pytest.warns(GaamWarning, match=f"the only row: {re.escape(str(run.path))}"):
+    with pytest.warns(GaamWarning, match=f"gaam:heads=1.*{re.escape(str(run.path))}"):
         assert gaam_decoder.load(config.runs).seeds == run.finished
     gaam_decoder.train(replace(config, attn=("laplace",), probe=False))
-    with pytest.raises(ConfigError, match="recommends no single one"):
+    with pytest.raises(ConfigError, match=r"gaam_.*, laplace_"):
         gaam_decoder.load(config.runs)

@@ -118,7 +118,7 @@ def test_every_value_is_there_afterwards(of: str, to: str, stand: Stand, tmp_pat
             assert float(row[f"probability{end}"]) == said[i][f"probability{end}"]
         assert float(row["agreement"]) == expected.agreement_N[i]
     assert [path.name for path in out.parent.iterdir()] == [out.name]
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match=rf"{out.name}(.|\n)*--out"):
         predict(PredictConfig(run=run, file=source, out=out))
 
 
