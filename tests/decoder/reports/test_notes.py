@@ -43,8 +43,7 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
         lambda: [one(0.95), base()], 0.5, "gaam is better than 'none'; use gaam: |tuned for none",
     ),
     "undecided": (
-        lambda: [one(0.8), base()], 0.5,
-        "No mechanism is shown to differ from 'none'",
+        lambda: [one(0.8), base()], 0.5, "No mechanism is shown to differ from 'none'",
     ),
     "too few rows": (lambda: [one(0.82), base(0.81)], 0.5, "400 test rows|about 750"),
     "all four": (
@@ -57,17 +56,13 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
         lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
         0.5, "seeds: 1| 6",
     ),
-    "one decoder": (
-        lambda: [one(0.8)], 0.5, "gaam 75.8 to 83.7%",
-    ),
+    "one decoder": (lambda: [one(0.8)], 0.5, "gaam 75.8 to 83.7%"),
     "optimistic": (
-        lambda: [one(0.95, select="test"), base(select="test")], 0.5,
-        " is better than 'none'|optimistic",
+        lambda: [one(0.95, select="test"), base(select="test")], 0.5, "is better|optimistic",
     ),
     "tuned": (lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.5, "No mechanism is shown"),
     "tuned at the edge": (
-        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.5,
-        "1 of 2 rows under-trained",
+        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.5, "1 of 2 rows under-trained",
     ),
 }  # fmt: skip
 
@@ -115,26 +110,20 @@ WEAK: dict[str, tuple[Make, str]] = {
         lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))],
         "no claim|6 seeds|0.0625",
     ),
-    "training rows": (
-        lambda: [one(0.9, **TAUGHT), base(**TAUGHT)], ON_TRAINING_ROWS,
-    ),
+    "training rows": (lambda: [one(0.9, **TAUGHT), base(**TAUGHT)], ON_TRAINING_ROWS),
     "chosen on test": (
         lambda: [one(0.9, select="test"), base(select="test")], "chosen on test|optimistic",
     ),
     "a leak": (
-        lambda: [base(), one(0.95, shuffle_labels=True)],
-        "leaks|gaam labels shuffled",
+        lambda: [base(), one(0.95, shuffle_labels=True)], "leaks|gaam labels shuffled",
     ),
     "texts in both splits": (
         lambda: [one(0.8, cache=SHARED), base(cache=SHARED)],
         "7 of the 400 rows of 'test'|'train'",
     ),
-    "one class predicted": (
-        lambda: [always_a()], "same class",
-    ),
+    "one class predicted": (lambda: [always_a()], "same class"),
     "too short": (
-        lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)],
-        "under-trained|--epochs",
+        lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)], "under-trained|--epochs",
     ),
     "every kind": (
         lambda: [
