@@ -211,7 +211,7 @@ def test_no_claim_of_f1_where_a_class_without_rows_is_predicted() -> None:
     assert one is not None
     made = claim_by_score(SCORES["macro-f1"], one, one, margin=0.005)
     assert (made.p, made.verdict) == (None, "no claim")
-    assert "no test row" in made.no_claim
+    assert made.no_claim
 
 
 def test_a_loss_that_few_rows_make_is_not_claimed_and_counts_as_a_test() -> None:

@@ -248,7 +248,7 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
     for one in (undisturbed, poisoned):
         for _ in range(4):
             one.train_epoch()
-    assert [m.failed for m in poisoned.members] == [None, "the loss became nan in epoch 1", None]
+    assert [m.failed and "nan" in m.failed for m in poisoned.members] == [None, True, None]
     assert [len(m.log) for m in poisoned.members] == [4, 1, 4]
     for name, value in undisturbed.kept.parameters.items():
         assert torch.equal(value[[0, 2]], poisoned.kept.parameters[name][[0, 2]])

@@ -179,19 +179,16 @@ def test_what_is_a_failure_still() -> None:
     lost = group([0, 1], attention="none")
     lost.state.parameters["head.fc.weight"][1] = torch.nan
     lost.train_epoch()
-    assert [m.failed for m in lost.members] == [None, "the loss became nan in epoch 1"]
+    assert [m.failed and "nan" in m.failed for m in lost.members] == [None, True]
 
     class Overflowing(CrossEntropy):  # a finite loss, whose gradient is not
         def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
             return super().__call__(logits_BC + (logits_BC * 0).sqrt(), label_B)
 
-    for epochs, steps, why in (
-        (30, 17, "gradients overflow in epoch 17 even at a loss scale of 0.5"),
-        (5, 5, "no step was taken in 5 epochs: gradients overflowed in all"),
-    ):
+    for epochs, steps, fact in ((30, 17, " 0.5"), (5, 5, "5 epochs")):
         stuck = group([0, 1], epochs=epochs)
         stuck.step._loss_of = Overflowing()
         while not stuck.finished():
             stuck.train_epoch()
-        assert [m.failed for m in stuck.members] == [why, why]
+        assert [m.failed and fact in m.failed for m in stuck.members] == [True, True]
         assert [len(m.log) for m in stuck.members] == [steps, steps]
