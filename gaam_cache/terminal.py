@@ -1,6 +1,7 @@
 """What the command line needs beside its commands: progress, signals, refusals, the entry point."""
 
 import errno
+import gc
 import importlib.util
 import os
 import signal
@@ -74,6 +75,8 @@ def show_progress(title: str, unit: str, *, quiet: bool = False, say: str = "") 
 
     if say and not quiet:
         tell(say, to=sys.stderr)
+    gc.freeze()
+    gc.enable()
     with bar if live else nullcontext():
         yield report
 
@@ -117,6 +120,7 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
     ``settings`` are the configurations of commands that have one.
     """
     unwind_on_signals()
+    gc.disable()  # until work begins: what imports make stays, and looking at it takes a while
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or another's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -129,6 +133,8 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
             code = _code(app, settings)
     finally:
         _on_signals(signal.SIG_DFL)
+        gc.unfreeze()
+        gc.enable()
     if code == EXIT_CODE:
         tell(MESSAGE, to=sys.stderr)
     sys.exit(code)
