@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gaam_decoder.optimizers._base import Optimizer
@@ -41,6 +42,8 @@ class AdamW(Optimizer):
         exp_avg, exp_avg_sq = moments["exp_avg"], moments["exp_avg_sq"]
         exp_avg.lerp_(gradient, 1 - BETAS[0])
         exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        denominator = exp_avg_sq.sqrt() / of_seeds(numbers[1], gradient) + EPSILON
+        # in place: new memory for every operation would take longer than the operation
+        denominator = exp_avg_sq.sqrt().div_(of_seeds(numbers[1], gradient)).add_(EPSILON)
+        step = torch.div(exp_avg, denominator, out=denominator)
         parameter.mul_(1 - lr * weight_decay)
-        parameter.sub_(lr / of_seeds(numbers[0], gradient) * (exp_avg / denominator))
+        parameter.sub_(step.mul_(lr / of_seeds(numbers[0], gradient)))
