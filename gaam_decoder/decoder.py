@@ -16,9 +16,12 @@ from torch import Tensor, nn
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import DEFAULT_HEADS
+from gaam_decoder.attention._softmax import Projected
 from gaam_decoder.heads._base import Head
+from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.specs import Spec, build, plugin_options
 
+FEW_CLASSES = 16  # of which a map of all features is less work than one of every row
 STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
 STREAMS |= {"labels": 5, "shards": 6, "rows": 7, "rates": 8}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
@@ -59,7 +62,16 @@ class Decoder(nn.Module):
 
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
         """(B, L, D) -> (B, C); ``noise_BK`` None is evaluation."""
-        return self.head(self.attention(x_BLD), noise_BK)
+        attention, head = self.attention, self.head
+        if (
+            isinstance(head, LinearHead)
+            and head.num_classes <= FEW_CLASSES
+            and isinstance(attention, Projected)
+            and type(attention).forward is Projected.forward
+        ):
+            last: Any = attention.get_submodule(attention.last)
+            return head.after(last, attention.unprojected(x_BLD))
+        return head(attention(x_BLD), noise_BK)
 
     def num_parameters(self) -> dict[str, int]:
         """Learned numbers of the attention and in all."""

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from gaam_cache.errors import check_option
-from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._softmax import (
     LayerNorm,
+    Projected,
     joined,
     softmax_attention,
     softmax_weights,
@@ -71,11 +71,12 @@ class GroupedQueryAttention(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, x_BLW: Tensor) -> Tensor:
-        """(B, L, W) -> (B, L, W)."""
+        """(B, L, W) -> (B, L, A E), which ``out_proj`` maps to (B, L, W)."""
         q_BALE, k_BALE = self._query_and_key(x_BLW)
         v_BALE = self._shared(self.v_proj(x_BLW))
         y_BALE = softmax_attention(q_BALE, k_BALE, v_BALE, self._scale(q_BALE))
-        return self.out_proj(self.norm(joined(y_BALE)))
+        normed_BLW: Tensor = self.norm(joined(y_BALE))
+        return normed_BLW
 
     def attention_map(self, x_BLW: Tensor) -> Tensor:
         """Softmax weights, (B, Q, L, L); (B, H, L, L) in the published form."""
@@ -99,7 +100,7 @@ class GroupedQueryAttention(nn.Module):
         return 1 / size if self.published else size**-0.5
 
 
-class MappedGroupedQuery(Attention):
+class MappedGroupedQuery(Projected):
     """A linear map D -> W, then grouped-query attention over the layers in W dimensions.
 
     Args:
@@ -111,6 +112,7 @@ class MappedGroupedQuery(Attention):
         init: distribution that the weights of the projections start from.
     """
 
+    last: ClassVar[str] = "core.out_proj"
     brings: ClassVar = {"published": {"init": "xavier-normal"}}
 
     def __init__(
@@ -140,8 +142,8 @@ class MappedGroupedQuery(Attention):
         """What happens to the layers before the map, (B, L, D) -> (B, L, D): nothing."""
         return x_BLD
 
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """Map and attend over layers: (B, L, D) -> (B, L, W)."""
+    def unprojected(self, x_BLD: Tensor) -> Tensor:
+        """Map and attend over layers: (B, L, D) -> (B, L, A E)."""
         return self.core(self.map(self.gated(x_BLD)))
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:

@@ -3,8 +3,13 @@
 B batch, H heads, Q queries, L layers, E size of a head, W = H E.
 """
 
+from abc import abstractmethod
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
+
+from gaam_decoder.attention._base import Attention
 
 
 def split(x_BLW: Tensor, heads: int) -> Tensor:
@@ -15,6 +20,21 @@ def split(x_BLW: Tensor, heads: int) -> Tensor:
 def joined(y_BHQE: Tensor) -> Tensor:
     """The heads side by side again: (B, H, Q, E) -> (B, Q, W)."""
     return y_BHQE.transpose(1, 2).flatten(2)
+
+
+class Projected(Attention):
+    """Ends with a linear map of the features, which a linear head can join to its own."""
+
+    last: ClassVar[str] = "out_proj"  # name of the map
+
+    @abstractmethod
+    def unprojected(self, x_BLD: Tensor) -> Tensor:
+        """What the last map takes: (B, L, D) -> (B, L', E)."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, L', D')."""
+        projected: Tensor = self.get_submodule(self.last)(self.unprojected(x_BLD))
+        return projected
 
 
 class LayerNorm(nn.LayerNorm):

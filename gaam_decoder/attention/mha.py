@@ -5,15 +5,21 @@ samples if published.
 """
 
 from torch import Tensor, nn
+from torch.nn import functional
 
-from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import heads_over_features
-from gaam_decoder.attention._softmax import joined, softmax_attention, softmax_weights, split
+from gaam_decoder.attention._softmax import (
+    Projected,
+    joined,
+    softmax_attention,
+    softmax_weights,
+    split,
+)
 
 ALIASES = ("multi-head", "self-attention", "softmax", "transformer")
 
 
-class MHA(Attention):
+class MHA(Projected):
     """Multi-head scaled dot-product self-attention; the layers of one sample are the sequence.
 
     Formula: ``y = concat_h(softmax(Q_h K_h^T / sqrt(E)) V_h) W_o``, Q, K, V linear in x.
@@ -48,14 +54,13 @@ class MHA(Attention):
         nn.init.zeros_(self.in_proj.bias)
         nn.init.zeros_(self.out_proj.bias)
 
-    def _projected(self, x_STD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q_STD, k_STD, v_STD = self.in_proj(x_STD).chunk(3, -1)
-        return split(q_STD, self.heads), split(k_STD, self.heads), split(v_STD, self.heads)
-
-    def forward(self, x_BLD: Tensor) -> Tensor:
+    def unprojected(self, x_BLD: Tensor) -> Tensor:
         """Attend over layers, or over samples if ``published``: (B, L, D) -> (B, L, D)."""
         x_STD = x_BLD.transpose(0, 1) if self.depends_on_batch else x_BLD
-        y_STD = self.out_proj(joined(softmax_attention(*self._projected(x_STD))))
+        q_SHTE, k_SHTE, v_SHTE = (
+            split(one, self.heads) for one in self.in_proj(x_STD).chunk(3, -1)
+        )
+        y_STD = joined(softmax_attention(q_SHTE, k_SHTE, v_SHTE))
         return y_STD.transpose(0, 1) if self.depends_on_batch else y_STD
 
     def attention_map(self, x_BLD: Tensor) -> Tensor | None:
@@ -65,5 +70,6 @@ class MHA(Attention):
         """
         if self.depends_on_batch:
             return None
-        q_BHLE, k_BHLE, _ = self._projected(x_BLD)
-        return softmax_weights(q_BHLE, k_BHLE)
+        about = (one[: 2 * self.hidden_size] for one in (self.in_proj.weight, self.in_proj.bias))
+        q_BLD, k_BLD = functional.linear(x_BLD, *about).chunk(2, -1)
+        return softmax_weights(split(q_BLD, self.heads), split(k_BLD, self.heads))

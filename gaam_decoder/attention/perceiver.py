@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.errors import check_option
-from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._softmax import (
     LayerNorm,
+    Projected,
     joined,
     softmax_attention,
     softmax_weights,
@@ -40,7 +40,7 @@ class _MultiHead(nn.Module):
         return split(self.q_proj(query_BQW), self.heads), split(self.k_proj(key_BLW), self.heads)
 
 
-class Perceiver(Attention):
+class Perceiver(Projected):
     """Latents cross-attend to the layers, then to each other.
 
     Formula: ``z = z0 + cross(z0, n(W_i x))``, ``z = z + self(n(z), n(z))``, ``z = z + mlp(n(z))``,
@@ -90,14 +90,14 @@ class Perceiver(Attention):
         key_BLW = self.in_norm(self.in_proj(x_BLD))
         return self.latents.expand(len(x_BLD), -1, -1), key_BLW
 
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """Read the layers: (B, L, D) -> (B, M, D)."""
+    def unprojected(self, x_BLD: Tensor) -> Tensor:
+        """Read the layers: (B, L, D) -> (B, M, W)."""
         latents_BMW, key_BLW = self._read(x_BLD)
         z_BMW = latents_BMW + self.cross(latents_BMW, key_BLW)
         normed_BMW = self.self_norm(z_BMW)
         z_BMW = z_BMW + self.self_attention(normed_BMW, normed_BMW)
         z_BMW = z_BMW + self.mlp(self.mlp_norm(z_BMW))
-        return self.out_proj(self.out_norm(z_BMW))
+        return self.out_norm(z_BMW)
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """Weights of the cross-attention, (B, H, M, L)."""

@@ -1,6 +1,7 @@
 """One linear map of everything."""
 
 from torch import Tensor, nn
+from torch.nn import functional
 
 from gaam_decoder.heads._base import Head
 
@@ -19,3 +20,9 @@ class LinearHead(Head):
     def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """(B, L, D) -> (B, C); takes no noise."""
         return self.fc(x_BLD.flatten(1))
+
+    def after(self, last: nn.Linear, y_BLE: Tensor) -> Tensor:
+        """Logits of ``last(y)``, by one map for both: fewer products where classes are few."""
+        weight_CLD = self.fc.weight.unflatten(1, (self.num_layers, -1))
+        bias_C = self.fc.bias + weight_CLD.sum(1) @ last.bias
+        return functional.linear(y_BLE.flatten(1), (weight_CLD @ last.weight).flatten(1), bias_C)

@@ -56,7 +56,7 @@ class PlainLoop:
             if step == steps:
                 break
             x, label = x.to(self.device), label.to(self.device)
-            loss = torch.nn.functional.cross_entropy(self.decoder(x), label)
+            loss = torch.nn.functional.cross_entropy(self.logits(x), label)
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
@@ -64,12 +64,17 @@ class PlainLoop:
             seen += len(label)
         return seen
 
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """One module after the other."""
+        logits: torch.Tensor = self.decoder.head(self.decoder.attention(x))
+        return logits
+
     @torch.no_grad()
     def accuracy(self, subset: Subset) -> float:
         """Share of the rows that are right."""
         self.decoder.eval()
         x = torch.stack(_rows(subset)).to(self.device)
-        parts = [self.decoder(x[i : i + 512]).argmax(1) for i in range(0, len(x), 512)]
+        parts = [self.logits(x[i : i + 512]).argmax(1) for i in range(0, len(x), 512)]
         return float((torch.cat(parts) == subset.label_N).float().mean())
 
 
