@@ -24,7 +24,8 @@ from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
 COMPILER_SECONDS = 20.0  # what compiling a step and an evaluation may cost, generously
 EAGER_SECONDS_PER_NUMBER = 3e-8  # of a batch: what a compiler saves of a step of gates, measured
-WORKING_SET = 8 * 2**20  # bytes of activations per thread that stay in the caches of a CPU
+WORKING_SET = 8 * 2**20  # bytes of a step per thread that stay in the caches of a CPU
+LEAST_STACKED = 6  # seeds for which stacking pays where nothing is compiled, measured
 LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of products, not of parameters
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a group may take
@@ -90,6 +91,14 @@ def choose_engine(
     few = recipe.batch_size * spec.num_layers * spec.hidden_size <= ON_PAPER
     with torch.device("cpu" if few else "meta"):
         decoder = build_decoder(spec, seed=0)
+    numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
+    compiled, why = True, "enough work for a compiler"
+    if compile != "auto":
+        compiled, why = compile == "on", "as asked"
+    elif numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
+        compiled, why = False, "too little work for a compiler"
+    if compiled and (missing := missing_compiler(device.type)) is not None:
+        compiled, why = False, missing
     parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
     if alone := [name for part, name in parts if not part.stackable]:
         together, why_together = 1, f"{alone[0]} is not stacked"
@@ -102,19 +111,13 @@ def choose_engine(
         per_seed = 5 * parameters + 2 * activations
         fitting = min(int(MEMORY_SHARE * free_on(device) / per_seed), MOST_SEEDS[device.type])
         together, why_together = max(1, fitting), "as memory allows"
-        cached = WORKING_SET * torch.get_num_threads() // activations
+        # a step of an optimiser reads and writes all of the first four
+        cached = WORKING_SET * torch.get_num_threads() // (4 * parameters + activations)
         if device.type == "cpu" and cached < fitting:
-            together, why_together = max(1, cached), "as caches allow"
+            pays = compiled or cached >= LEAST_STACKED
+            together, why_together = max(1, cached if pays else 1), "as caches allow"
     if most is not None and most < together:
         together, why_together = most, "others have rows or workers of their own"
-    numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
-    compiled, why = True, "enough work for a compiler"
-    if compile != "auto":
-        compiled, why = compile == "on", "as asked"
-    elif numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
-        compiled, why = False, "too little work for a compiler"
-    if compiled and (missing := missing_compiler(device.type)) is not None:
-        compiled, why = False, missing
     return Engine(
         device=str(device),
         dtype=recipe.dtype,
