@@ -1,6 +1,7 @@
 """Training: seeds together against a plain loop, on the states of real text.
 
     python -m tests.benchmarks.bench_train CACHE [--rounds 3] [--accuracy] [--cpu-time] [--json F]
+    python -m tests.benchmarks.bench_train CACHE --only whole --whole ROWS EPOCHS [--rounds 3]
 
 CACHE is of ``../shared/data/ag_news`` through all-MiniLM-L6-v2 (6 layers x 384). The plain loop is
 what one would write first: one seed, ``nn.Module`` (the head's ``nn.Conv2d`` in float32), a
@@ -9,7 +10,8 @@ its own with nothing set, and once more with what ``gaam_decoder`` sets (memory 
 threads that do not spin for long), which alone makes its convolutions much faster. All train the
 same decoder on the same rows; they run in alternation and the medians of the ratios are printed.
 
-``--accuracy`` trains 10 seeds of each to the end.
+``--accuracy`` trains 10 seeds of each to the end. ``--whole``: four mechanisms, ten seeds, whole
+processes from start to end, which is README's "beside what you would use instead".
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,7 +46,7 @@ from tests.benchmarks._machine import (
     median_ratio,
     synchronise,
 )
-from tests.benchmarks.plain_loop import PlainLoop, setting
+from tests.benchmarks.plain_loop import MECHANISMS, SEEDS, PlainLoop, setting
 
 clock: Callable[[], float] = time.perf_counter
 """What times the contestants; ``--cpu-time`` takes the processor time of all threads instead, which
@@ -194,6 +197,26 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
     return result
 
 
+def whole(cache: Path, head: str, rows: int, epochs: int, rounds: int) -> dict[str, Any]:
+    """Seconds of the processor and of the clock, from start to end; ours as shares of the loop's."""
+    found: dict[str, list[tuple[float, float]]] = {"plain": [], "ours": []}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as runs:
+            plain = ["-m", "tests.benchmarks.plain_loop", cache, head, 0, "--whole", rows, epochs]
+            ours = ["cli.py", "train", "--cache", cache, "--runs", runs, "--head", head, "-q"]
+            ours += [word for name in MECHANISMS for word in ("--attn", name)]
+            ours += ["--seeds", SEEDS, "--epochs", epochs, "--train-rows", rows, "--lr", "3e-4"]
+            for name, words in (("plain", plain), ("ours", [*ours, "--no-probe"])):
+                before, start = os.times(), time.perf_counter()
+                subprocess.run([sys.executable, *map(str, words)], check=True, stdout=sys.stderr)
+                after, seconds = os.times(), time.perf_counter() - start
+                used = sum(after[2:4]) - sum(before[2:4])
+                found[name].append((used, seconds))
+    parts = {name: [*map(list, zip(*of, strict=True))] for name, of in found.items()}
+    shares = [median_ratio(parts["ours"][i], parts["plain"][i]) for i in (0, 1)]
+    return {"processor and clock, s": parts, "share of the loop": shares}
+
+
 def _mean(values: list[float]) -> dict[str, float]:
     return {"mean": statistics.mean(values), "sd": statistics.stdev(values)}
 
@@ -217,7 +240,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--cpu-time", action="store_true")
-    parser.add_argument("--only", help="linear, conv, accuracy-linear or -conv.")
+    parser.add_argument("--only", help="linear, conv, accuracy-linear or -conv, whole.")
+    parser.add_argument("--whole", type=int, nargs=2, metavar=("ROWS", "EPOCHS"))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.cpu_time:
@@ -229,6 +253,8 @@ def main() -> None:
             "linear": lambda: linear(arguments.cache, arguments.rounds),
             "conv": lambda: conv(arguments.cache, arguments.rounds),
         }
+        if sizes := arguments.whole:
+            parts["whole"] = lambda: whole(arguments.cache, "linear", *sizes, arguments.rounds)
         if arguments.accuracy:
             parts["accuracy-linear"] = lambda: accuracy(arguments.cache, "linear", 10)
             parts["accuracy-conv"] = lambda: accuracy(arguments.cache, "conv", 3)
