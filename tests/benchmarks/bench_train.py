@@ -81,15 +81,10 @@ class PlainProcess:
     """The plain loop in a process of its own, which trains when it is told to."""
 
     def __init__(self, cache: Path, head: str, steps: int, *, tuned: bool) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.benchmarks.plain_loop",
-            str(cache),
-            head,
-            str(steps),
-        ]
-        command += ["--cpu-time"] * (clock is not time.perf_counter) + ["--tuned"] * tuned
+        command = [sys.executable, "-m", "tests.benchmarks.plain_loop", str(cache), head]
+        command += (
+            [str(steps)] + ["--cpu-time"] * (clock is not time.perf_counter) + ["--tuned"] * tuned
+        )
         environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT" or tuned}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -198,7 +193,7 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
 
 
 def whole(cache: Path, head: str, rows: int, epochs: int, rounds: int) -> dict[str, Any]:
-    """Seconds of the processor and of the clock, from start to end; ours as shares of the loop's."""
+    """Seconds of processor and clock of both, from start to end; ours as shares of the loop's."""
     found: dict[str, list[tuple[float, float]]] = {"plain": [], "ours": []}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as runs:
