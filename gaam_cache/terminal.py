@@ -22,6 +22,7 @@ Report = Callable[[int, int, str], None]
 """Called with (done, total, what is going on); a total of 0 is one that is not known yet."""
 LINE_SECONDS = 30.0
 EXIT_CODE = 130
+GARBAGE = gc.get_threshold()
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last by a terminal that is closed
 SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "num-seeds": "--seeds", "model": "--encoder"}
@@ -76,7 +77,7 @@ def show_progress(title: str, unit: str, *, quiet: bool = False, say: str = "") 
     if say and not quiet:
         tell(say, to=sys.stderr)
     gc.freeze()
-    gc.enable()
+    gc.set_threshold(*GARBAGE)
     with bar if live else nullcontext():
         yield report
 
@@ -120,7 +121,7 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
     ``settings`` are the configurations of commands that have one.
     """
     unwind_on_signals()
-    gc.disable()  # until work begins: what imports make stays, and looking at it takes a while
+    gc.set_threshold(2**20)  # until work begins: what imports make stays, and is seldom looked at
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or another's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -134,7 +135,7 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
     finally:
         _on_signals(signal.SIG_DFL)
         gc.unfreeze()
-        gc.enable()
+        gc.set_threshold(*GARBAGE)
     if code == EXIT_CODE:
         tell(MESSAGE, to=sys.stderr)
     sys.exit(code)
