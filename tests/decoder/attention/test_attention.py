@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from itertools import product
 
 import pytest
 import torch
@@ -230,22 +231,25 @@ def test_parameter_counts_without_memory(
     assert decoder.num_parameters()["attention"] == parameters
 
 
-@pytest.mark.parametrize("text", SPECS)
-def test_a_decoder_is_its_head_after_its_mechanism(text: str) -> None:
+def test_a_decoder_is_its_head_after_its_mechanism() -> None:
     """Also where a linear head joins the last map of a mechanism to its own."""
-    for classes in (3, 40):
+    for text, classes in product(SPECS, (3, 40)):
         spec = DecoderSpec(
-            attention=parse_attention(text), head=parse_head("linear"), num_layers=L,
-            hidden_size=D, num_classes=classes,
-        )  # fmt: skip
+            attention=parse_attention(text),
+            head=parse_head("linear"),
+            num_layers=L,
+            hidden_size=D,
+            num_classes=classes,
+        )
         decoder, x = build_decoder(spec, seed=3).double(), inputs(dtype=torch.float64)
         with torch.no_grad():  # biases start at zero
             for parameter in decoder.parameters():
                 parameter.add_(0.1 * torch.rand_like(parameter))
         found, plain = decoder(x), decoder.head(decoder.attention(x))
-        torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-12)
-        losses = (one.logsumexp(1).mean() for one in (found, plain))
-        gradients = [
-            torch.autograd.grad(loss, [*decoder.parameters()], retain_graph=True) for loss in losses
-        ]
-        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-12, msg=text)
+        losses, weights = (
+            (one.logsumexp(1).mean() for one in (found, plain)),
+            [*decoder.parameters()],
+        )
+        gradients = [torch.autograd.grad(loss, weights, retain_graph=True) for loss in losses]
+        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10, msg=text)
