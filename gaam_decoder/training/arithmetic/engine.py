@@ -131,17 +131,16 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
     """What autograd keeps of one batch of one seed, in bytes."""
     kept = 0
 
-    def count(tensor: Tensor) -> Tensor:
+    def count(tensor: Tensor) -> None:  # a result that is kept by what made it is never freed
         nonlocal kept
         kept += tensor.numel() * tensor.element_size()
-        return tensor
 
     width = decoder.head.num_noise
     place = next(decoder.parameters()).device
     noise = torch.zeros(batch_size, width, device=place) if width else None
     x_BLD = torch.zeros(batch_size, spec.num_layers, spec.hidden_size, device=place)
     decoder.train()
-    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda nothing: nothing):
         decoder(x_BLD, noise)
     return max(kept, x_BLD.numel() * x_BLD.element_size())
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,15 @@ def test_the_kept_epoch_follows_the_protocol(select: str, ties: str, config: Tra
         assert run.epochs[seed] == best["epoch"]
         if select == "test":
             assert run.accuracy[place] == pytest.approx(best["accuracy"])
+
+
+def test_trainings_leave_no_tensor_behind(config: TrainConfig) -> None:
+    def left(rate: float) -> int:
+        gaam_decoder.train(replace(config, attn=("mha", "gaam"), epochs=1, lr=rate))
+        gc.collect()
+        return sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+
+    assert left(0.01) == left(0.02) == left(0.03)
 
 
 def test_a_log_has_the_rate_of_the_last_step_of_every_epoch(config: TrainConfig) -> None:
