@@ -13,6 +13,7 @@ from typing import Any
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._softmax import Projected
 from gaam_decoder.decoder import build_attention, on_paper
 from gaam_decoder.specs import KINDS, own_spec, plugin_options
 
@@ -58,7 +59,8 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         attention = build_attention(spec, num_layers, hidden_size)
     cls = type(attention)
     # what a mechanism is made in, such as ``DensityGate``, explains options and symbols too
-    frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
+    bases, plain = cls.__mro__[1:], (Attention, Projected)
+    frames = [base for base in bases if issubclass(base, Attention) and base not in plain]
     given, parts, options = dict(spec.options), _parts(cls), []
     for name, (hint, default) in plugin_options(cls).items():
         # a default of None is chosen to fit the encoder: the module knows what it chose

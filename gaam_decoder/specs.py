@@ -47,10 +47,15 @@ class Spec:
 
 
 def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
-    """Keyword-only arguments of a plug-in's constructor: name -> type, default."""
-    made: Any = cls.__init__  # type: ignore[misc]
-    hints, defaults = typing.get_type_hints(made), getattr(made, "__kwdefaults__", None) or {}
-    return {name: (hints[name], default) for name, default in defaults.items()}
+    """Keyword-only arguments of a constructor, and of whose it passes on as ``**more``."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for base in (one for one in cls.__mro__ if "__init__" in vars(one)):
+        made: Any = vars(base)["__init__"]
+        hints, defaults = typing.get_type_hints(made), getattr(made, "__kwdefaults__", None) or {}
+        found = {name: (hints[name], default) for name, default in defaults.items()} | found
+        if "more" not in hints:
+            break
+    return found
 
 
 def own_spec(what: Any, kind: str) -> Spec:

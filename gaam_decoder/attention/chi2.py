@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gaam_cache.errors import check_option
-from gaam_decoder.attention._density import DensityGate, Learned, Location, Normalize
+from gaam_decoder.attention._density import DensityGate, Learned
 
 LARGEST_START = 1000.0
 LOG_EPSILON = 1e-12
@@ -39,19 +40,8 @@ class Chi2(DensityGate):
 
     learns = (Learned("excess", start=0.0, floor=0.0), Learned("xi", start=2.0))
 
-    def __init__(
-        self,
-        num_layers: int,
-        hidden_size: int,
-        *,
-        k: float = 2.0,
-        heads: int | None = None,
-        location: Location = "mean",
-        normalize: Normalize = "peak",
-    ) -> None:
-        super().__init__(
-            num_layers, hidden_size, heads=heads, location=location, normalize=normalize
-        )
+    def __init__(self, num_layers: int, hidden_size: int, *, k: float = 2.0, **more: Any) -> None:
+        super().__init__(num_layers, hidden_size, **more)
         check_option(2 <= k <= LARGEST_START, "k", k, f"2 to {LARGEST_START:g}")
         nn.init.constant_(self.get_parameter("excess"), k - 2)
 

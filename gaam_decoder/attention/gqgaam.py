@@ -1,9 +1,11 @@
 """Gaussian adaptive attention, then grouped-query attention."""
 
+from typing import Any
+
 from torch import Tensor
 
 from gaam_decoder.attention._density import Location, Normalize
-from gaam_decoder.attention._grouped_query import Init, MappedGroupedQuery
+from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 from gaam_decoder.attention.gaam import GAAM
 
 
@@ -31,21 +33,9 @@ class GQGAAM(MappedGroupedQuery):
         heads: int | None = None,
         location: Location = "mean",
         normalize: Normalize = "peak",
-        kv_heads: int = 2,
-        query_heads: int = 8,
-        width: int = 512,
-        published: bool = False,
-        init: Init = "xavier-uniform",
+        **more: Any,
     ) -> None:
-        super().__init__(
-            num_layers,
-            hidden_size,
-            kv_heads=kv_heads,
-            query_heads=query_heads,
-            width=width,
-            published=published,
-            init=init,
-        )
+        super().__init__(num_layers, hidden_size, **more)
         self.gaam = GAAM(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize
         )

@@ -3,6 +3,8 @@
 B batch, L layers, D hidden size.
 """
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from gaam_decoder.attention.mha import MHA
@@ -21,15 +23,8 @@ class MHABN(MHA):
     1502.03167.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        hidden_size: int,
-        *,
-        heads: int | None = None,
-        published: bool = False,
-    ) -> None:
-        super().__init__(num_layers, hidden_size, heads=heads, published=published)
+    def __init__(self, num_layers: int, hidden_size: int, **more: Any) -> None:
+        super().__init__(num_layers, hidden_size, **more)
         self.bn = nn.BatchNorm1d(num_layers)
 
     def forward(self, x_BLD: Tensor) -> Tensor:

@@ -3,13 +3,12 @@
 B batch, L layers, D hidden size, H heads.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gaam_decoder.attention._density import positive
-from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention._pooling import LayerPooling
 
 Kernel = Literal["gaussian", "boxcar", "epanechnikov"]
@@ -36,17 +35,12 @@ class NadarayaWatson(LayerPooling):
     """
 
     def __init__(
-        self,
-        num_layers: int,
-        hidden_size: int,
-        *,
-        heads: int = DEFAULT_HEADS,
-        kernel: Kernel = "gaussian",
+        self, num_layers: int, hidden_size: int, *, kernel: Kernel = "gaussian", **more: Any
     ) -> None:
-        super().__init__(num_layers, hidden_size, heads=heads)
+        super().__init__(num_layers, hidden_size, **more)
         self.kernel: Kernel = kernel
         self.smooth = kernel != "boxcar"
-        self.h = nn.Parameter(torch.full((heads,), 2.0))
+        self.h = nn.Parameter(torch.full((self.heads,), 2.0))
 
     def weights(self, key_BLD: Tensor) -> Tensor:
         # |q - k|^2 = |q|^2 - 2 q.k + |k|^2, without a tensor of shape (B, H, L, D)
