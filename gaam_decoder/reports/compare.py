@@ -62,7 +62,7 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
 def _scored(row: Row, places: list[int]) -> Scored:
     # what the doubt of its choices adds to the variance
     choice = sum(one.variance for one in row.choices) / row.by_part.shape[1] ** 2
-    return replace(row.chosen.scored.chosen(places), choice=choice)
+    return replace(row.chosen.scored.chosen(places), choice=choice, train_rows=row.train_rows)
 
 
 def corrected(

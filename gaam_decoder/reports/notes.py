@@ -3,6 +3,7 @@
 ``NOTES`` has what these runs caused in order of weight; the first of them are warnings.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,6 @@ from gaam_decoder.stats.scores._base import percent
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
-FEW_LEARNED = 1000  # of train: which they are moves a difference as much as other seeds do
 NAMED, LISTED = 3, 8  # decoders that the conclusion, and a note, name; of more, the rest is counted
 SELECT_NOTES = {
     "val": "epoch chosen on a held-out part of train",
@@ -155,12 +155,11 @@ def _few_chose(row: Row) -> bool:
 
 
 def _few_learned(table: Table) -> str | None:
-    of = [(row, row.runs[0]) for row, _ in table.compared if row.folds == 1]
-    split = [run.recipe.get("train_split", "train") for _, run in of]
-    sizes = [r.drawn or run.cache["rows"][name] for (r, run), name in zip(of, split, strict=True)]
-    if min(sizes, default=FEW_LEARNED) >= FEW_LEARNED:
+    rows = min((row.train_rows for row, _ in table.compared), default=math.inf)
+    if rows >= table.num_test_rows:
         return None
-    return "no interval covers which of these few training rows were drawn (--folds 5 tests on all)"
+    text = f"no more test rows than the {rows:,} training rows count in differences"
+    return f"{text}: which were drawn matters as much (--folds 5 tests on all)"
 
 
 def chance(row: Row) -> float:

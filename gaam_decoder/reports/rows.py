@@ -167,6 +167,13 @@ class Row:
         return self.select == "test" or self.on_training_rows
 
     @property
+    def train_rows(self) -> float:
+        """That it learned from and chose by; no limit of folds, which learn from others each."""
+        run = self.runs[0]
+        rows = run.cache["rows"][run.recipe.get("train_split", "train")]
+        return math.inf if self.folds > 1 else self.drawn or rows
+
+    @property
     def unsure(self) -> bool:
         """Whether other rows might have chosen other numbers."""
         return any(one.share < SURE for one in self.choices)

@@ -181,7 +181,14 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     return found
 
 
-def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN, choice: float = 0.0) -> Claim:
+def claim(
+    hits: Hits,
+    baseline_hits: Hits,
+    *,
+    margin: float = MARGIN,
+    choice: float = 0.0,
+    train_rows: float = math.inf,
+) -> Claim:
     """What S seeds on N test rows say of a mechanism and a baseline.
 
     The differences ``hits - baseline_hits`` have crossed random effects of seeds and rows. Is their
@@ -210,6 +217,8 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN, choice: fl
         margin: largest difference that does not matter, a fraction.
         choice: variance of the difference that comes from what was chosen by validation, such as
             learning rates: the sum of both, as ``choice_of`` has it.
+        train_rows: that both learned from; where test rows are more, which rows were learned from
+            matters more than which are tested, and test rows count as no more.
 
     Raises:
         ValueError: not the same shape, no seed, no row, what is not between 0 and 1, or no margin
@@ -239,7 +248,7 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN, choice: fl
         return Claim(interval=None, p=None, p_equivalent=None, **about)
     difference_N = difference_SN.mean(0, dtype=np.float64)
     limits = Limits(
-        found=crossed(difference_SN)._replace(choice=choice),
+        found=crossed(difference_SN).chosen(choice, train_rows),
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_sq=float(np.square(np.maximum(difference_N, 0)).mean()),

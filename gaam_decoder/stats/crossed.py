@@ -36,7 +36,7 @@ class Crossed(NamedTuple):
     rest: float
     num_seeds: int
     num_rows: int
-    choice: float = 0.0  # part of the mean's variance that comes from what was chosen by validation
+    choice: float = 0.0  # part of the mean's variance from what was chosen, and learned from
 
     @property
     def from_seeds(self) -> float:
@@ -55,6 +55,17 @@ class Crossed(NamedTuple):
     def variance(self) -> float:
         """Of the mean, over seeds and rows, and what was chosen."""
         return self.from_seeds + self.from_rows + self.choice
+
+    def chosen(self, choice: float, train_rows: float) -> Crossed:
+        """With the variance of what was chosen, and of which so many rows were learned from.
+
+        That is what it would be of as few test rows, less that of those that there are.
+
+        Source: the order of size, Nadeau and Bengio 2003, "Inference for the generalization error".
+        """
+        return self._replace(
+            choice=choice + self.from_rows * max(0.0, self.num_rows / train_rows - 1)
+        )
 
     def distance(self, tail: float, more: float = 0.0) -> float:
         """How far from the mean the one-sided limit is, at a chance of ``tail`` beyond it.

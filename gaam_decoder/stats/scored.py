@@ -5,6 +5,7 @@ S seeds that both have, N test rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,7 @@ class Scored:
     unseen: float = 0.0  # largest of the seeds: see ``Found``
     no_claim: str = ""  # why nothing may be claimed from it
     choice: float = 0.0  # variance that comes from what was chosen by validation: see ``choice_of``
+    train_rows: float = math.inf  # that were learned from: see ``claim``
 
     @classmethod
     def of(cls, found: list[Found], by_row_SN: Any, no_claim: str = "") -> Scored:
@@ -82,8 +84,9 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         raise ValueError("values of the same seeds, one at least")
     why = mine.no_claim or theirs.no_claim
     one, other = mine.by_row, theirs.by_row
+    doubt = mine.choice + theirs.choice, min(mine.train_rows, theirs.train_rows)
     if one is not None and other is not None and not why and score.hits:
-        return claim(one, other, margin=margin, choice=mine.choice + theirs.choice)
+        return claim(one, other, margin=margin, choice=doubt[0], train_rows=doubt[1])
     difference_S = mine.values - theirs.values
     about: dict[str, Any] = {
         "num_seeds": len(difference_S),
@@ -101,7 +104,7 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
     difference_SN = one.astype(np.float64) - other.astype(np.float64)
     limits = MeanLimits(
-        found=crossed(difference_SN)._replace(choice=mine.choice + theirs.choice),
+        found=crossed(difference_SN).chosen(*doubt),
         unseen=UNSEEN * max(mine.unseen, theirs.unseen),
         highest=score.highest,
     )

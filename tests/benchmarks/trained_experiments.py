@@ -91,7 +91,7 @@ def simulate(which: int, rows: int, test: int, repetitions: int) -> dict[str, fl
     for (hits, *mine), (others, *theirs) in ((one[which], one[0]) for one in every):
         doubt = [choice_of(of[0], of[1][:, :, :test].mean(2)).variance for of in (mine, theirs)]
         for name, choice in (("", sum(doubt)), ("_without", 0.0)):
-            claim = stats.claim(hits[:, :test], others[:, :test], choice=choice)
+            claim = stats.claim(hits[:, :test], others[:, :test], choice=choice, train_rows=rows)
             low, high = claim.interval
             counts[f"held{name}"] += low <= counts["truth"] <= high
             counts[f"found{name}"] += claim.p < stats.ALPHA

@@ -65,7 +65,7 @@ def build_run(
             "dataset": "a-dataset",
             "layers": 6,
             "hidden_size": 8,
-            "rows": {"train": 9, "test": num_rows},
+            "rows": {"train": 4000, "test": num_rows},
             "class_names": list(classes),
         }
         | (cache or {}),
