@@ -65,8 +65,9 @@ class Decoder(nn.Module):
         attention, head = self.attention, self.head
         if (
             isinstance(head, LinearHead)
-            and head.num_classes <= FEW_CLASSES
             and isinstance(attention, Projected)
+            and head.num_classes <= FEW_CLASSES
+            and type(head).forward is LinearHead.forward  # others add something
             and type(attention).forward is Projected.forward
         ):
             last: Any = attention.get_submodule(attention.last)

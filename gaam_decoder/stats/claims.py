@@ -221,8 +221,8 @@ def claim(
             matters more than which are tested, and test rows count as no more.
 
     Raises:
-        ValueError: not the same shape, no seed, no row, what is not between 0 and 1, or no margin
-            above 0.
+        ValueError: not the same shape, no seed, no row, what is not between 0 and 1, no margin
+            above 0, or no training rows.
 
     Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and Sahiner 2012,
         "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two one-sided
@@ -236,8 +236,8 @@ def claim(
             raise ValueError("hits are true or false, or finite shares from 0 to 1")
     kind = np.int8 if one.dtype == other.dtype == np.bool_ else np.float64
     difference_SN: NDArray[Any] = one.astype(kind) - other.astype(kind)
-    if not 0 < margin < 1:
-        raise ValueError("a margin is a fraction above 0 and below 1")
+    if not (0 < margin < 1 and train_rows > 0):
+        raise ValueError("a margin is a fraction above 0 and below 1; training rows are some")
     difference_S = difference_SN.mean(1, dtype=np.float64)
     num_seeds, num_rows = difference_SN.shape
     both = num_seeds > 1 and num_rows > 1
