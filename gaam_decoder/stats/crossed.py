@@ -63,9 +63,8 @@ class Crossed(NamedTuple):
 
         Source: the order of size, Nadeau and Bengio 2003, "Inference for the generalization error".
         """
-        return self._replace(
-            choice=choice + self.from_rows * max(0.0, self.num_rows / train_rows - 1)
-        )
+        drawn = self.from_rows * max(0.0, self.num_rows / train_rows - 1)
+        return self._replace(choice=choice + drawn)
 
     def distance(self, tail: float, more: float = 0.0) -> float:
         """How far from the mean the one-sided limit is, at a chance of ``tail`` beyond it.
