@@ -158,7 +158,7 @@ def _few_learned(table: Table) -> str | None:
     rows = min((row.train_rows for row, _ in table.compared), default=math.inf)
     if rows >= table.num_test_rows:
         return None
-    text = f"no more test rows than the {rows:,} training rows count in differences"
+    text = f"test rows count as no more than training rows ({rows:,} at least) in differences"
     return f"{text}: which were drawn matters as much (--folds 5 tests on all)"
 
 

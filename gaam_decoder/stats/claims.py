@@ -248,7 +248,7 @@ def claim(
         return Claim(interval=None, p=None, p_equivalent=None, **about)
     difference_N = difference_SN.mean(0, dtype=np.float64)
     limits = Limits(
-        found=crossed(difference_SN).chosen(choice, train_rows),
+        found=crossed(difference_SN)._replace(choice=choice, train_rows=float(train_rows)),
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_sq=float(np.square(np.maximum(difference_N, 0)).mean()),

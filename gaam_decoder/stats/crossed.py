@@ -36,7 +36,8 @@ class Crossed(NamedTuple):
     rest: float
     num_seeds: int
     num_rows: int
-    choice: float = 0.0  # part of the mean's variance from what was chosen, and learned from
+    choice: float = 0.0  # part of the mean's variance that comes from what was chosen by validation
+    train_rows: float = math.inf  # that were learned from
 
     @property
     def from_seeds(self) -> float:
@@ -52,19 +53,17 @@ class Crossed(NamedTuple):
         return max(self.rows - self.rest, 0.0) / (self.num_seeds * self.num_rows)
 
     @property
+    def from_training(self) -> float:
+        """Part of the mean's variance from what was chosen, and which rows were learned from.
+
+        Test rows count as no more than these: the order of size of Nadeau and Bengio 2003.
+        """
+        return self.choice + self.from_rows * max(0.0, self.num_rows / self.train_rows - 1)
+
+    @property
     def variance(self) -> float:
         """Of the mean, over seeds and rows, and what was chosen."""
-        return self.from_seeds + self.from_rows + self.choice
-
-    def chosen(self, choice: float, train_rows: float) -> Crossed:
-        """With the variance of what was chosen, and of which so many rows were learned from.
-
-        That is what it would be of as few test rows, less that of those that there are.
-
-        Source: the order of size, Nadeau and Bengio 2003, "Inference for the generalization error".
-        """
-        drawn = self.from_rows * max(0.0, self.num_rows / train_rows - 1)
-        return self._replace(choice=choice + drawn)
+        return self.from_seeds + self.from_rows + self.from_training
 
     def distance(self, tail: float, more: float = 0.0) -> float:
         """How far from the mean the one-sided limit is, at a chance of ``tail`` beyond it.
@@ -80,7 +79,7 @@ class Crossed(NamedTuple):
         """
         seeds = float(stdtrit(max(self.num_seeds - 1, 1), tail)) ** 2 * self.from_seeds
         rows = float(stdtrit(self.num_rows - 1, tail)) ** 2 * (self.from_rows + more)
-        return math.sqrt(seeds + rows + float(ndtri(tail)) ** 2 * self.choice)
+        return math.sqrt(seeds + rows + float(ndtri(tail)) ** 2 * self.from_training)
 
     def tail(self, distance: float, more: float = 0.0) -> float:
         """The inverse of ``distance``: one-sided p of a mean that far from a hypothesis."""

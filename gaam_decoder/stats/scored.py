@@ -84,9 +84,10 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         raise ValueError("values of the same seeds, one at least")
     why = mine.no_claim or theirs.no_claim
     one, other = mine.by_row, theirs.by_row
-    doubt = mine.choice + theirs.choice, min(mine.train_rows, theirs.train_rows)
+    doubt: dict[str, Any] = {"train_rows": min(mine.train_rows, theirs.train_rows)}
+    doubt["choice"] = mine.choice + theirs.choice
     if one is not None and other is not None and not why and score.hits:
-        return claim(one, other, margin=margin, choice=doubt[0], train_rows=doubt[1])
+        return claim(one, other, margin=margin, **doubt)
     difference_S = mine.values - theirs.values
     about: dict[str, Any] = {
         "num_seeds": len(difference_S),
@@ -104,7 +105,7 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
     difference_SN = one.astype(np.float64) - other.astype(np.float64)
     limits = MeanLimits(
-        found=crossed(difference_SN).chosen(*doubt),
+        found=crossed(difference_SN)._replace(**doubt),
         unseen=UNSEEN * max(mine.unseen, theirs.unseen),
         highest=score.highest,
     )

@@ -166,4 +166,4 @@ def test_nothing_is_said_of_what_is_in_order() -> None:
 def test_test_rows_count_as_no_more_than_training_rows() -> None:
     for rows in (9000, 400, 100):
         [table] = build_tables([one(0.8, cache={"rows": {"train": rows, "test": 400}}), base()])
-        assert any(f"{rows:,} training rows" in note for note in caused(table)) == (rows < 400)
+        assert any(f"training rows ({rows:,} " in note for note in caused(table)) == (rows < 400)

@@ -192,6 +192,12 @@ def test_fewer_training_rows_make_as_wide_as_so_few_test_rows() -> None:
     low, high = stats.claim(one, other, train_rows=500).interval or (0.0, 0.0)
     error = (one[0] * 1.0 - other[0]).std(ddof=1) / 500**0.5
     assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.02)
+    near = one.copy()
+    near[:, ::8] = other[:, ::8]
+    assert stats.claim(near, one, train_rows=100).rows_to_decide is None, "more cannot count"
+    for bad in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="training rows"):
+            stats.claim(one, other, train_rows=bad)
 
 
 def test_as_many_rows_as_are_said_to_decide_do_about_every_second_time() -> None:
