@@ -169,9 +169,8 @@ class Row:
     @property
     def train_rows(self) -> float:
         """That it learned from and chose by; no limit of folds, which learn from others each."""
-        run = self.runs[0]
-        rows = run.cache["rows"][run.recipe.get("train_split", "train")]
-        return math.inf if self.folds > 1 else self.drawn or rows
+        of_cache = self.runs[0].cache["rows"][self.runs[0].setting("train_split")]
+        return math.inf if self.folds > 1 else self.drawn or of_cache
 
     @property
     def unsure(self) -> bool:

@@ -54,16 +54,16 @@ class Crossed(NamedTuple):
 
     @property
     def from_training(self) -> float:
-        """Part of the mean's variance from what was chosen, and which rows were learned from.
+        """Part of the mean's variance from which rows were learned from, where they are fewer.
 
         Test rows count as no more than these: the order of size of Nadeau and Bengio 2003.
         """
-        return self.choice + self.from_rows * max(0.0, self.num_rows / self.train_rows - 1)
+        return self.from_rows * max(0.0, self.num_rows / self.train_rows - 1)
 
     @property
     def variance(self) -> float:
-        """Of the mean, over seeds and rows, and what was chosen."""
-        return self.from_seeds + self.from_rows + self.from_training
+        """Of the mean, over seeds and rows, those that were learned from, and what was chosen."""
+        return self.from_seeds + self.from_rows + (self.choice + self.from_training)
 
     def distance(self, tail: float, more: float = 0.0) -> float:
         """How far from the mean the one-sided limit is, at a chance of ``tail`` beyond it.
@@ -79,7 +79,8 @@ class Crossed(NamedTuple):
         """
         seeds = float(stdtrit(max(self.num_seeds - 1, 1), tail)) ** 2 * self.from_seeds
         rows = float(stdtrit(self.num_rows - 1, tail)) ** 2 * (self.from_rows + more)
-        return math.sqrt(seeds + rows + float(ndtri(tail)) ** 2 * self.from_training)
+        before = float(ndtri(tail)) ** 2 * (self.choice + self.from_training)
+        return math.sqrt(seeds + rows + before)
 
     def tail(self, distance: float, more: float = 0.0) -> float:
         """The inverse of ``distance``: one-sided p of a mean that far from a hypothesis."""

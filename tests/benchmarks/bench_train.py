@@ -81,10 +81,9 @@ class PlainProcess:
     """The plain loop in a process of its own, which trains when it is told to."""
 
     def __init__(self, cache: Path, head: str, steps: int, *, tuned: bool) -> None:
-        command = [sys.executable, "-m", "tests.benchmarks.plain_loop", str(cache), head]
-        command += (
-            [str(steps)] + ["--cpu-time"] * (clock is not time.perf_counter) + ["--tuned"] * tuned
-        )
+        what = str(cache), head, str(steps)
+        command = [sys.executable, "-m", "tests.benchmarks.plain_loop", *what]
+        command += ["--cpu-time"] * (clock is not time.perf_counter) + ["--tuned"] * tuned
         environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT" or tuned}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
