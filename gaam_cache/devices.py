@@ -55,12 +55,10 @@ def resolve_device(name: str) -> torch.device:
         )
     # float32 keeps its 24 bits (cuDNN's TensorFloat-32 has 11), and cuDNN the order of sums
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    cudnn: Any = torch.backends.cudnn
-    mkldnn: Any = torch.backends.mkldnn
+    backends: Any = torch.backends
+    matmul, cudnn, mkldnn = backends.cuda.matmul, backends.cudnn, backends.mkldnn
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
     if hasattr(cudnn, "conv"):  # from torch 2.9; where both ways were used, the newer one decides
-        matmul: Any = torch.backends.cuda.matmul
         for part in (matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv):
             part.fp32_precision = "ieee"
     cudnn.deterministic, cudnn.benchmark = True, False

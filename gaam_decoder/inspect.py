@@ -39,11 +39,9 @@ class Inspection:
         return not self.damage
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return self.about
 
     def in_words(self) -> str:
-        """Lines for people."""
         about: dict[str, Any] = visible_values(self.about)
         return _of_folders(about) if about["kind"] == "runs" else _of_run(about)
 

@@ -180,11 +180,9 @@ class Outcome:
     exit_code: int = 0  # 1 where a check found differences
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return self.values
 
     def in_words(self) -> str:
-        """Lines for people."""
         return "\n".join(self.lines)
 
 

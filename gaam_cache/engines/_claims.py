@@ -47,7 +47,6 @@ class Holder(NamedTuple):
         return here and not is_alive(self.pid)
 
     def in_words(self) -> str:
-        """For people."""
         process = f", process {self.pid}" if self.pid else ""
         return f"{self.host}{process}" + (f", since {self.since}" if self.since else "")
 
@@ -189,7 +188,6 @@ class Holding:
     dead: bool  # a process of this machine that has ended: the next worker takes over
 
     def in_words(self) -> str:
-        """For people."""
         gone = ", which has ended: the next worker makes it again" if self.dead else ""
         return Holder(self.host, self.process, self.since).in_words() + gone
 

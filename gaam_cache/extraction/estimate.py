@@ -37,7 +37,6 @@ class Estimate:
     to_dict = asdict
 
     def in_words(self) -> str:
-        """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         how = f"timed here on {self.timed_on}" if self.timed_on else "as tokens-per-second says"
         return f"""\

@@ -85,11 +85,9 @@ class ExtractSummary(Tally):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self) | {"padding_share": self.padding_share}
 
     def in_words(self) -> str:
-        """Lines for people."""
         units, where = self.unit, f"the cache in '{visible(str(self.path))}'"
         done = f"{where} is complete"
         if self.missing:

@@ -34,7 +34,6 @@ class Group:
     runs: tuple[str, ...]  # folders of the runs that hold these seeds
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "name": self.name,
             "layers": list(self.layers),
@@ -77,7 +76,6 @@ class Ablation:
                 raise NumericsError(message, found=found, where=", ".join(group.runs), hint=hint)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         names = ("run", "ranked_by", "attention", "seed")
         return {name: getattr(self, name) for name in names} | {
             "importance": self.importance.to_dict(),

@@ -64,7 +64,6 @@ class PlantSummary:
     to_dict = asdict
 
     def in_words(self) -> str:
-        """Lines for people."""
         about, best, linear = GATES[self.gate], self.teacher_accuracy, "not known"
         if self.linear_accuracy is not None:
             gap = 100 * (best - self.linear_accuracy)

@@ -1,6 +1,6 @@
 """How many heads a mechanism has where nobody says."""
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, check_option
 
 DEFAULT_HEADS = 8
 LEAST_LAYERS = 3
@@ -20,9 +20,6 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
             zero.
     """
     valid = [n for n in range(1, num_layers // 2 + 1) if num_layers % n == 0]
-    if heads is None and valid:
-        fit = (n for n in valid if n <= DEFAULT_HEADS and num_layers // n >= LEAST_LAYERS)
-        return max(fit, default=1)
     if not valid:
         raise ConfigError(
             "a density over layers needs at least two of them",
@@ -30,12 +27,11 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
             found=f"{num_layers} layer",
             hint="name more with --layers, or choose a mechanism that can do with one, such as mha",
         )
-    if heads not in valid:
-        raise ConfigError(
-            f"heads={heads} does not fit {num_layers} layers",
-            expected=f"one of: {', '.join(map(str, valid))} (equal groups of two or more layers)",
-            found=str(heads),
-        )
+    if heads is None:
+        fit = (n for n in valid if n <= DEFAULT_HEADS and num_layers // n >= LEAST_LAYERS)
+        return max(fit, default=1)
+    expected = f"one of: {', '.join(map(str, valid))} ({num_layers} layers in equal groups)"
+    check_option(heads in valid, "heads", heads, expected)
     return heads
 
 
@@ -47,10 +43,6 @@ def heads_over_features(hidden_size: int, heads: int | None) -> int:
     """
     if heads is None:
         return max(n for n in range(1, DEFAULT_HEADS + 1) if hidden_size % n == 0)
-    if heads < 1 or hidden_size % heads:
-        raise ConfigError(
-            f"heads={heads} does not fit a hidden size of {hidden_size}",
-            expected=f"a divisor of {hidden_size}",
-            found=str(heads),
-        )
+    fits = heads >= 1 and hidden_size % heads == 0
+    check_option(fits, "heads", heads, f"a divisor of the hidden size, {hidden_size}")
     return heads

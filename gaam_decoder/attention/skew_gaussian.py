@@ -30,6 +30,7 @@ class SkewGaussian(DensityGate):
     """
 
     learns = (Learned("xi", start=2.0), Learned("a", start=0.0, floor=None))
+    handed_by_row = False
 
     @staticmethod
     def density(r: Tensor, xi: Tensor, a: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ EPSILON = 1e-8
 
 
 class AdamW(Optimizer):
-    """A step of the mean gradient over its spread, operation by operation that of torch.
+    """A step of the mean gradient over its spread, as torch takes it.
 
     Formula: ``m = 0.9 m + 0.1 g``, ``v = 0.999 v + 0.001 g^2``,
     ``p = (1 - lr decay) p - lr m^ / (sqrt(v^) + 1e-8)``, with ^ without the bias of the start.
@@ -26,8 +26,8 @@ class AdamW(Optimizer):
     rates = (3e-4, 2e-3, 1e-2, 5e-2)
 
     def numbers(self, step: Any) -> tuple[Any, ...]:
-        """``1 - beta1^t`` and ``sqrt(1 - beta2^t)``."""
-        return 1 - BETAS[0] ** step, (1 - BETAS[1] ** step) ** 0.5
+        """``1 - beta1^t``, ``sqrt(1 - beta2^t)`` and t."""
+        return 1 - BETAS[0] ** step, (1 - BETAS[1] ** step) ** 0.5, step
 
     def change(
         self,
@@ -40,6 +40,14 @@ class AdamW(Optimizer):
     ) -> None:
         """One step of one parameter."""
         exp_avg, exp_avg_sq = moments["exp_avg"], moments["exp_avg_sq"]
+        if lr.numel() == 1 and gradient.device.type == "cpu" and not torch.compiler.is_compiling():
+            # a third of the time; it reads memory as it lies
+            one_kernel: Any = torch._fused_adamw_
+            own = ([one] for one in (parameter, gradient.contiguous(), exp_avg, exp_avg_sq))
+            how = {"beta1": BETAS[0], "beta2": BETAS[1], "eps": EPSILON, "lr": lr.squeeze()}
+            at = {"weight_decay": weight_decay, "amsgrad": False, "maximize": False}
+            one_kernel(*own, [], [numbers[2].squeeze()], **how, **at)
+            return
         exp_avg.lerp_(gradient, 1 - BETAS[0])
         exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         # in place: new memory for every operation would take longer than the operation

@@ -78,7 +78,6 @@ class Comparison:
     other_grid: bool  # whether more or other values were tried for one than for the other
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "baseline": self.baseline,
             "paired_seeds": list(self.seeds),

@@ -198,7 +198,6 @@ class CorrectedT:
     p: float
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "splits": self.splits,
             "difference": self.difference,

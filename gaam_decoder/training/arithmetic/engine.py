@@ -23,7 +23,7 @@ from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
 COMPILER_SECONDS = 20.0  # what compiling a step and an evaluation may cost, generously
-EAGER_SECONDS_PER_NUMBER = 3e-8  # of a batch: what a compiler saves of a step of gates, measured
+EAGER_SECONDS_PER_NUMBER = 2e-8  # of a batch: what a compiler saves of a step of gates, measured
 WORKING_SET = 8 * 2**20  # bytes of a step per thread that stay in the caches of a CPU
 LEAST_STACKED = 6  # seeds for which stacking pays where nothing is compiled, measured
 LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of products, not of parameters
