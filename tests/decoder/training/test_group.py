@@ -20,6 +20,7 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.optimizers.adamw import AdamW
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import parse_attention, parse_head, parse_spec
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
@@ -206,6 +207,25 @@ def test_every_optimizer_equals_that_of_torch(name: str, schedule: str) -> None:
     theirs = {"optim": OPTIMIZERS[name]}
     theirs |= {"schedule": warm_up_and_cosine} if schedule == "cosine" else {}
     assert_equal(ours, "gaam", epochs, "linear", 0.5, **theirs)
+
+
+@pytest.mark.parametrize("layout", ["parameter", "gradient"])
+def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(layout: str) -> None:
+    """One kernel takes the step, which knows no strides."""
+    parameter, *gradients = torch.randn(4, 1, 5, 3, 4, 4, dtype=torch.float64)
+    if layout == "parameter":  # as torch stacks that of a mechanism of one's own
+        parameter = torch.stack([parameter[0].to(memory_format=torch.channels_last)])
+    else:
+        gradients = [g.transpose(-1, -2).contiguous().transpose(-1, -2) for g in gradients]
+    own, ours = torch.nn.Parameter(parameter.clone()), AdamW()
+    theirs = torch.optim.AdamW([own], lr=0.1, weight_decay=0.1, fused=False)
+    moments = {name: torch.zeros_like(parameter) for name in ours.moments}
+    for step, gradient in enumerate(gradients, 1):
+        own.grad = gradient.clone()
+        theirs.step()
+        numbers = torch.tensor(ours.numbers(step), dtype=torch.float64)
+        ours.change(parameter, gradient, moments, torch.tensor([0.1]), numbers, 0.1)
+    torch.testing.assert_close(parameter, own.detach(), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))
