@@ -41,7 +41,7 @@ class AdamW(Optimizer):
         """One step of one parameter."""
         exp_avg, exp_avg_sq = moments["exp_avg"], moments["exp_avg_sq"]
         plain = parameter.is_contiguous() and parameter.device.type == "cpu"
-        if plain and lr.numel() == 1 and not torch.compiler.is_compiling():
+        if plain and len(parameter) == 1 and not torch.compiler.is_compiling():
             # a third of the time; it reads memory as it lies
             one_kernel: Any = torch._fused_adamw_
             own = ([one] for one in (parameter, gradient.contiguous(), exp_avg, exp_avg_sq))

@@ -212,7 +212,8 @@ def test_every_optimizer_equals_that_of_torch(name: str, schedule: str) -> None:
 @pytest.mark.parametrize("layout", ["parameter", "gradient"])
 def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(layout: str) -> None:
     """One kernel takes the step, which knows no strides."""
-    parameter, *gradients = torch.randn(4, 1, 5, 3, 4, 4, dtype=torch.float64)
+    drawn = np.random.default_rng(0).normal(size=(4, 1, 5, 3, 4, 4))
+    parameter, *gradients = torch.from_numpy(drawn)
     if layout == "parameter":  # as torch stacks that of a mechanism of one's own
         parameter = torch.stack([parameter[0].to(memory_format=torch.channels_last)])
     else:
@@ -223,9 +224,9 @@ def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(layout: str)
     for step, gradient in enumerate(gradients, 1):
         own.grad = gradient.clone()
         theirs.step()
-        numbers = torch.tensor(ours.numbers(step), dtype=torch.float64)
-        ours.change(parameter, gradient, moments, torch.tensor([0.1]), numbers, 0.1)
-    torch.testing.assert_close(parameter, own.detach(), atol=1e-6, rtol=0)
+        lr, *numbers = torch.tensor([0.1, *ours.numbers(step)], dtype=torch.float64)
+        ours.change(parameter, gradient, moments, lr[None], torch.stack(numbers), 0.1)
+    torch.testing.assert_close(parameter, own.detach(), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))
