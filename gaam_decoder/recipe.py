@@ -152,10 +152,13 @@ class Recipe:
             for kind, spec in parts.items()
         }
 
-    def key(self, fingerprint: str) -> str:
-        """The hash of decoder, recipe and cache: runs of one key differ in their seeds alone."""
-        about = [str(self.attention), str(self.head), self.to_dict(), fingerprint]
-        return digest_of(json.dumps(about, sort_keys=True).encode())
+    def key(self, states: str) -> str:
+        """The hash of decoder, recipe and states: runs of one key differ in their seeds alone.
+
+        ``states`` names those of the cache (``Plan.states``).
+        """
+        parts = [str(self.attention), str(self.head), self.to_dict(), states]
+        return digest_of(json.dumps(parts, sort_keys=True).encode())
 
 
 DEFAULTS: dict[str, Any] = {

@@ -1,11 +1,10 @@
-"""What an encoder is to the extraction, rows on their way to it, and how exact states are.
+"""What an encoder is to the extraction, and rows on their way to it.
 
 N rows, B rows of a batch, D hidden size.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
-"""What another batch adds on one device, as the share of a layer's norm: where rounding alone is
-at work. Eight units in the last place of 1 for the half-precision types, whose activations are
-rounded after every operation; float32, whose errors are sums of many small ones, gets 170."""
-OTHER_ROWS = 5.0  # times ``ROUNDING``: the rows of a data set are many more than those of a probe
-ELSEWHERE = 2.0  # times that: what another device, library or number of threads adds
-STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
-"""Largest relative error of rounding to nearest: half a unit in the last place of 1."""
-_SMALLEST_STEP = {"float16": 2.0**-24, "bfloat16": 0.0, "float32": 0.0}
-"""Distance of the numbers next to zero, where it is no smaller than states can be."""
 
 
 def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
@@ -116,6 +105,12 @@ class Encoder(ABC):
     device: torch.device
     batching: Batching  # which texts may share a batch: measured by ``load``
     untrained_seed: int | None = None  # seed of random weights; None where they are trained
+    acts_causal: bool | None = None
+    """Whether what comes later in a row shifts no earlier state: measured by ``load``; None where
+    it was not measured, or means nothing."""
+    causal_setting: tuple[str, bool] | None = None
+    """What the configuration says of that: the setting as text, and whether it says causal; None
+    where it says nothing."""
 
     @property
     def label(self) -> str:
@@ -146,6 +141,13 @@ class Encoder(ABC):
     @abstractmethod
     def prepare(self, rows: Sequence[Any]) -> Inputs:
         """Make inputs of rows ready, as tokens if they are texts."""
+
+    def reference_rows(self) -> Sequence[Any]:
+        """A few short rows that never change, as ``prepare`` takes them.
+
+        A plan keeps what the encoder makes of them. Without any, there is nothing to compare.
+        """
+        return ()
 
     def refuse_empty(self, row: Any, where: str) -> DataError:
         """What to say of a row that has no length."""
@@ -191,31 +193,3 @@ def open_encoder(
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened
-
-
-def relative(states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "float32") -> Any:
-    """``|states - alone| / |alone|`` over features; infinite where that is no number.
-
-    Args:
-        states: what is looked at, (..., D).
-        alone: what it must be, (..., D).
-        storage_dtype: of ``states``; half of the distance between its numbers next to zero is not
-            counted, for a layer of very small states would else deviate by its own size.
-    """
-    exact = alone.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        norm = np.linalg.norm(exact, axis=-1)
-        gap = np.abs(states.astype(np.float64) - exact)
-        gap = np.maximum(gap - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
-        share = np.linalg.norm(gap, axis=-1) / np.where(norm > 0, norm, 1.0)
-    return np.where(np.isfinite(share), share, math.inf)
-
-
-def proof_limit(compute_dtype: str) -> float:
-    """The largest deviation of a state, not yet stored, from one computed alone beside it."""
-    return OTHER_ROWS * ROUNDING[compute_dtype]
-
-
-def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
-    """The same of a stored state, where the second computation may happen on another machine."""
-    return STORAGE_TOLERANCE[storage_dtype] + ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.encoders._base import ROUNDING, proof_limit, relative
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
 from gaam_cache.store.plan import BATCHINGS, Batching
+from gaam_cache.store.rounding import ROUNDING, proof_limit, relative
 
 ROWS = 2  # rows of each of the lengths that are tried together; of a greater one there is one
 Items = Sequence[Any]

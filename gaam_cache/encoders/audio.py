@@ -26,6 +26,7 @@ from torch import Tensor
 
 from gaam_cache.config import PUBLISHED_SECONDS
 from gaam_cache.encoders._base import Inputs, Lazy
+from gaam_cache.encoders._fixed_rows import FixedSound, fixed_sounds
 from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
@@ -81,6 +82,10 @@ class AudioEncoder(ModelEncoder):
             "versions": {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__},
             **(filled if hearing.published else {}),
         }
+
+    def reference_rows(self) -> Sequence[FixedSound]:
+        """Two short sounds."""
+        return fixed_sounds(self._hearing.rate)
 
     def prepare(self, rows: Sequence[Any]) -> Inputs:
         """How long every sound will be; it is decoded when it is asked for."""

@@ -5,6 +5,7 @@ B batch, T tokens.
 
 from __future__ import annotations
 
+import json
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -20,11 +21,13 @@ from torch import nn
 
 from gaam_cache.config import PLACE, ExtractConfig
 from gaam_cache.encoders._base import Inputs
+from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ROWS, Items
 from gaam_cache.encoders._weights import encoder_part, foreign, skeleton
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.errors import ConfigError, DataError, GaamError
+from gaam_cache.store.files import hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none: a causal model that is taken for
@@ -36,6 +39,15 @@ WINDOW = re.compile(
     r"window|block|chunk|original_max|local|stride|conv.*kernel|max_distance|buckets"
 )
 """Settings of a configuration that may name a length at which a model begins to act otherwise."""
+
+DIRECTIONS: dict[str, dict[bool, bool]] = {
+    "is_causal": {True: True, False: False},
+    "use_bidirectional_attention": {True: False},
+    "bidirectional": {True: False},
+    "is_decoder": {True: True},
+}
+"""Settings that say, by their value, whether attention is causal. A value that is missing here is a
+default, which is written into files of models that it means nothing to."""
 
 TWICE = 8
 """Texts of a shard that are tokenised twice: what is drawn at random is no state of a text."""
@@ -66,12 +78,52 @@ class TextEncoder(ModelEncoder):
         return self._tokens.max_length
 
     def _settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {"special_tokens": True}
+        settings: dict[str, Any] = {
+            "special_tokens": True,
+            "tokens": self._token_digests(),
+        }
         if self._tokens.prompt is not None:
             settings["prompt"] = self._tokens.prompt
         if self._config.pool_over != "all":
             settings["pool_over"] = self._config.pool_over
         return settings
+
+    def _token_digests(self) -> dict[str, str]:
+        """For every kind of fixed texts a digest of what the tokenizer makes of them.
+
+        Files do not say it: versions of the libraries read the same files otherwise.
+        """
+        texts_by_kind = {**TEXTS, "cut": texts_around_the_cut(self.max_length)}
+        return {
+            kind: short_digest(hash_parts(map(self._token_bytes, texts)))
+            for kind, texts in texts_by_kind.items()
+        }
+
+    def _token_bytes(self, text: str) -> bytes:
+        """The token ids of a text, which of them are pooled, and whether it was cut."""
+        try:
+            inputs = self._tokens.prepare([text])
+        except GaamError:
+            return b"refused"
+        item = inputs.items[0]
+        parts = item if isinstance(item, _Spanned) else (item,)
+        numbers = [np.asarray(part).ravel().tolist() for part in parts]
+        return json.dumps([numbers, bool(inputs.truncated[0])]).encode()
+
+    def reference_rows(self) -> Sequence[str]:
+        """Two short texts."""
+        return SHORT_TEXTS
+
+    @property
+    def causal_setting(self) -> tuple[str, bool] | None:  # type: ignore[override]
+        """What the configuration's own file says of the direction of attention."""
+        settings = [self._model_config, self._model_config.get_text_config()]
+        for name, says_causal in DIRECTIONS.items():
+            for config in settings:
+                value = vars(config).get(name)
+                if isinstance(value, bool) and value in says_causal:
+                    return f"{name} = {str(value).lower()}", says_causal[value]
+        return None
 
     def _more_files(self) -> set[str]:
         return self._tokens.files()

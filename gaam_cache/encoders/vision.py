@@ -16,12 +16,14 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.encoders._base import ROUNDING, Inputs, Lazy
+from gaam_cache.encoders._base import Inputs, Lazy
+from gaam_cache.encoders._fixed_rows import FixedPicture, fixed_pictures
 from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._weights import skeleton
 from gaam_cache.errors import DataError
+from gaam_cache.store.rounding import ROUNDING
 
 POOLED = "patches, not class token, distillation token or registers (first: the class token)"
 """What is pooled, as the fingerprint and ``gaam inspect`` have it."""
@@ -60,6 +62,10 @@ class VisionEncoder(ModelEncoder):
 
     def _settings(self) -> dict[str, Any]:
         return {"pooled": POOLED, "image_processor": self._processor.settings()}
+
+    def reference_rows(self) -> Sequence[FixedPicture]:
+        """Two small pictures."""
+        return fixed_pictures()
 
     def prepare(self, rows: Sequence[Any]) -> Inputs:
         """Pictures, which are decoded, resized and normalised when they are asked for."""

@@ -29,6 +29,7 @@ from gaam_cache.engines._base import (
     warning_once,
 )
 from gaam_cache.engines._claims import CLAIM_FOLDER, Claim, Claims, Holder
+from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
 from gaam_cache.extraction.job import (
     CheckedRows,
     Job,
@@ -186,10 +187,15 @@ def make_missing(
         prepare_folder(out)
         report(0, sum(map(len, job.rows.values())), "loading the encoder")
         encoder.load()
-    if plan is None:  # what is written now was measured on the loaded encoder
-        ours = make_plan(job)
-        plan = write_plan(out, ours)
-        start = 0.0 if start is None and plan is ours else start
+        warn_of_contradiction(encoder)
+        began_it = False
+        if plan is None:  # what is written now was measured on the loaded encoder
+            ours = make_plan(job)
+            plan = write_plan(out, ours)
+            began_it = plan is ours
+        if not began_it:
+            check_behaviour(encoder, plan)
+        start = 0.0 if start is None and began_it else start
     missing = set(missing_shards(out, plan))
     todo, left = [shard for shard in plan.shards() if shard.name in missing], None
     if todo:

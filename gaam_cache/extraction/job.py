@@ -17,12 +17,13 @@ import gaam_cache
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import CacheError, DataError, GaamWarning
+from gaam_cache.extraction.behaviour import covered_fields, measure_reference
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
 from gaam_cache.sources._base import Rows, check_rows, find_source, repeated_texts, shared_texts
 from gaam_cache.store.dtypes import packed, width_of
 from gaam_cache.store.files import fingerprint, hash_parts
-from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard
+from gaam_cache.store.plan import FORMAT_VERSION, LIBRARIES, Plan, ShardSpec, rows_per_shard
 from gaam_cache.store.shard import (
     ROW_DATASETS,
     UNLABELLED,
@@ -174,8 +175,9 @@ def new_plan(
 def make_plan(job: Job) -> Plan:
     """The plan that these rows and this encoder, which must be loaded, call for."""
     config, encoder = job.config, job.encoder
+    reference = measure_reference(encoder)
     return new_plan(
-        job.fields,
+        covered_fields(job.fields, encoder),
         job.rows,
         encoder={
             "kind": _first(job.rows).kind,
@@ -183,13 +185,14 @@ def make_plan(job: Job) -> Plan:
             "path": None if encoder.called else _local_path(config.encoder),
             "revision": encoder.revision,
             "batching": encoder.batching,
+            **({"reference": reference} if reference else {}),
             **recorded_settings(config, "encoder"),
         },
         dataset=job.provenance | {"shared_texts": job.shared_texts},
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         shard_rows=config.shard_rows,
-        libraries=("torch", "transformers", "h5py", "numpy"),
+        libraries=(*LIBRARIES, "h5py", "numpy"),
     )
 
 

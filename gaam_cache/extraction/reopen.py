@@ -10,8 +10,9 @@ from gaam_cache import plugins, settings
 from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.sources._base import MEDIA, Rows, find_source
-from gaam_cache.store.plan import Plan, differences
+from gaam_cache.store.plan import Plan, comparable, explained_differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
 """What can be done without an encoder."""
@@ -112,8 +113,10 @@ def reopen(
         if encoder is None and isinstance(error, NotFoundError | HubError):
             error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
         raise
-    _check_same(found, plan.identity, f"'{name}' is another encoder", plan)
+    now, then = comparable({"encoder": found}, {"encoder": plan.identity})
+    _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
     opened.load()
+    check_behaviour(opened, plan)
     shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
     then = {name: getattr(plan, name) for name in shape}
     _check_same(shape, then, f"'{config.encoder}' yields states of another shape", plan)
@@ -141,7 +144,7 @@ def _called(name: str) -> bool:
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan) -> None:
-    if lines := differences(now, then):
+    if lines := explained_differences(now, then, plan):
         raise ConfigError(
             f"{what}; nothing was encoded",
             expected=f"what encoded the rows that were trained on: {plan.encoder_label}",

@@ -20,12 +20,13 @@ from torch import Tensor
 
 from gaam_cache import devices
 from gaam_cache.devices import CopyBack, bits
-from gaam_cache.encoders._base import Encoder, Inputs, proof_limit, relative
+from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
 from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
 from gaam_cache.store.plan import BATCHINGS, Plan
+from gaam_cache.store.rounding import proof_limit, relative
 
 ROWS_PER_PROOF = 500
 FEWEST = 2

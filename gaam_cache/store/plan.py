@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self, get_args
 
@@ -16,6 +17,8 @@ from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.messages import brief
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import DAMAGE, fingerprint, read_json, sealed_text, unsealed, write_file
+from gaam_cache.store.reference import decode_sketch, largest_deviation, states_digest
+from gaam_cache.store.rounding import ROUNDING, recompute_limit
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
@@ -30,6 +33,12 @@ Batching = Literal["padded", "equal lengths", "alone"]
 BATCHINGS: tuple[Batching, ...] = get_args(Batching)  # from the cheapest to the strictest
 # how an encoder's layers are numbered, by the number of the first that is kept
 CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
+MEASURED = ("tokens", "acts_causal")
+"""Fields of an encoder that are measured on it: plans before gaam 0.3 lack them, and the second
+one is known only when the weights are loaded. They count where both sides have them."""
+LIBRARIES = ("torch", "transformers", "tokenizers")
+"""Libraries that decide what an encoder does."""
+TOKENS = re.compile(r"(encoder\.)?tokens\.")
 KEY = "planted"
 GAUSSIAN = "gaussian"
 """What ``states`` says of planted ones that were drawn; else it is the fingerprint of a cache."""
@@ -120,6 +129,16 @@ class Plan:
         return dict(self.dataset["shared_texts"])
 
     @property
+    def reference(self) -> dict[str, str]:
+        """States of the reference rows by pooling, as ``reference.encode_sketch`` writes them."""
+        return dict(self.encoder.get("reference", {}))
+
+    @property
+    def states(self) -> str:
+        """The name of these very states: what the fingerprint covers, and what was computed."""
+        return states_digest(self.fingerprint, self.reference)
+
+    @property
     def encoder_label(self) -> str:
         return describe_encoder(self.encoder["name"], self.untrained_seed)
 
@@ -153,8 +172,8 @@ class Plan:
         content = dict(value)
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
-        if (version := content.pop("format_version")) != FORMAT_VERSION:
-            raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
+        if (number := content.pop("format_version")) != FORMAT_VERSION:
+            raise ValueError(f"format version {number!r}, this gaam reads {FORMAT_VERSION}")
         for name in ("pooling", "class_names", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
         plan, fields = cls(**content), content["fingerprint_fields"]
@@ -167,6 +186,8 @@ class Plan:
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
         if not all(map(NAME_PATTERN.fullmatch, plan.rows)) or plan.batching not in BATCHINGS:
             raise ValueError("bad names of splits, or bad batching")
+        for text in plan.reference.values():
+            decode_sketch(text)
         return plan
 
     def portable(self) -> Self:
@@ -225,23 +246,40 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
 
     ``dataset`` says how the rows are read, of which the fingerprint covers what was read.
     """
-    there, ours = read_plan(root), fingerprint(fields)
-    if there.fingerprint == ours:
+    there = read_plan(root)
+    fields_now, fields_then = comparable(fields, there.fingerprint_fields)
+    if fields_now == fields_then:
         return there
     now, then = (
         {"dataset": {name: value for name, value in one.items() if name not in NOT_SETTINGS}, **of}
-        for one, of in ((dataset, fields), (there.dataset, there.fingerprint_fields))
+        for one, of in ((dataset, fields_now), (there.dataset, fields_then))
     )
-    lines = "".join(f"\n    {line}" for line in differences(now, then))
+    lines = "".join(f"\n    {line}" for line in explained_differences(now, then, there))
     raise ConfigError(
         f"'{root}' holds another cache; nothing was changed. What differs:{lines}",
-        found=f"fingerprint {there.fingerprint:.12}, and not {ours:.12}",
+        found=f"fingerprint {there.fingerprint:.12}, and not {fingerprint(fields):.12}",
         hint="choose another folder with --out, or delete this one",
     )
 
 
+def comparable(
+    now: Mapping[str, Any], then: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of two fingerprints without what was measured on one of the encoders alone."""
+    identities = now["encoder"], then["encoder"]
+    one_sided = {name for name in MEASURED if (name in identities[0]) != (name in identities[1])}
+    kept = [
+        {name: value for name, value in identity.items() if name not in one_sided}
+        for identity in identities
+    ]
+    return {**now, "encoder": kept[0]}, {**then, "encoder": kept[1]}
+
+
 def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
-    """A line for each field that differs, by its dotted name; absent values are ``-``."""
+    """A line for each field that differs, by its dotted name; absent values are ``-``.
+
+    Token ids are left out where another field differs too, from which their difference follows.
+    """
 
     def flat(value: Any, name: str) -> dict[str, str]:
         if not isinstance(value, Mapping):
@@ -251,8 +289,59 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
 
     here, there = flat(now, ""), flat(then, "")
     found = {key: (here.get(key, "-"), there.get(key, "-")) for key in sorted({**here, **there})}
+    differing = {key: values for key, values in found.items() if values[0] != values[1]}
+    causes = {key: values for key, values in differing.items() if not TOKENS.match(key)}
     width = max(map(len, found), default=0)
-    return [f"{k:<{width}}  now {new}, then {old}" for k, (new, old) in found.items() if new != old]
+    return [
+        f"{key:<{width}}  now {new}, then {old}"
+        for key, (new, old) in (causes or differing).items()
+    ]
+
+
+def explained_differences(now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan) -> list[str]:
+    """``differences``; where token ids alone differ, the libraries that make them are named."""
+    lines = differences(now, then)
+    if not lines or not all(map(TOKENS.match, lines)):
+        return lines
+    kinds = ", ".join(line.split()[0].rpartition(".")[2] for line in lines)
+    return [
+        f"the same tokenizer files give other token ids of fixed texts ({kinds})",
+        f"now with {installed_versions()}",
+        f"then with {versions_of(plan)}",
+    ]
+
+
+def installed_versions() -> str:
+    """The libraries that decide what an encoder does, as they are installed here."""
+    return ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+
+
+def states_apart(plan: Plan, other: Plan) -> str | None:
+    """How the reference states of two caches differ by more than rounding; None where they do not.
+
+    Nothing is known of a cache that has none.
+    """
+    dtype = str(plan.identity.get("dtype"))
+    if dtype not in ROUNDING:
+        return None
+    limit = recompute_limit(dtype, "float32")
+    for pooling in plan.reference.keys() & other.reference.keys():
+        deviation, layer = largest_deviation(plan.reference[pooling], other.reference[pooling])
+        if not deviation <= limit:
+            return (
+                f"states of the same two rows differ by {deviation:.1e} of their norm in layer "
+                f"{layer + plan.first_layer}, where rounding explains {limit:.1e}: computed with "
+                f"{versions_of(plan)}, and with {versions_of(other)}"
+            )
+    return None
+
+
+def versions_of(plan: Plan) -> str:
+    """The libraries that decide what an encoder does, as they were when a cache was begun."""
+    recorded = (
+        f"{name} {plan.created_with[name]}" for name in LIBRARIES if name in plan.created_with
+    )
+    return ", ".join(recorded)
 
 
 def portable_name(name: str, *, local: bool = False) -> str:

@@ -14,14 +14,22 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import MAX_THREADS
 from gaam_cache.devices import cores
-from gaam_cache.encoders._base import recompute_limit, relative
 from gaam_cache.errors import CacheError
+from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.extraction.job import prepare_job
 from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
 from gaam_cache.store.files import short_digest
-from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences, read_plan
+from gaam_cache.store.plan import (
+    SHARD_FOLDER,
+    Plan,
+    ShardSpec,
+    comparable,
+    explained_differences,
+    read_plan,
+)
+from gaam_cache.store.rounding import recompute_limit, relative
 from gaam_cache.store.shard import (
     Receipt,
     arrays_of,
@@ -185,7 +193,8 @@ def _recompute(
     if plan.imported:
         raise CacheError("states that others made cannot be computed again", where=str(root))
     job = prepare_job(recorded_config(plan, root, device=device), report)
-    if changed := differences(job.fields, plan.fingerprint_fields):
+    fields_now, fields_then = comparable(job.fields, plan.fingerprint_fields)
+    if changed := explained_differences(fields_now, fields_then, plan):
         raise CacheError(
             "the encoder or the data set is no longer what the cache was made from",
             found="\n".join(changed),
@@ -195,6 +204,7 @@ def _recompute(
     report(0, 0, "loading the encoder")
     encoder, far = job.encoder, dict[str, CacheError]()
     encoder.load()
+    check_behaviour(encoder, plan)
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
     limit = recompute_limit(encoder.dtype, plan.storage_dtype)
     for done, (shard, row) in enumerate(chosen, start=1):

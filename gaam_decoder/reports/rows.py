@@ -313,7 +313,7 @@ def _partition(run: RunResult) -> tuple[str, ...]:
     """What runs must share to be folds of one cross-validation, or of its repeats."""
     count = str(run.recipe.get("fold") or "").partition("/")[2]
     splitting = [str(run.recipe.get(name)) for name in ("train_split", "groups") if count]
-    return run.cache["fingerprint"], count, *splitting
+    return run.states, count, *splitting
 
 
 def _split(run: RunResult, seeds: list[int]) -> str:

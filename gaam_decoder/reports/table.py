@@ -165,7 +165,7 @@ def build_tables(
         near = [
             of
             for place, of, _ in hidden
-            if (place, of[0].runs[0].cache["fingerprint"]) == (where, cache["fingerprint"])
+            if (place, of[0].runs[0].states) == (where, rows[0].runs[0].states)
         ]
         probed = compare.corrected(
             compare.against([rows], margin, compare.probe_of),
@@ -199,12 +199,12 @@ def build_tables(
         )
         tables.append(table)
     finals = [run for run in choice.runs if not run.evaluated]
-    for fingerprint in dict.fromkeys(run.cache["fingerprint"] for run in finals):
-        of_cache = [run for run in finals if run.cache["fingerprint"] == fingerprint]
+    for states in dict.fromkeys(run.states for run in finals):
+        of_cache = [run for run in finals if run.states == states]
         models = tuple(_final_model(run, choice.tunings.get(run.key)) for run in of_cache)
         where = "final models, which are not evaluated"
         empty = Table(cache=of_cache[0].cache, where=where, runs=(), **shared)
-        there = (i for i, one in enumerate(tables) if one.cache["fingerprint"] == fingerprint)
+        there = (i for i, one in enumerate(tables) if one.runs and one.runs[0].states == states)
         place = next(there, len(tables))
         table = (tables[place:] or [empty])[0]
         tables[place : place + 1] = [replace(table, finals=models, runs=(*table.runs, *of_cache))]

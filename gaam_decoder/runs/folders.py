@@ -9,7 +9,7 @@ from typing import Any
 from gaam_cache.engines._claims import is_alive
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.store.files import digest_of, short_digest
-from gaam_cache.store.plan import read_plan
+from gaam_cache.store.plan import Plan, read_plan, states_apart
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run
 
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")  # how the names end that ``run_name`` gives
@@ -69,15 +69,19 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
     places = [recorded, beside / recorded.name, beside / "cache"]
     for folder in [Path(cache).expanduser()] if cache else places:
         try:
-            fingerprint = read_plan(folder).fingerprint
+            plan = read_plan(folder)
         except GaamError as error:
             if cache:
                 raise
             found.append(error.message)
             continue
-        if fingerprint == about["fingerprint"]:
+        if plan.fingerprint != about["fingerprint"]:
+            found.append(f"{folder}: another cache, {short_digest(plan.fingerprint)}")
+            continue
+        difference = states_apart(plan, Plan.from_dict(about["plan"])) if "plan" in about else None
+        if difference is None:
             return folder
-        found.append(f"{folder}: another cache, {short_digest(fingerprint)}")
+        found.append(f"{folder}: the same encoder and rows, but {difference}")
     raise CacheError(
         "the cache that the run was trained on is not there",
         expected=f"the fingerprint {short_digest(about['fingerprint'])}",

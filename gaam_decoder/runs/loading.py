@@ -155,7 +155,7 @@ def _decoders(runs: Sequence[RunResult]) -> dict[str, str]:
     """By key the title, with settings (but ``HELD``) in which others of that title differ."""
     recipes: dict[str, dict[str, dict[str, Any]]] = {}
     for run in runs:
-        recipe = run.recipe | {"cache": run.cache["fingerprint"][:12], HELD: None}
+        recipe = run.recipe | {"cache": run.states[:12], HELD: None}
         recipes.setdefault(run.title, {})[run.key] = recipe
     found = {}
     for title, of_key in recipes.items():

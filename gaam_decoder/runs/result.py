@@ -129,6 +129,11 @@ class RunResult:
         return bool(self.tuning_seeds) and set(self.seeds) <= set(self.tuning_seeds)
 
     @property
+    def states(self) -> str:
+        """The name of the very states that it learned from: of its cache, ``Plan.states``."""
+        return str(self.cache.get("states") or self.cache["fingerprint"])
+
+    @property
     def layer_numbers(self) -> tuple[int, ...]:
         """Layers that it learned from, by number: 0 is what the first one reads."""
         some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)

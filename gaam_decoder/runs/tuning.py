@@ -110,11 +110,11 @@ class Choice(NamedTuple):
     unchosen: tuple[str, ...]  # keys of candidates between which nothing could choose
 
 
-def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: str) -> str:
+def family(recipe: Mapping[str, Any], attention: str, head: str, states: str) -> str:
     """What candidates of one row have in common."""
     # what chooses a rate may hold out other rows than what reports
     rest = {k: v for k, v in recipe.items() if k not in (*TUNED, HELD) and v is not None}
-    return repr((fingerprint, attention, head, sorted((k, str(v)) for k, v in rest.items())))
+    return repr((states, attention, head, sorted((k, str(v)) for k, v in rest.items())))
 
 
 def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> Choice:
@@ -127,7 +127,7 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     """
     rows: dict[str, dict[tuple[float, ...], list[RunResult]]] = {}
     for run in runs:
-        row = family(run.recipe, run.attention, run.head, run.cache["fingerprint"])
+        row = family(run.recipe, run.attention, run.head, run.states)
         values = tuple(float(run.recipe.get(name, 0.0)) for name in TUNED)
         rows.setdefault(row, {}).setdefault(values, []).append(run)
     dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()

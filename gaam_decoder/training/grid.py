@@ -105,7 +105,7 @@ def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
         recipe = replace(recipe, attention=spelled_out(recipe.attention, layers, size))
     shape = {"num_layers": layers, "hidden_size": size, "num_classes": len(cache.class_names)}
     spec = DecoderSpec(attention=recipe.attention, head=recipe.head, **shape)
-    return Item(spec=spec, recipe=recipe, key=same.key(cache.fingerprint))
+    return Item(spec=spec, recipe=recipe, key=same.key(cache.plan.states))
 
 
 def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> list[Recipe]:

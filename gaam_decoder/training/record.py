@@ -53,6 +53,7 @@ def publish(
             chose = {"labels": padded([train_N[held] for held in of_seed]), "rows": padded(of_seed)}
     about_cache = {
         "fingerprint": cache.fingerprint,
+        "states": plan.states if plan.reference else None,
         "path": str(cache.root.absolute()),
         "encoder": plan.encoder_label,
         "dataset": plan.dataset["name"],

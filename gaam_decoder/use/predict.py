@@ -24,7 +24,7 @@ from gaam_cache.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import kind_of, open_table
 from gaam_cache.store.files import make_folder, short_digest
-from gaam_cache.store.plan import differences
+from gaam_cache.store.plan import comparable, differences, states_apart
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
 
@@ -264,7 +264,15 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
 def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     assert config.cache is not None
     cache, ours = open_cache(config.cache), predictor.plan
-    other, theirs = cache.fingerprint != predictor.fingerprint, cache.plan
+    theirs = cache.plan
+    other = cache.fingerprint != predictor.fingerprint
+    if ours is not None and (difference := states_apart(theirs, ours)):
+        raise CacheError(
+            "the states of the cache are not those that the run learned from",
+            found=difference,
+            where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
+            hint="extract the rows again with the versions that the run's cache was made with",
+        )
     if other and ours is None and theirs.imported:
         text = "states of run and cache were imported: nobody here knows whether they are alike"
         warnings.warn(text, GaamWarning, stacklevel=2)
@@ -276,7 +284,8 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
                 {name: getattr(plan, name) for name in ALIKE} | plan.identity | {"pooling": None}
                 for plan in (theirs, ours)
             ]
-            found = differences(*both)
+            now, then = comparable(*({"encoder": identity} for identity in both))
+            found = differences(now["encoder"], then["encoder"])
         if found:
             raise CacheError(
                 "rows of the cache are not known to be encoded as those of the run",
