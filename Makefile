@@ -1,5 +1,6 @@
 # make demo: news sample -> cache -> runs -> table.  make test: the tests.  make test-all: those that
-# take long too.  make gpu: tests and benchmarks that need a GPU, figures in gpu.json; with a Python
+# take long too.  make real: tests on real encoders.  make versions: states under the oldest and
+# newest transformers.  make gpu: tests and benchmarks that need a GPU, figures in gpu.json; with a Python
 # of the machine's own: make gpu BIN=/folder/with/python.  All but that install what they need into
 # .venv, once.
 
@@ -11,7 +12,7 @@ INPUTS := pyproject.toml constraints.txt
 BESIDE := -n 2 --dist worksteal
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all gpu lint check clean
+.PHONY: demo test test-all real versions gpu lint check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -30,6 +31,30 @@ test-all: $(VENV)/.test
 	@echo "== all tests, those that take long too"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(BESIDE) -m ''
 
+# real encoders, made from their packages by a script that is no part of the project, and real data
+REAL := .real
+MAKE_REAL := ../shared/encoders/make
+REAL_DATA := ../shared/data
+real: $(VENV)/.test
+	@test -x $(MAKE_REAL) || test -d $(REAL)/llama-135m || { echo "no real encoders: name a folder" \
+		"that has llama-135m, mpnet-base and whisper-base: make real REAL=FOLDER"; exit 1; }
+	test -d $(REAL)/whisper-base || $(BIN)/python $(MAKE_REAL) $(REAL)
+	GAAM_REAL_ENCODERS=$(REAL) GAAM_REAL_DATA=$(REAL_DATA) $(BIN)/python -m pytest -m real tests/real
+
+# the states of the contract, with the oldest and the newest transformers that pyproject.toml allows
+OLDEST := 5.0.0
+NEWEST := $(shell sed -n 's/^transformers==//p' constraints.txt)
+TIED := ^(transformers|tokenizers|huggingface_hub|hf-xet|typer|ray)==
+versions: versions-$(OLDEST) versions-$(NEWEST)
+versions-%: $(INPUTS)
+	@echo "== the contract's states with transformers $*"
+	test -x $(VENV)-$*/bin/python || $(PYTHON) -m venv $(VENV)-$*
+	grep -vE '$(TIED)' constraints.txt > $(VENV)-$*/constraints.txt
+	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c $(VENV)-$*/constraints.txt -e '.[demo,test]' transformers==$*
+	OMP_NUM_THREADS=1 $(VENV)-$*/bin/python -m pytest $(BESIDE) tests/contract/test_1_states.py \
+		tests/cache/extraction/test_behaviour.py
+
 gpu: $(if $(filter $(VENV)/bin,$(BIN)),$(VENV)/.test)
 	@echo "== tests and benchmarks on a GPU"
 	$(BIN)/python -m tests.benchmarks.on_gpu --json gpu.json
@@ -43,7 +68,7 @@ lint: $(VENV)/.test
 check: lint test
 
 clean:
-	rm -rf $(VENV) cache runs
+	rm -rf $(VENV) $(VENV)-* $(REAL) cache runs
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

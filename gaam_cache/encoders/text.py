@@ -40,6 +40,8 @@ WINDOW = re.compile(
 )
 """Settings of a configuration that may name a length at which a model begins to act otherwise."""
 
+VOCABULARY_SAMPLE = 64
+"""Tokens of a vocabulary, about, of which texts are made that the tokenizer is known by."""
 DIRECTIONS: dict[str, dict[bool, bool]] = {
     "is_causal": {True: True, False: False},
     "use_bidirectional_attention": {True: False},
@@ -93,7 +95,11 @@ class TextEncoder(ModelEncoder):
 
         Files do not say it: versions of the libraries read the same files otherwise.
         """
-        texts_by_kind = {**TEXTS, "cut": texts_around_the_cut(self.max_length)}
+        texts_by_kind = {
+            **TEXTS,
+            "vocabulary": self._tokens.texts_of_vocabulary(),
+            "cut": texts_around_the_cut(self.max_length),
+        }
         return {
             kind: short_digest(hash_parts(map(self._token_bytes, texts)))
             for kind, texts in texts_by_kind.items()
@@ -409,6 +415,17 @@ class _Tokens:
         given = [value for value in self.tokenizer.init_kwargs.values() if isinstance(value, str)]
         names = self.tokenizer.vocab_files_names.values()
         return {*names, *(Path(value).name for value in given)}
+
+    def texts_of_vocabulary(self) -> list[str]:
+        """Tokens of its own, evenly spread over the vocabulary, as texts of several cases.
+
+        Of fixed texts a small vocabulary may know no word.
+        """
+        token_by_id = {number: token for token, number in self.tokenizer.get_vocab().items()}
+        ids = sorted(token_by_id)
+        step = max(1, len(ids) // VOCABULARY_SAMPLE)
+        words = " ".join(token_by_id[number] for number in ids[::step])
+        return [words, words.lower(), words.upper(), words.title()]
 
     def pad_ids(self, size: int | None) -> list[int]:
         """Tokens that fill batches, for the tokenizer or for the model."""

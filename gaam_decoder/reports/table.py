@@ -19,7 +19,10 @@ from gaam_decoder.stats.scores._base import Score
 SEPARATE = "rows of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"
 AT_EDGE = " (edge)"
-CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
+CACHE_FIELDS = (
+    *("fingerprint", "states", "encoder", "dataset"),
+    *("layers", "first_layer", "hidden_size", "rows"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
