@@ -445,6 +445,7 @@ def predict(
     file: Annotated[Path | None, _option("--file", kind="FILE", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Results of all rows: .csv, .jsonl, .parquet (default: stdout).")] = None,
     text_columns: Annotated[Strings, _option("--text-column", kind="NAME", help="Column of the text, repeatable (default: those of the run).")] = None,
+    attn: Annotated[str | None, _option("--attn", kind="FILE.py:CLASS", help="The mechanism of your own that the run was trained with.")] = None,
     cache: Annotated[Path | None, _option("--cache", kind="FOLDER", help="Instead of texts: a cache whose rows are predicted, without an encoder.")] = None,
     split: Annotated[str | None, _option("--split", kind="NAME", help="Of the cache, labelled or not (default: test).")] = None,
     top: Annotated[int, _option("--top", kind="K", help="Name the K likeliest classes.")] = 1,

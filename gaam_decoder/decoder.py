@@ -19,9 +19,13 @@ from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention._softmax import Projected
 from gaam_decoder.heads._base import Head
 from gaam_decoder.heads.linear import LinearHead
-from gaam_decoder.specs import Spec, build, plugin_options
+from gaam_decoder.specs import Spec, build, is_foreign, plugin_options
 
 FEW_CLASSES = 16  # of which a map of all features is less work than one of every row
+ROWS_TRIED = 3
+"""Random rows on which a decoder of somebody else is tried, together and one at a time."""
+MIXING_SHARE = 1e-3
+"""Share of the largest logit that other rows may move one by: rounding moves it by far less."""
 STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
 STREAMS |= {"labels": 5, "shards": 6, "rows": 7, "rates": 8}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
@@ -105,6 +109,38 @@ def on_paper() -> Iterator[None]:
     except (RuntimeError, OverflowError) as error:
         message, found = "the options ask for a size that no tensor has", str(error).splitlines()[0]
         raise ConfigError(message, found=found) from error
+
+
+def check_rows_stay_apart(spec: DecoderSpec) -> None:
+    """Refuse a decoder of somebody else whose output for a row depends on the rows beside it.
+
+    It is built and run on a few random rows, together and one at a time, in evaluation. A
+    mechanism that means to read other rows says so: ``depends_on_batch = True``.
+
+    Raises:
+        ConfigError: rows are mixed, and the mechanism does not say that it mixes them.
+    """
+    if not is_foreign(spec.attention, "mechanism") and not is_foreign(spec.head, "head"):
+        return
+    decoder = build_decoder(spec, seed=0).eval()
+    if decoder.attention.depends_on_batch:
+        return
+    generator = torch.Generator().manual_seed(0)
+    shape = (ROWS_TRIED, spec.num_layers, spec.hidden_size)
+    x_BLD = torch.randn(shape, generator=generator)
+    with torch.inference_mode():
+        together_BC = decoder(x_BLD)
+        alone_BC = torch.cat([decoder(x_BLD[row : row + 1]) for row in range(ROWS_TRIED)])
+    distance = (together_BC - alone_BC).abs().max()
+    if distance <= MIXING_SHARE * alone_BC.abs().max():
+        return
+    raise ConfigError(
+        f"'{spec.attention}' + '{spec.head}' gives a row other logits beside other rows",
+        expected="the same logits for a row, whatever rows share its batch",
+        found=f"logits that differ by {distance:.1e} of {alone_BC.abs().max():.1e}",
+        hint="compute nothing over the first axis (x - x.mean(0)); a mechanism that means to reads "
+        "other rows by depends_on_batch = True in its class",
+    )
 
 
 def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:

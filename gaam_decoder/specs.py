@@ -143,3 +143,8 @@ def row_title(attention: object, head: object, *, final: bool = False, **recipe:
     return (
         title + ", labels shuffled" * bool(recipe.get("shuffle_labels")) + ", final model" * final
     )
+
+
+def is_foreign(spec: Spec, kind: str) -> bool:
+    """Whether a mechanism or head is not one of gaam's own, but of a file or another package."""
+    return " " in plugins.code(KINDS[kind][0], spec.name, kind=kind)

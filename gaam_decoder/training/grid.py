@@ -14,7 +14,7 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages import did_you_mean, shortened
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.decoder import DecoderSpec, shortest, spelled_out
+from gaam_decoder.decoder import DecoderSpec, check_rows_stay_apart, shortest, spelled_out
 from gaam_decoder.number_lists import PER_CLASS
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
@@ -70,6 +70,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     for spec, item in reversed(specs.items()):
         try:
             check_decoder(spec, config.select)
+            check_rows_stay_apart(spec)
         except ConfigError as error:
             error.details.setdefault("where", str(item))
             impossible.add(spec)

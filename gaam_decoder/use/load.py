@@ -25,7 +25,7 @@ from gaam_decoder.reports.report import report
 from gaam_decoder.runs.folders import find_cache, is_run, run_folders
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
-from gaam_decoder.specs import KINDS, parse_spec
+from gaam_decoder.specs import KINDS, own_spec, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
 OWN_FILES = CONFIG_FILE, MODEL_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
@@ -37,6 +37,7 @@ def load(
     *,
     seed: int | None = None,
     temperature: bool = False,
+    attn: str | type | None = None,
     cache: str | Path | None = None,
     encoder: str | None = None,
     device: str = "auto",
@@ -54,6 +55,8 @@ def load(
         seed: whose decoder alone is used; default: all that finished, averaged.
         temperature: divide the logits of every seed by the temperature that fits the rows that
             chose its epoch best, before anything is averaged; as ``report`` does.
+        attn: a mechanism of one's own, which the run was trained with: its class, or
+            ``FILE.py:CLASS``. No code is run that only a run names.
         cache: folder of the cache that it learned from; default: what the run says of it.
         encoder: folder or id of the encoder, where it is no longer where it was.
         device: auto, cpu, cuda, cuda:N or mps.
@@ -65,6 +68,8 @@ def load(
             a temperature is fitted on.
         CacheError: the run is damaged, or the cache is another one.
     """
+    if attn is not None:
+        own_spec(attn, "mechanism")  # from now on its name is known
     computes, folder = devices.resolve_device(device), Path(path).expanduser()
     run, config, weights = open_decoder(folder, seed, cache)
     if config.recipe.get("shuffle_labels"):
@@ -126,6 +131,8 @@ def open_decoder(
         weights = {n: one[[config.seeds.index(seed)]] for n, one in weights.items()}
         config = replace(config, seeds=(seed,))
     for kind, text in (("mechanism", config.attention), ("head", config.head)):
+        recorded = config.recipe.get("plugins", {}).get(f"{kind} {text.partition(':')[0]}")
+        _check_known(text.partition(":")[0], kind, recorded, where)
         name = parse_spec(text, kind).name
         now = plugins.code(KINDS[kind][0], name, kind=kind)
         then = config.recipe.get("plugins", {}).get(f"{kind} {name}")
@@ -133,6 +140,23 @@ def open_decoder(
             message = f"the {kind} '{name}' is not the code that the run was trained with"
             raise ConfigError(message, expected=then or "that of gaam", found=now, where=where)
     return run, config, weights
+
+
+def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None:
+    """Refuse a part of a decoder whose code is not known here, and say how it becomes known."""
+    package, option = KINDS[kind]
+    if recorded is None or name in plugins.names(package) or plugins.origin(package, name):
+        return
+    origin = recorded.rpartition(" ")[0]
+    known_by = f"install {origin}"
+    if origin.endswith(".py"):
+        known_by = f"gaam predict RUN {option} {origin}:{name}; from Python load(RUN, attn={name})"
+    raise ConfigError(
+        f"the {kind} '{name}' is not gaam's own, and no code is run that only a run names",
+        expected=f"{origin}, which the run was trained with",
+        where=where,
+        hint=known_by,
+    )
 
 
 def _recommended(folder: Path) -> Path:

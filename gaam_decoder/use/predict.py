@@ -57,6 +57,7 @@ class PredictConfig:
     temperature: bool = False  # divide each seed's logits by what fits the rows that chose
     top: int = 1  # how many of the likeliest classes are named
     text_columns: tuple[str, ...] = ()  # columns joined by a space; default: those of the run
+    attn: str | type | None = None  # a mechanism of one's own: its class, or FILE.py:CLASS
     encoder: str | None = None  # where the encoder of the run is, if it has moved
     device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
 
@@ -149,7 +150,7 @@ def predict(
     out, top, report = config.out, config.top, progress or (lambda done, total, text: None)
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out")
-    given = {name: getattr(config, name) for name in ("temperature", "encoder", "device")}
+    given = {name: getattr(config, name) for name in ("temperature", "attn", "encoder", "device")}
     predictor = load(config.run, cache=None if config.of_cache else config.cache, **given)
     if top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"

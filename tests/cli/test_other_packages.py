@@ -14,6 +14,7 @@ from torch import Tensor
 import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins
+from gaam_cache.errors import ConfigError
 from gaam_decoder.attention import Attention
 from tests.conftest import Outcome
 
@@ -31,6 +32,19 @@ class Sixth(Attention):
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         return x_BLD / 6
+
+
+class Centred(Attention):
+    """Every state without the mean of its batch."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        return x_BLD - x_BLD.mean(0)
+
+
+class SaysSo(Centred):
+    """The same, and it says that it reads other rows."""
+
+    depends_on_batch = True
 
 
 @pytest.fixture
@@ -117,7 +131,14 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
     plugins._GIVEN.clear()  # as in another process: no code is run that only a run names
     refused = gaam("predict", run.path, "a text")
     assert refused.code == 2
-    assert "'Sech'" in refused.err
+    assert f"gaam predict RUN --attn {file.name}:Sech" in refused.err
+    # its code has changed since
+    assert gaam("predict", run.path, "a text", "--attn", f"{file}:Sech").code == 2
+    file.write_text(SECH)
+    plugins._GIVEN.clear()
+    rows = ("--cache", tiny_cache, "--out", tmp_path / "out.csv")
+    predicted = gaam("predict", run.path, *rows, "--attn", f"{file}:Sech")
+    assert predicted.code == 0, predicted.err
     for wrong in (f"{file}:Tensor", f"{file}:Nothing", f"{file}", tmp_path / "none.py:A"):
         assert gaam("train", *options[:-2], "--attn", wrong).code == 2
 
@@ -135,3 +156,19 @@ def test_a_class_is_taken_as_it_is(
     )
     assert len(logits) == len(run.labels)
     assert run.attention == "Sixth"
+
+
+@pytest.mark.parametrize("mechanism", [Centred, SaysSo], ids=lambda it: it.__name__)
+def test_a_mechanism_that_mixes_rows_says_so_or_is_refused(
+    mechanism: type, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_GIVEN", {})
+    config = gaam_decoder.TrainConfig(
+        attn=mechanism, cache=tiny_cache, runs=tmp_path, seeds=1, epochs=1, lr=0.01, probe=False
+    )
+    if mechanism is SaysSo:
+        assert len(gaam_decoder.train(config)) == 1
+        return
+    with pytest.raises(ConfigError) as refusal:
+        gaam_decoder.train(config)
+    assert "depends_on_batch = True" in str(refusal.value)
