@@ -5,9 +5,11 @@ N rows, L layers, D hidden size.
 
 from __future__ import annotations
 
+import io
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +17,17 @@ from numpy.typing import NDArray
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, one_ahead
+from gaam_cache.errors import DataError
 from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.sources._collect import given_inputs
+from gaam_cache.sources.media._base import library
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
 
+PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+"""Modes of pictures of Pillow that a PNG file keeps as they are."""
 OPENING = threading.Lock()
 """Held while an encoder is opened or a decoder is built: transformers sets the default type of all
 threads while it loads weights, and parameters are of that type."""
@@ -30,7 +36,7 @@ threads while it loads weights, and parameters are of that type."""
 class Placed(NamedTuple):
     """Rows, and where each of them stands: those of a file need not follow one another."""
 
-    rows: Sequence[str]
+    rows: Sequence[Any]
     places: Sequence[str]  # as in 'line 7', one of every row
 
 
@@ -85,7 +91,8 @@ class RowEncoder:
         """States of chunk after chunk; the next one is made ready while one is encoded.
 
         Shape:
-            N texts, or paths of N sounds or pictures. Result: (N, L, D), of all layers.
+            N texts, or N sounds or pictures: paths, bytes of files, pictures of Pillow, or
+            (samples, rate). Result: (N, L, D), of all layers.
 
         Args:
             chunks: of rows, about 2,048 at a time.
@@ -115,7 +122,8 @@ class RowEncoder:
         if not len(placed.rows):
             return None
         (rows, places), kind = placed, self.plan.kind
-        inputs = given_inputs(rows, kind, self._config, origin=origin, places=places)
+        cells = [_cell_of(row, kind, place) for row, place in zip(rows, places, strict=True)]
+        inputs = given_inputs(cells, kind, self._config, origin=origin, places=places)
         with self._preparing:
             return self._maker.prepare(inputs, origin=origin, places=places)
 
@@ -127,3 +135,59 @@ class RowEncoder:
             states = self._maker.states(encoded)[pooling]
         bfloat16 = self.plan.storage_dtype == "bfloat16"
         return as_float32(states) if bfloat16 else states.astype(np.float32)
+
+
+def _cell_of(row: Any, kind: str, place: str) -> Any:
+    """What a table would hold of a row: a text, a path, or the bytes of a file.
+
+    A picture of Pillow becomes a PNG or TIFF, samples with their rate a WAV of fractions: both
+    keep every number.
+    """
+    if isinstance(row, PurePath):
+        return str(row)
+    if kind == "vision" and hasattr(row, "getexif"):
+        return _picture_bytes(row)
+    if kind != "audio" or isinstance(row, str | bytes):
+        return row
+    if isinstance(row, Mapping) and {"array", "sampling_rate"} <= row.keys():
+        return _sound_bytes(row["array"], row["sampling_rate"], place)
+    if isinstance(row, tuple) and len(row) == 2:
+        return _sound_bytes(*row, place)
+    raise DataError(
+        "a sound has no sampling rate",
+        expected="a path, or (samples, rate), such as (array, 16000)",
+        found=type(row).__name__,
+        where=place,
+    )
+
+
+def _picture_bytes(image: Any) -> bytes:
+    file = io.BytesIO()
+    lossless = "PNG" if image.mode in PNG_MODES else "TIFF"
+    # the orientation of a camera is applied by whoever reads the file
+    image.save(file, lossless, exif=image.getexif())
+    return file.getvalue()
+
+
+def _sound_bytes(samples: Any, rate: Any, place: str) -> bytes:
+    """A WAV file of samples (T,) or, of several channels, (T, C) or (C, T)."""
+    samples_T = np.asarray(samples)
+    if samples_T.dtype.kind == "i":
+        # as files have them: whole numbers of 16 bits lie between -32,768 and 32,767
+        samples_T = samples_T / -float(np.iinfo(samples_T.dtype).min)
+    elif samples_T.dtype.kind != "f":
+        raise DataError(
+            "samples are no sound",
+            expected="fractions from -1 to 1, or signed whole numbers",
+            found=str(samples_T.dtype),
+            where=place,
+        )
+    samples_T = samples_T.astype(np.float32)
+    if samples_T.ndim == 2 and len(samples_T) < samples_T.shape[1]:
+        samples_T = samples_T.T
+    if samples_T.ndim not in (1, 2) or not samples_T.size:
+        raise DataError("samples are no sound", found=f"shape {samples_T.shape}", where=place)
+    file = io.BytesIO()
+    soundfile = library("soundfile", "audio")
+    soundfile.write(file, samples_T, int(rate), format="WAV", subtype="FLOAT")
+    return file.getvalue()

@@ -162,16 +162,19 @@ class Predictor:
             raise ConfigError(f"'{spec.attention}' predicts a row by the rows beside it")
         self._stacked = {name: weights[name].to(one) for name, one in own.items()}
 
-    def predict(self, rows: Sequence[str]) -> list[str]:
+    def predict(self, rows: Sequence[Any]) -> list[str]:
         """The name of the most probable class of every row; see ``predictions``."""
         return self.predictions(rows).labels
 
-    def predict_proba(self, rows: Sequence[str]) -> NDArray[np.float64]:
+    def predict_proba(self, rows: Sequence[Any]) -> NDArray[np.float64]:
         """Probabilities of all classes of every row, (N, C); see ``predictions``."""
         return self.predictions(rows).probabilities_NC
 
-    def predictions(self, rows: Sequence[str], *, origin: str = "the rows") -> Predictions:
-        """Encode N texts, or files of N sounds or pictures, as the cache's, and predict classes.
+    def predictions(self, rows: Sequence[Any], *, origin: str = "the rows") -> Predictions:
+        """Encode N rows as those of the cache, and predict their classes.
+
+        Rows are texts; or sounds and pictures, each a path, the bytes of a file, a picture of
+        Pillow, or ``(samples, rate)`` with samples (T,) or, of several channels, (T, C).
 
         Messages say that they are from ``origin``.
 

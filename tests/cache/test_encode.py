@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
+from PIL import Image
 
 import gaam_cache
 from gaam_cache.cache import EmbeddingCache
@@ -93,6 +95,15 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     files = [str(data / name) for name in extract(config)["test"].column("file")]
     ours = check(config, files)
+    # rows that a program has are those of files
+    fractions = [soundfile.read(name, dtype="float32") for name in files]
+    whole, rate = soundfile.read(files[0], dtype="int16")
+    in_memory: list[Any] = [(whole, rate), *fractions[1:-1]]
+    in_memory.append({"array": fractions[-1][0], "sampling_rate": fractions[-1][1]})
+    from_files = ours.encode(files, pooling="mean")
+    np.testing.assert_allclose(ours.encode(in_memory, pooling="mean"), from_files, atol=2e-3)
+    with pytest.raises(DataError, match="sampling rate"):
+        ours.encode([fractions[0][0]], pooling="mean")
     pieces = {**ours.plan.dataset, "clip_mode": "split"}  # of a cache whose rows are pieces
     split = RowEncoder.open(replace(ours.plan, dataset=pieces))
     with pytest.raises(DataError, match="in 1 files"):
@@ -107,6 +118,11 @@ def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     good = [str(data / name) for name in extract(config)["test"].column("file")]
     ours = check(config, good)
+    # rows that a program has are those of files
+    from_files = ours.encode(good, pooling="mean")
+    pictures: list[Any] = [Image.open(name) for name in good[:2]]
+    in_memory = [*pictures, Path(good[2]), Path(good[3]).read_bytes(), *good[4:]]
+    np.testing.assert_array_equal(ours.encode(in_memory, pooling="mean"), from_files)
     for decoder in ours.plan.decoders:
         other = covering(ours.plan, decoders=ours.plan.decoders | {decoder: "0.0"})
         with pytest.raises(ConfigError, match=decoder):
