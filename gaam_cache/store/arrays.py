@@ -200,6 +200,13 @@ def choose(
             raise unclear(f"'{split}' has no states")
         taken[split] = {}
         for role in (STATES, *[LABELS] * (split not in config.unlabelled), *config.keep_columns):
+            if role not in of and role in config.keep_columns:
+                # of a single split the name alone says which array is meant
+                if len(said) > 1 or role not in {array.name for array in arrays}:
+                    hint = f"name the array '{split}_{role}' or '{split}/{role}' in the file"
+                    hint += f", or '{role}' where there is one split"
+                    raise unclear(f"no array is the column '{role}' of '{split}'", hint)
+                of[role] = list(enumerate(find(role)))
             if role not in of:
                 hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
                 raise unclear(f"it is not clear which array has the {role} of '{split}'", hint)

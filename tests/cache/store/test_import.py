@@ -120,6 +120,14 @@ def test_classes_are_strings_numbers_or_named(tmp_path: Path) -> None:
         np.testing.assert_array_equal(cache["train"].labels, np.resize(turn, 21), case)
 
 
+def test_a_column_of_the_only_split_is_found_by_its_name(tmp_path: Path) -> None:
+    who = np.array([f"s{n % 4}" for n in range(21)])
+    [file] = save(tmp_path / "f.npz", {"hidden": TRAIN, "target": labels(21), "who": who})
+    options = {"arrays": ("train=hidden",), "labels": ("train=target",), "keep_columns": ("who",)}
+    run(file, out=tmp_path / "c", **options)
+    assert gaam_cache.open_cache(tmp_path / "c")["train"].column("who") == who.tolist()
+
+
 def test_columns_and_splits_without_labels(tmp_path: Path) -> None:
     who = np.array([f"speaker {n % 4} ä" for n in range(31)])
     arrays = {
