@@ -359,7 +359,8 @@ def describe(
 @app.command(rich_help_panel=UNDERSTAND)
 def ablate(
     run: Annotated[Path, typer.Argument(help="A run, or a folder of runs, of which the report recommends one.")],
-    num_layers: Annotated[int, _option("--num-layers", kind="N", help="Layers of each group.")] = 3,
+    num_layers: Annotated[int, _option("--num-layers", kind="N", help="Layers of each set.")] = 3,
+    random_sets: Annotated[int, _option("--random-sets", kind="N", min=1, help="Sets of random layers.")] = 10,
     seed: Annotated[int, _option("--seed", kind="N", min=0, help="Decides the random layers.")] = 0,
     cache: MovedCache = None,
     attn: Annotated[str | None, _option("--attn", kind="NAME", help="What to train (default: the run's own mechanism).", offers=attentions)] = None,
@@ -370,11 +371,12 @@ def ablate(
     """Retrain a run on its most and least important layers and on random ones, and compare.
 
     Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
-    run's; the new runs lie beside it.
+    run's; the new runs lie in the folder 'ablation' beside it.
     """
     import gaam_decoder
 
-    options: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "cache": cache, "attn": attn}
+    options: dict[str, Any] = {"num_layers": num_layers, "random_sets": random_sets, "seed": seed}
+    options |= {"cache": cache, "attn": attn}
     with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
         result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
     _show(result, as_json)
