@@ -30,10 +30,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+ExactStates = Mapping[str, NDArray[Any]]
+"""Of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
 ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """What another batch adds on one device, as the share of a layer's norm: where rounding alone is
 at work. Eight units in the last place of 1 for the half-precision types, whose activations are
 rounded after every operation; float32, whose errors are sums of many small ones, gets 170."""
+UNMOVED = {"float32": 1e-6, "float16": 5e-5, "bfloat16": 5e-5}
+"""What counts as no shift of a state that is computed in higher precision than this: in float64, or
+in float32, of which massive activations of a real Llama make 2e-5."""
+TIMES_ALONE = 4.0
+"""How much more another kernel may round than that of a row alone: of a real Llama up to 4.7 times,
+in rows whose activations are massive."""
 OTHER_ROWS = 5.0  # times ``ROUNDING``: the rows of a data set are many more than those of a probe
 ELSEWHERE = 2.0  # times that: what another device, library or number of threads adds
 STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
@@ -115,7 +123,11 @@ class Encoder(ABC):
     dtype: str  # arithmetic: float32, bfloat16 or float16
     device: torch.device
     batching: Batching  # which texts may share a batch: measured by ``load``
+    acts_causal: bool | None = None
+    """Whether what comes later in a row shifts no earlier state: measured by ``load``. None where
+    it was not measured, and of rows that have no order of which that could be said."""
     untrained_seed: int | None = None  # seed of random weights; None where they are trained
+    _is_loaded = False  # whether ``load_for`` called ``load``
 
     @property
     def label(self) -> str:
@@ -161,6 +173,37 @@ class Encoder(ABC):
     def load(self) -> None:
         """Load the weights, and set ``num_layers``, ``hidden_size`` and ``batching``."""
 
+    def load_for(
+        self,
+        longest: int | None = None,
+        *,
+        batching: Batching | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Load the weights, as ``load`` does, and measure no more than these rows need.
+
+        Weights that are there stay; rows that need more than was measured have it measured.
+
+        Args:
+            longest: length of the longest row; None: the maximum length. A row that is longer all
+                the same is encoded alone.
+            batching: "alone" where every row will be encoded alone, whatever the model is like,
+                as is best for a few rows of a cache whose plan is there: nothing is measured then,
+                and ``acts_causal`` stays None. Any other is measured, and may be found to differ.
+            tell: called with what goes on, where it takes time.
+
+        Raises:
+            ConfigError: the model cannot be run so that every row has its own states.
+            ShortOfMemoryError: no memory for the weights, or for a row that long.
+        """
+        if not self._is_loaded:
+            self.load()
+            self._is_loaded = True
+
+    def longest_of(self, rows: Iterable[Any]) -> int:  # noqa: ARG002
+        """Length of about the longest row, as ``load_for`` takes it, found without much work."""
+        return self.max_length
+
     @abstractmethod
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of one batch.
@@ -172,6 +215,14 @@ class Encoder(ABC):
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
         """Pooled states of one row, by as little of our own as can be: what others are held to."""
         return self.encode([item])
+
+    def exact(self, items: Sequence[Any], row: int) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
+        """A row's states in its batch, and alone, both in higher precision than ``dtype``.
+
+        None where they cannot be had: there is no such arithmetic, or no memory for it. Another
+        thread may encode meanwhile.
+        """
+        return None
 
 
 def open_encoder(
@@ -209,6 +260,30 @@ def relative(states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "fl
         gap = np.maximum(gap - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
         share = np.linalg.norm(gap, axis=-1) / np.where(norm > 0, norm, 1.0)
     return np.where(np.isfinite(share), share, math.inf)
+
+
+def explained(
+    states: NDArray[Any],
+    alone: NDArray[Any],
+    exact: NDArray[Any],
+    limit: float,
+    storage_dtype: str = "float32",
+) -> bool:
+    """Whether rounding explains how far states are from those of their row alone.
+
+    They may be ``TIMES_ALONE`` as far from the exact states as those of the row alone are, and by
+    ``limit`` further, in every layer.
+
+    Args:
+        states: what is looked at, (..., D), of ``storage_dtype``.
+        alone: of the row alone, in the same arithmetic, (..., D).
+        exact: of the row alone, in higher precision, (..., D).
+        limit: relative to the norm of a layer.
+        storage_dtype: of ``states``, as ``relative`` takes it.
+    """
+    rounded = relative(alone, exact)
+    off = relative(states, exact, storage_dtype)
+    return bool((off <= TIMES_ALONE * rounded + limit).all())
 
 
 def proof_limit(compute_dtype: str) -> float:

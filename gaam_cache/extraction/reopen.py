@@ -113,7 +113,7 @@ def reopen(
             error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
         raise
     _check_same(found, plan.identity, f"'{name}' is another encoder", plan)
-    opened.load()
+    opened.load_for(batching="alone")  # whoever encodes many rows has it measured
     shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
     then = {name: getattr(plan, name) for name in shape}
     _check_same(shape, then, f"'{config.encoder}' yields states of another shape", plan)
