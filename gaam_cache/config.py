@@ -23,6 +23,8 @@ IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of states that others made."""
 SHARD_ROWS = 2048
 """Of one shard at most, where nobody says."""
+CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
+GPU_BATCH_TOKENS = 16384
 PUBLISHED_SECONDS = 5.0
 """Of every sound in the published code."""
 CLIP_OF = "clip_of"
@@ -42,6 +44,13 @@ COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """What a kept column may be called: it becomes part of the name of an array."""
 COLUMN_NAME = "a letter, then letters, digits and '_', 64 at most"
 RANGE = "is out of range"
+
+
+def budget_of(asked: int | None, device_type: str) -> int:
+    """Tokens of a batch: as asked for, else what suits the kind of device."""
+    if asked is not None:
+        return asked
+    return CPU_BATCH_TOKENS if device_type == "cpu" else GPU_BATCH_TOKENS
 
 
 def parse_devices(value: Any) -> str:

@@ -110,6 +110,31 @@ def free_on(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] + kept
 
 
+def memory_left(device: torch.device) -> int:
+    """Bytes that are free on a GPU, or of the machine's memory for each of its workers."""
+    return free_memory() // workers_here() if device.type == "cpu" else free_on(device)
+
+
+def free_memory() -> int:
+    """Bytes of memory that this process may still take: of the machine and of its cgroup (v2)."""
+    try:
+        lines = Path("/proc/meminfo").read_text()
+        free = int(lines.partition("MemAvailable:")[2].split()[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        root = Path("/sys/fs/cgroup")
+        own = root / Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
+        folder = own if (own / "memory.max").exists() else root
+        left = int((folder / "memory.max").read_text())
+        left -= int((folder / "memory.current").read_text())
+        stat = dict(x.split() for x in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no cgroup, or "max"
+        return max(0, free)
+    # what files occupy of it is given back under pressure and counts as free
+    return max(0, min(free, left + int(stat["file"]) + int(stat.get("slab_reclaimable", 0))))
+
+
 def give_back(device: torch.device) -> None:
     import torch
 

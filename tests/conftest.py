@@ -64,10 +64,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing of the user reaches a test: no hub, remembered check, width."""
+    """Nothing of the user reaches a test, and nothing of another test: no hub, no kept result."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
-    monkeypatch.setenv("XDG_CACHE_HOME", USER_CACHE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
 
 
 @pytest.fixture(scope="session")

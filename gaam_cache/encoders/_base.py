@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+ExactStates = Mapping[str, NDArray[Any]]
+"""Of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
 
 
 def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
@@ -104,13 +106,14 @@ class Encoder(ABC):
     dtype: str  # arithmetic: float32, bfloat16 or float16
     device: torch.device
     batching: Batching  # which texts may share a batch: measured by ``load``
-    untrained_seed: int | None = None  # seed of random weights; None where they are trained
     acts_causal: bool | None = None
-    """Whether what comes later in a row shifts no earlier state: measured by ``load``; None where
-    it was not measured, or means nothing."""
+    """Whether what comes later in a row shifts no earlier state: measured by ``load``. None where
+    it was not measured, and of rows that have no order of which that could be said."""
+    untrained_seed: int | None = None  # seed of random weights; None where they are trained
     causal_setting: tuple[str, bool] | None = None
     """What the configuration says of that: the setting as text, and whether it says causal; None
     where it says nothing."""
+    _is_loaded = False  # whether ``load_for`` called ``load``
 
     @property
     def label(self) -> str:
@@ -163,6 +166,37 @@ class Encoder(ABC):
     def load(self) -> None:
         """Load the weights, and set ``num_layers``, ``hidden_size`` and ``batching``."""
 
+    def load_for(
+        self,
+        longest: int | None = None,
+        *,
+        batching: Batching | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Load the weights, as ``load`` does, and measure no more than these rows need.
+
+        Weights that are there stay; rows that need more than was measured have it measured.
+
+        Args:
+            longest: length of the longest row; None: the maximum length. A row that is longer all
+                the same is encoded alone.
+            batching: "alone" where every row will be encoded alone, whatever the model is like,
+                as is best for a few rows of a cache whose plan is there: nothing is measured then,
+                and ``acts_causal`` stays None. Any other is measured, and may be found to differ.
+            tell: called with what goes on, where it takes time.
+
+        Raises:
+            ConfigError: the model cannot be run so that every row has its own states.
+            ShortOfMemoryError: no memory for the weights, or for a row that long.
+        """
+        if not self._is_loaded:
+            self.load()
+            self._is_loaded = True
+
+    def longest_of(self, rows: Iterable[Any]) -> int:  # noqa: ARG002
+        """Length of about the longest row, as ``load_for`` takes it, found without much work."""
+        return self.max_length
+
     @abstractmethod
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of one batch.
@@ -174,6 +208,14 @@ class Encoder(ABC):
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
         """Pooled states of one row, by as little of our own as can be: what others are held to."""
         return self.encode([item])
+
+    def exact(self, items: Sequence[Any], row: int) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
+        """A row's states in its batch, and alone, both in higher precision than ``dtype``.
+
+        None where they cannot be had: there is no such arithmetic, or no memory for it. Another
+        thread may encode meanwhile.
+        """
+        return None
 
 
 def open_encoder(

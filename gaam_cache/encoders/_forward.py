@@ -6,12 +6,13 @@ D hidden size.
 
 import copy
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MethodType
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -64,6 +65,8 @@ class Forward(ABC):
     Then every batch is read by a new copy, which shares the parameters.
     """
 
+    tries_lengths: ClassVar[bool] = False
+    """Whether a row that is longer than those that were tried is read alone."""
     mask: Mask = "always"
     stack: str | None = None
     """Name of the layers that are hooked; None asks the model for its hidden states."""
@@ -73,9 +76,14 @@ class Forward(ABC):
     """Of the ``hidden_states`` of transformers: 0 is what its first layer reads."""
     changes = False  # whether the model was seen to change while it read a row
     renews = True  # whether every batch, and every row alone, is read by a model as it was loaded
+    longest: int | None = 0
+    """Positions of the longest row that was tried: a batch with a longer one is read row by row, as
+    by ``reference``. 0 before anything was tried; None where length means nothing."""
+    longest_shared: int | None = None
+    """The same of batches of several rows."""
 
     def __init__(self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]) -> None:
-        self._loaded = model
+        self.loaded: Any = model
         self.device = device
         floating = (p.dtype for p in model.parameters() if p.is_floating_point())
         self.dtype = next(floating, torch.float32)
@@ -91,20 +99,28 @@ class Forward(ABC):
 
     def _renewed(self) -> Any:
         """A copy of the loaded model, which shares its weights."""
-        shared = (*self._loaded.parameters(), *waiting(self._loaded))
-        return copy.deepcopy(self._loaded, {id(held): held for held in shared})
+        shared = (*self.loaded.parameters(), *waiting(self.loaded))
+        return copy.deepcopy(self.loaded, {id(held): held for held in shared})
+
+    def take(self, model: Any, dtype: torch.dtype) -> None:
+        """Run this model from now on, whose arithmetic is of ``dtype``."""
+        self.loaded, self.dtype = model, dtype
+        self.model = self._renewed()
+        self._unchanged = None
 
     @abstractmethod
     def batch(self, items: Sequence[Any]) -> Batch:
         """Rows as the model takes them."""
 
-    def is_causal(self, items: Sequence[Any]) -> bool:  # noqa: ARG002
-        """Whether what comes later in a row shifts no earlier state."""
-        return False
+    def is_causal(self, items: Sequence[Any]) -> bool | None:  # noqa: ARG002
+        """Whether what comes later in a row shifts no earlier state; None where nobody can say."""
+        return None
 
     def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling."""
         batch = self.batch(items)
+        if self._is_untried(batch):
+            return self._one_by_one(items)
         if self.mask == "never" or (self.mask == "where padded" and not batch.padded):
             batch = batch._replace(mask=None)
         if self.renews:
@@ -115,14 +131,24 @@ class Forward(ABC):
             layers = self._hooked(self.model.get_submodule(self.stack), batch)
         return self._together(layers)
 
+    def _is_untried(self, batch: Batch) -> bool:
+        positions = batch.positions or math.inf
+        limits = [self.longest] if len(batch.length_B) == 1 else [self.longest, self.longest_shared]
+        return any(limit is not None and positions > limit for limit in limits)
+
+    def _one_by_one(self, items: Sequence[Any]) -> dict[str, Tensor]:
+        """Pooled states of a batch of which nothing is known, by ``reference``."""
+        rows = [self.reference(item) for item in items]
+        return {name: torch.cat([row[name] for row in rows]) for name in self.poolings}
+
     def reference(self, item: Any) -> dict[str, Tensor]:
         """The pooled hidden states of one row, by transformers and a model that reads no batch."""
         batch, of_batches = self.batch([item]), self.model
-        self.model = (self._unchanged or self._renewed()) if self.renews else self._loaded
+        self.model = (self._unchanged or self._renewed()) if self.renews else self.loaded
         try:
             layers = self._asked(batch)
             if self.renews:
-                self._unchanged = self.model if _same(self.model, self._loaded, set()) else None
+                self._unchanged = self.model if _same(self.model, self.loaded, set()) else None
                 self.changes |= self._unchanged is None
         finally:
             self.model = of_batches

@@ -3,26 +3,35 @@
 B batch, L layers, D hidden size.
 """
 
+import copy
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 import transformers
 from torch import Tensor
 
+import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import (
     check_arithmetic,
+    cpu_name,
+    give_back,
     has_bfloat16,
+    name_of,
     out_of_memory,
     resolve_device,
     said_of_memory,
 )
-from gaam_cache.encoders._base import Encoder
+from gaam_cache.encoders import _kept
+from gaam_cache.encoders._base import Encoder, ExactStates
 from gaam_cache.encoders._forward import Forward, Unusable
-from gaam_cache.encoders._probe import Items, probe
+from gaam_cache.encoders._precision import exact_or_none
+from gaam_cache.encoders._probe import Items, Measured, probe
 from gaam_cache.encoders._weights import (
     Located,
     draw_untrained,
@@ -37,7 +46,8 @@ from gaam_cache.encoders._weights import (
 from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError, ShortOfMemoryError
 from gaam_cache.messages import visible
-from gaam_cache.store.plan import CONVENTIONS
+from gaam_cache.store.files import hash_file
+from gaam_cache.store.plan import CONVENTIONS, Batching
 
 
 class ModelEncoder(Encoder):
@@ -62,6 +72,9 @@ class ModelEncoder(Encoder):
         self._kept = [int(n) for n in (config.layers or "").split("-") if n]  # first and last
         self._first_run: Literal[0, 1] = 0 if config.layer_zero or self._kept[:1] == [0] else 1
         self._located, self._config, self._model_config = located, config, model_config
+        self._has_weights = False
+        self._reach = 0  # length of the longest row that the model was probed for
+        self._identity: dict[str, Any] | None = None
 
     @classmethod
     def open_outline(cls, config: ExtractConfig) -> Self:
@@ -116,8 +129,8 @@ class ModelEncoder(Encoder):
         """How it is run."""
 
     @abstractmethod
-    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
-        """Rows for the probe, and the length up to which they are tried together."""
+    def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:
+        """Rows for the probe up to a length, and the length up to which all share a batch."""
 
     def _more_files(self) -> set[str]:
         """Names of files that are read beside the usual ones."""
@@ -131,6 +144,11 @@ class ModelEncoder(Encoder):
 
     def identity(self) -> dict[str, Any]:
         """Hashes of all files that decide the numbers, and the settings that do."""
+        if self._identity is None:  # the files are hashed once
+            self._identity = self._identified()
+        return copy.deepcopy(self._identity)
+
+    def _identified(self) -> dict[str, Any]:
         untrained: dict[str, Any] = {}
         if self.untrained_seed is not None:
             # neither library promises to draw the same numbers in another version
@@ -160,26 +178,36 @@ class ModelEncoder(Encoder):
             self.hidden_size = told.hidden_size
 
     def load(self) -> None:
-        """Load the weights, or draw them, and probe the model."""
-        try:
-            model = self._loaded()
-            part = self._part_of(model.eval()).requires_grad_(False)
-            if self._config.device_map is None:
-                part.to(self.device)
+        """Load the weights, or draw them, and probe the model for rows of any length."""
+        self.load_for()
+
+    def load_for(
+        self,
+        longest: int | None = None,
+        *,
+        batching: Batching | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Load the weights, or draw them, and probe the model as far as rows so long need it."""
+        longest = min(longest or self.max_length, self.max_length)
+        with self._refusing():
+            if not self._has_weights:
+                self._load_weights()
+            self._check_memory(longest)
+            if batching == "alone":
+                self._look_at_shape()
             else:
-                self.device = entry_device(part)
-                check_arithmetic(self.dtype, self.device)
-            if self.untrained_seed is None:
-                own(model)
-            self._forward = self._forward_of(part, model)
-            self._forward.first_layer = self._first_run
-            candidates, longest = self._candidates(part)
-            with torch.inference_mode():
-                found = probe(self._forward, candidates, dtype=self.dtype, longest=longest)
+                self._measure(longest, tell)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Why a model cannot be run becomes a refusal, and so does too little memory for it."""
+        try:
+            yield
         except Unusable as reason:
             raise self._failed(reason) from reason
         except Exception as error:
-            if not out_of_memory(error):
+            if isinstance(error, ShortOfMemoryError) or not out_of_memory(error):
                 raise
             numbers = self._part_of(skeleton(self._model_config)).parameters()
             size = sum(p.numel() for p in numbers) * getattr(torch, self.dtype).itemsize
@@ -191,8 +219,107 @@ class ModelEncoder(Encoder):
                 where=self.name,
                 hint="--dtype bfloat16, another --device, or --set device-map=auto (several GPUs)",
             ) from error
-        self.batching, layers, self.hidden_size = found
+
+    def _load_weights(self) -> None:
+        model = self._loaded()
+        self._part = self._part_of(model.eval()).requires_grad_(False)
+        if self._config.device_map is None:
+            self._part.to(self.device)
+        else:
+            self.device = entry_device(self._part)
+            check_arithmetic(self.dtype, self.device)
+        if self.untrained_seed is None:
+            own(model)
+        self._forward = self._forward_of(self._part, model)
+        self._forward.first_layer = self._first_run
+        self._has_weights = True
+
+    def _check_memory(self, longest: int) -> None:
+        """Refuse rows so long that the system would end this process for its memory."""
+
+    def _look_at_shape(self) -> None:
+        """Set what is known of a model of which every row is encoded alone."""
+        if self._reach:
+            return  # more was measured
+        for rows in self._candidates(self._part, 1)[0]:
+            try:
+                with torch.inference_mode():
+                    states = self._forward.reference(rows[0])
+                break
+            except Unusable as reason:
+                failed = reason
+        else:
+            raise failed
+        _, layers, self.hidden_size = next(iter(states.values())).shape
+        self.batching = "alone"
         self._keep(layers)
+
+    def _measure(self, longest: int, tell: Callable[[str], None]) -> None:
+        """Probe the model with rows up to a length, unless somebody did, and remember it."""
+        reach = self._reach_of(longest)
+        if reach <= self._reach:
+            return
+        conditions = self._conditions(reach)
+        measured = _kept.read(conditions)
+        if measured is None or not measured.fits(self._forward):
+            tell("measuring which rows share batches")
+            measured = self._probe(reach)
+            if measured.longest in (None, reach):
+                _kept.write(conditions, measured)
+        measured.apply(self._forward)
+        self._reach = reach
+        self.batching, self.acts_causal = measured.batching, measured.acts_causal
+        self.hidden_size = measured.hidden_size
+        self._keep(measured.num_layers)
+
+    @torch.inference_mode()
+    def _probe(self, reach: int) -> Measured:
+        """The same with rows that are shorter where there is no memory for several such rows."""
+        while True:
+            candidates, together = self._candidates(self._part, reach)
+            try:
+                return probe(
+                    self._forward,
+                    candidates,
+                    dtype=self.dtype,
+                    together=together,
+                    shared=self._shared(reach),
+                )
+            except Exception as error:
+                too_long = self._forward.tries_lengths and reach > together
+                if not too_long or not out_of_memory(error):
+                    raise
+            # not before here: an exception that is handled holds all tensors of where it came from
+            give_back(self.device)
+            reach = max(together, reach // 2)
+
+    def _reach_of(self, longest: int) -> int:  # noqa: ARG002
+        """Length of the longest row that is tried, where rows up to ``longest`` are encoded."""
+        return self.max_length
+
+    def _shared(self, reach: int) -> int | None:  # noqa: ARG002
+        """Beyond how many positions a row, of at most so many, fills a batch; None: none does."""
+        return None
+
+    def _conditions(self, reach: int) -> dict[str, Any]:
+        """All that what is measured depends on. JSON values."""
+        of_model = getattr(self._part, "config", self._model_config)
+        on_cpu = self.device.type == "cpu"
+        return {
+            "encoder": self.identity(),
+            "kind": self.noun,
+            "longest": reach,
+            "longest_shared": self._shared(reach),
+            "device": [self.device.type, cpu_name() if on_cpu else name_of(self.device)],
+            "device_map": self._config.device_map,
+            "attention": getattr(of_model, "_attn_implementation", None),
+            "gaam": gaam_cache.__version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "source": [
+                _source_of(cls) for cls in (type(self._part), Forward, Measured, type(self))
+            ],
+        }
 
     def _keep(self, run: int) -> None:
         """Of so many layers that are run those that are asked for."""
@@ -228,12 +355,38 @@ class ModelEncoder(Encoder):
         """
         return self._pooled(self._forward.reference, item)
 
+    def exact(self, items: Sequence[Any], row: int) -> tuple[ExactStates, ExactStates] | None:
+        """A row's states in its batch, and alone, in float64, or of half precision in float32."""
+        exact = exact_or_none(self._forward)
+        if exact is None:
+            return None
+        try:
+            together = exact.together(items)
+            alone = exact.alone(items[row])
+        except Exception as error:
+            if not isinstance(error, Unusable) and not out_of_memory(error):
+                raise
+            return None
+        kept = self._slice
+        return (
+            {name: x_BLD[row, kept].cpu().numpy() for name, x_BLD in together.items()},
+            {name: x_BLD[0, kept].cpu().numpy() for name, x_BLD in alone.items()},
+        )
+
     @torch.inference_mode()
     def _pooled(self, run: Callable[[Any], dict[str, Tensor]], rows: Any) -> dict[str, Tensor]:
         try:
             return {name: x_BLD[:, self._slice] for name, x_BLD in run(rows).items()}
         except Unusable as reason:
             raise self._failed(reason) from reason
+
+
+def _source_of(cls: type) -> str:
+    """Digest of the file that a class is written in; empty where there is none."""
+    try:
+        return hash_file(Path(inspect.getfile(cls)))
+    except (OSError, TypeError):
+        return ""
 
 
 def choose_dtype(asked: str, device: torch.device) -> str:

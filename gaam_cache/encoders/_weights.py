@@ -139,9 +139,9 @@ def _built(model_config: transformers.PretrainedConfig, **options: Any) -> Any:
 
 
 def skeleton(model_config: transformers.PretrainedConfig) -> Any:
-    """The model without any memory for its weights."""
+    """The model without any memory for its weights, in float32 whatever they are stored in."""
     with torch.device("meta"):
-        return _built(copy.deepcopy(model_config))
+        return _built(copy.deepcopy(model_config), dtype=torch.float32)
 
 
 def encoder_part(model: Any) -> Any:

@@ -123,7 +123,7 @@ class AudioEncoder(ModelEncoder):
         forward.takes_mask &= not self._hearing.published
         return forward
 
-    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
+    def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:  # noqa: ARG002
         """Sounds from the shortest to the longest.
 
         Where every sound is filled to one length there are few: each costs as much as the longest.

@@ -5,10 +5,11 @@ B batch, T tokens.
 
 from __future__ import annotations
 
+import heapq
 import json
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -19,20 +20,26 @@ import transformers
 from numpy.typing import NDArray
 from torch import nn
 
-from gaam_cache.config import PLACE, ExtractConfig
+from gaam_cache.config import PLACE, ExtractConfig, budget_of
+from gaam_cache.devices import memory_left
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._model import ModelEncoder
-from gaam_cache.encoders._probe import ROWS, Items
+from gaam_cache.encoders._probe import Items
+from gaam_cache.encoders._room import SURE, longest_fitting
 from gaam_cache.encoders._weights import encoder_part, foreign, skeleton
-from gaam_cache.errors import ConfigError, DataError, GaamError
+from gaam_cache.errors import ConfigError, DataError, GaamError, ShortOfMemoryError
 from gaam_cache.store.files import hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none: a causal model that is taken for
 another loses some speed, the other mistake would cost the states their truth."""
 SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)  # of texts that are tried together
+TWO_UP_TO = 3  # tokens of the texts of which two of each length are tried
+LOOKED_AT, MOST_CHARACTERS = 64, 8
+"""Of a data set so many texts with most characters are tokenised to find the longest; one that has
+so many characters for every token of the maximum is taken to be as long as that."""
 LONG_TEXTS = 4
 """Lengths just beyond a window or switch of the configuration that are tried, at most."""
 WINDOW = re.compile(
@@ -70,6 +77,8 @@ class TextEncoder(ModelEncoder):
     states_of: ClassVar[str] = "token"
     _tokens: _Tokens
     _forward: _TextForward
+    _fitting = SURE
+    """Tokens of a text for which there is enough memory, as far as is known."""
 
     def _read(self) -> int:
         folder = self._located.path
@@ -151,19 +160,63 @@ class TextEncoder(ModelEncoder):
             raise Unusable("its tokenizer gives tokens types other than 0 (token_type_ids)")
         return forward
 
-    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
+    def longest_of(self, rows: Iterable[str]) -> int:
+        """Tokens of the longest of the texts that have most characters."""
+        longest = heapq.nlargest(LOOKED_AT, rows, key=len)
+        if longest and len(longest[0]) < MOST_CHARACTERS * self.max_length:
+            with suppress(GaamError):  # who encodes the text says where it stands
+                return int(np.max(self.prepare(longest).lengths))
+        return self.max_length
+
+    def _reach_of(self, longest: int) -> int:
+        """Such lengths are few, so that what was measured for other rows can be used again."""
+        if longest > SURE:  # there may be no memory for a longer row
+            return longest
+        step = SHORT_LENGTHS[-1]
+        while step < longest:
+            step += step // 2 if step.bit_count() == 1 else step // 3  # 64, 96, 128, 192, 256, ...
+        return min(step, self.max_length)
+
+    def _shared(self, reach: int) -> int | None:
+        most = max(budget_of(self._config.batch_tokens, self.device.type), SHORT_LENGTHS[-1])
+        return most if most < reach else None
+
+    def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:
         """Texts with the model's marks in them; and texts without, if a mark asks for a picture."""
         size, tokenizer = self._forward.vocabulary, self._tokens.tokenizer
         shortest = max(1, tokenizer.num_special_tokens_to_add())
-        lengths = probe_lengths(self._model_config.to_dict(), shortest, self.max_length)
+        lengths = probe_lengths(self._model_config.to_dict(), shortest, reach)
         avoid = tokenizer.all_special_ids
         marked = [self._tokens.marks(part, size), []]
         return [probe_texts(lengths, size, avoid, marks) for marks in marked], SHORT_LENGTHS[-1]
+
+    def _check_memory(self, longest: int) -> None:
+        if self.device.type != "cpu" or longest <= self._fitting:
+            return
+        size, avoid = self._forward.vocabulary, self._tokens.tokenizer.all_special_ids
+
+        @torch.inference_mode()
+        def run(length: int) -> None:
+            [text] = probe_texts([length], size, avoid, [])
+            self._forward.reference(text)
+
+        fitting = longest_fitting(run, longest, lambda: memory_left(self.device))
+        if fitting < longest:
+            free = memory_left(self.device) / 1e9
+            raise ShortOfMemoryError(
+                "the memory is too small for the longest texts",
+                expected=f"at most about {fitting:,} tokens a text: {free:,.1f} GB are free",
+                found=f"a text of about {longest:,} tokens",
+                where=self.name,
+                hint=f"--max-length {fitting}, --dtype bfloat16, or another --device",
+            )
+        self._fitting = longest
 
 
 class _TextForward(Forward):
     """Token ids, filled on the right."""
 
+    tries_lengths: ClassVar[bool] = True
     pad_id = 0
     vocabulary: int | None = None  # how many token ids the model has embeddings for
 
@@ -196,11 +249,11 @@ class _TextForward(Forward):
             span=span,
         )
 
-    def is_causal(self, items: Sequence[Any]) -> bool:
+    def is_causal(self, items: Sequence[Any]) -> bool | None:
         """Whether another last token shifts no state before it: not at all, where it is causal."""
         for ids in (items[len(items) // 2], items[-1]):
             if len(ids) < 2:
-                return False
+                return None
             other = next((i for text in items for i in text if i != ids[-1]), ids[-1])
             runs = []
             for tokens in (ids, [*ids[:-1], other]):
@@ -215,16 +268,16 @@ class _TextForward(Forward):
         return True
 
 
-def probe_lengths(settings: dict[str, Any], shortest: int, max_length: int) -> list[int]:
-    """Lengths of the texts that are tried, in order: short ones, beyond windows, the maximum.
+def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list[int]:
+    """Lengths of the texts that are tried, in order: short ones, beyond windows, the longest.
 
-    And one that is no multiple of a block, where the maximum is: BigBird fills up others.
+    And one that is no multiple of a block, where the longest is: BigBird fills up others.
     """
     windows = set(_windows(settings))
-    beyond = sorted({w + 1 for w in windows if SHORT_LENGTHS[-1] <= w < max_length})
-    blocks = any(w > 1 and max_length % w == 0 for w in windows)
-    chosen = {shortest, *SHORT_LENGTHS, *beyond[:LONG_TEXTS], max_length - blocks, max_length}
-    return sorted(n for n in chosen if min(shortest, max_length) <= n <= max_length)
+    beyond = sorted({w + 1 for w in windows if SHORT_LENGTHS[-1] <= w < longest})
+    blocks = any(w > 1 and longest % w == 0 for w in windows)
+    chosen = {shortest, *SHORT_LENGTHS, *beyond[:LONG_TEXTS], longest - blocks, longest}
+    return sorted(n for n in chosen if min(shortest, longest) <= n <= longest)
 
 
 def _windows(settings: Any, name: str = "") -> Iterator[int]:
@@ -243,18 +296,19 @@ def probe_texts(
 ) -> list[list[int]]:
     """Token ids of texts that begin alike for nobody, from the shortest to the longest.
 
-    The second text of every length has the marks in it, spread from its first to its last token.
+    There are two of each of the shortest lengths. Every other text has the marks in it, spread from
+    its first to its last token.
     """
     size = vocabulary or 256
     # from the middle: ids that mean something and are not declared lie at the ends
     free = [i for i in range(size // 4, size - size // 4) if i not in set(avoid)] or [0]
     rng = np.random.default_rng(0)
-    counts = [ROWS if length <= SHORT_LENGTHS[-1] else 1 for length in lengths]
-    texts = []
-    for length, count in zip(lengths, counts, strict=True):
-        for number in range(count):
+    texts: list[list[int]] = []
+    for length in lengths:
+        for _ in range(2 if length <= TWO_UP_TO else 1):
             ids = [free[i] for i in rng.integers(len(free), size=length)]
-            for i, mark in enumerate(marks if number else ()):
+            marked = len(texts) % 2 and length <= SHORT_LENGTHS[-1]
+            for i, mark in enumerate(marks if marked else ()):
                 ids[i * (length - 1) // max(1, len(marks) - 1)] = mark
             texts.append(ids)
     return texts

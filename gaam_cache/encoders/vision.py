@@ -101,7 +101,7 @@ class VisionEncoder(ModelEncoder):
             raise Unusable(f"it has no class token, which --pool {','.join(summaries)} needs")
         return forward
 
-    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:  # noqa: ARG002
+    def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:  # noqa: ARG002
         """Noise: all pictures are of one length."""
         shape = (PICTURES, *self._processor.shape)
         pictures = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)

@@ -6,21 +6,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.config import budget_of as budget_of
 from gaam_cache.store.plan import Batching
 
 Lengths = Sequence[int] | NDArray[np.int64]
-CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
-GPU_BATCH_TOKENS = 16384
 BATCH_COST_TOKENS = 64
 """What one more batch costs beside its tokens (launching, Python), in tokens; measured on MiniLM
 on a CPU it is 15 to 60."""
-
-
-def budget_of(asked: int | None, device_type: str) -> int:
-    """Tokens of a batch: as asked for, else what suits the kind of device."""
-    if asked is not None:
-        return asked
-    return CPU_BATCH_TOKENS if device_type == "cpu" else GPU_BATCH_TOKENS
 
 
 def token_budget_batches(

@@ -70,7 +70,8 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     started, inputs = time.perf_counter(), encoder.prepare(sample)
     tokens, seconds = int(np.sum(inputs.lengths)), time.perf_counter() - started
     if speed is None:
-        encoder.load()  # tokenising goes on beside it
+        # tokenising goes on beside it
+        encoder.load_for(int(np.max(inputs.lengths)), tell=lambda text: report(0, 0, text))
         seconds = max(seconds, _seconds(encoder, inputs, config.batch_tokens))
     else:
         encoder.outline()

@@ -178,23 +178,22 @@ def make_missing(
     until others are at work on all that is left.
     """
     job = prepare_job(config, report, checked=checked)
-    out, encoder, plan = config.out, job.encoder, None
+    out, plan = config.out, None
     if (out / PLAN_FILE).exists():
         plan = adopt_plan(out, job.fields, job.provenance)
         broken = discard_broken(out, plan)
         warn(f"{name} is made again: {why}" for name, why in broken.items())
     if plan is None or missing_shards(out, plan):  # a complete cache costs no model load
         prepare_folder(out)
-        report(0, sum(map(len, job.rows.values())), "loading the encoder")
-        encoder.load()
-        warn_of_contradiction(encoder)
+        _load(job, report)
+        warn_of_contradiction(job.encoder)
         began_it = False
         if plan is None:  # what is written now was measured on the loaded encoder
             ours = make_plan(job)
             plan = write_plan(out, ours)
             began_it = plan is ours
         if not began_it:
-            check_behaviour(encoder, plan)
+            check_behaviour(job.encoder, plan)
         start = 0.0 if start is None and began_it else start
     missing = set(missing_shards(out, plan))
     todo, left = [shard for shard in plan.shards() if shard.name in missing], None
@@ -208,6 +207,14 @@ def make_missing(
         shutil.rmtree(out / CLAIM_FOLDER, ignore_errors=True)
     lacking = 0 if left is None else len(missing_shards(out, plan))
     return ExtractSummary.of(job, plan, tally, missing=lacking, by=left)
+
+
+def _load(job: Job, report: Report) -> None:
+    """Load the encoder for the rows of an extraction."""
+    total = sum(map(len, job.rows.values()))
+    report(0, total, "loading the encoder")
+    longest = job.encoder.longest_of(row for part in job.rows.values() for row in part.inputs)
+    job.encoder.load_for(longest, tell=lambda text: report(0, total, text))
 
 
 class Work(NamedTuple):

@@ -115,7 +115,7 @@ def reopen(
         raise
     now, then = comparable({"encoder": found}, {"encoder": plan.identity})
     _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
-    opened.load()
+    opened.load_for(batching="alone")  # whoever encodes many rows has it measured
     check_behaviour(opened, plan)
     shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
     then = {name: getattr(plan, name) for name in shape}

@@ -29,7 +29,7 @@ from gaam_cache.store.plan import (
     explained_differences,
     read_plan,
 )
-from gaam_cache.store.rounding import recompute_limit, relative
+from gaam_cache.store.rounding import explained, recompute_limit, relative
 from gaam_cache.store.shard import (
     Receipt,
     arrays_of,
@@ -203,19 +203,25 @@ def _recompute(
         )
     report(0, 0, "loading the encoder")
     encoder, far = job.encoder, dict[str, CacheError]()
-    encoder.load()
+    encoder.load_for(batching="alone")
     check_behaviour(encoder, plan)
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
-    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
+    explains = limit = recompute_limit(encoder.dtype, plan.storage_dtype)
     for done, (shard, row) in enumerate(chosen, start=1):
         arrays = arrays_of(root, planned_receipt(root, plan, shard))
         inputs = encoder.prepare([job.rows[shard.split].inputs[row]])
         for pooling, ours_BLD in encoder.encode_alone(inputs.items[0]).items():
             kept_LD = arrays[embeddings_key(plan, pooling)][row - shard.start]
             kept_LD = as_float32(kept_LD) if plan.storage_dtype == "bfloat16" else kept_LD
-            here_L = relative(kept_LD, ours_BLD[0].cpu().numpy(), plan.storage_dtype)
+            ours_LD, stored = ours_BLD[0].cpu().numpy(), plan.storage_dtype
+            here_L = relative(kept_LD, ours_LD, stored)
             deviation_L = np.maximum(deviation_L, here_L)
-            if not here_L.max() <= limit:
+            if here_L.max() <= limit or shard.name in far:
+                continue
+            exact = encoder.exact([inputs.items[0]], 0)
+            if exact and explained(kept_LD, ours_LD, exact[1][pooling], limit, stored):
+                explains = max(explains, float(here_L.max()))
+            else:
                 layer = int(here_L.argmax())
                 why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
                 why += f"{layer + plan.first_layer}, more than {limit:.1e}"
@@ -226,7 +232,7 @@ def _recompute(
         "device": str(encoder.device),
         "deviation": [float(x) if np.isfinite(x) else None for x in deviation_L],
         "largest": f"{deviation_L.max():.1e} in layer {plan.first_layer + deviation_L.argmax()}",
-        "limit": limit,
+        "limit": explains,
         "first_layer": plan.first_layer,
     }
     return about, far

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.devices import with_float64
+from gaam_cache.devices import free_memory, with_float64
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
@@ -23,7 +23,6 @@ from gaam_decoder.training.arithmetic.engine import (
     EVAL_BATCH_SIZE,
     Engine,
     enough_memory,
-    free_memory,
     free_on,
 )
 from gaam_decoder.training.data import Subset, TrainData, told_labels

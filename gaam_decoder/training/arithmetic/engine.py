@@ -6,10 +6,8 @@ S seeds, B batch, L layers, D hidden size.
 import contextlib
 import ctypes
 import functools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -152,29 +150,7 @@ def rows_at_once(device_type: str, numbers: int) -> int:
 
 def free_on(device: torch.device) -> int:
     """Bytes that are free on a GPU, or of the machine's memory for each of its workers."""
-    if device.type != "cpu":
-        return devices.free_on(device)
-    return free_memory() // devices.workers_here()
-
-
-def free_memory() -> int:
-    """Bytes of memory that this process may still take: of the machine and of its cgroup (v2)."""
-    try:
-        lines = Path("/proc/meminfo").read_text()
-        free = int(lines.partition("MemAvailable:")[2].split()[0]) * 1024
-    except (OSError, IndexError, ValueError):
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        root = Path("/sys/fs/cgroup")
-        own = root / Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
-        folder = own if (own / "memory.max").exists() else root
-        left = int((folder / "memory.max").read_text())
-        left -= int((folder / "memory.current").read_text())
-        stat = dict(x.split() for x in (folder / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):  # no cgroup, or "max"
-        return max(0, free)
-    # what files occupy of it is given back under pressure and counts as free
-    return max(0, min(free, left + int(stat["file"]) + int(stat.get("slab_reclaimable", 0))))
+    return devices.memory_left(device)
 
 
 @functools.cache

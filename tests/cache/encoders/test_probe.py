@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 import transformers
 
 import gaam_cache
+from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.errors import ConfigError
@@ -56,30 +57,61 @@ def test_a_token_that_the_model_takes_for_padding_may_be_in_a_text(
             torch.testing.assert_close(encoder.encode(batch)["mean"][0], expected)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "apart", "of_neighbours", "batching"),
-    [
-        ("bfloat16", 1.04, False, "padded"),
-        ("bfloat16", 1.04, True, "alone"),
-        ("bfloat16", 1.4, False, "alone"),
-        ("float32", 1.0001, False, "alone"),
-    ],
-)
-def test_rounding_that_copies_of_a_text_show_too_keeps_no_text_alone(
-    dtype: str, apart: float, of_neighbours: bool, batching: str,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+@dataclass(frozen=True)
+class Shift:
+    """What a model of a test adds to the states of rows that share a batch."""
+
+    dtype: str
+    times: float
+    rounding: bool  # gone in higher precision, as rounding is, and as a wrong mask is not
+    memory: bool = True  # for a copy of the model in higher precision
+    of_copies: bool = True  # also beside copies of the same row
+
+    @property
+    def case(self) -> str:
+        cause = "rounding" if self.rounding else "mask"
+        others = "copies" if self.of_copies else "others"
+        memory = "memory" if self.memory else "no memory"
+        return f"{self.dtype} {self.times} {cause} {others} {memory}"
+
+
+SHIFTS = {
+    Shift("bfloat16", 1.04, rounding=True): "padded",
+    Shift("bfloat16", 1.04, rounding=False): "alone",
+    Shift("bfloat16", 1.4, rounding=True): "alone",  # more than rounding can be
+    Shift("float16", 1.01, rounding=True): "padded",
+    Shift("float16", 1.01, rounding=False): "alone",
+    Shift("float32", 1.00003, rounding=True): "padded",
+    Shift("float32", 1.00003, rounding=False): "alone",
+    Shift("float32", 1.0001, rounding=True): "alone",
+    Shift("bfloat16", 1.04, rounding=True, memory=False): "padded",
+    Shift("bfloat16", 1.04, rounding=True, memory=False, of_copies=False): "alone",
+    Shift("float32", 1.00003, rounding=True, memory=False): "padded",
+    Shift("float32", 1.00003, rounding=True, memory=False, of_copies=False): "alone",
+}
+
+
+@pytest.mark.parametrize("shift", SHIFTS, ids=lambda shift: shift.case)
+def test_a_shift_that_rounding_explains_keeps_no_text_alone(
+    shift: Shift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = saved(transformers.LlamaConfig(**SIZES), tmp_path / "encoder")
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), dtype=dtype))
+    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), dtype=shift.dtype))
     real = _TextForward.__call__
 
     def moved(self: Any, items: Any) -> Any:
-        seen = {tuple(ids) for ids in items} if of_neighbours else items
-        return {name: x * (apart if len(seen) > 1 else 1) for name, x in real(self, items).items()}
+        states = real(self, items)
+        beside = items if shift.of_copies else {tuple(ids) for ids in items}
+        higher = self.dtype != getattr(torch, shift.dtype)
+        if len(beside) == 1 or (shift.rounding and higher):
+            return states
+        return {name: x_BLD * shift.times for name, x_BLD in states.items()}
 
     monkeypatch.setattr(_TextForward, "__call__", moved)
+    if not shift.memory:
+        monkeypatch.setattr(devices, "free_memory", lambda: 0)
     encoder.load()
-    assert encoder.batching == batching
+    assert encoder.batching == SHIFTS[shift]
 
 
 def test_a_tokenizer_may_name_no_maximum_and_no_pad_token(tmp_path: Path) -> None:
