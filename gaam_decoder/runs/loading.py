@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from gaam_cache import plugins
 from gaam_cache.engines._claims import holdings
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, did_you_mean
+from gaam_cache.paths import absolute_path
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
@@ -126,7 +128,7 @@ class Runs(list[RunResult]):
             shared |= {
                 "run": run.path.name,
                 "decoder": decoders[run.key],
-                "path": str(run.path.absolute()),
+                "path": str(run.path),
                 "on_training_rows": on_training_rows(run.recipe),
                 "shuffled_labels": run.shuffled,
                 "parameters": run.parameters["total"],
@@ -169,7 +171,8 @@ def _decoders(runs: Sequence[RunResult]) -> dict[str, str]:
 
 def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[RunResult], bool]:
     if name == "cache":
-        there = ((folder := Path(given[0]).expanduser()) / PLAN_FILE).is_file()
+        folder = absolute_path(given[0])
+        there = os.path.lexists(folder / PLAN_FILE)
         digits = read_plan(folder).fingerprint if there else str(given[0]).lower()
         return lambda run: run.cache["fingerprint"].startswith(digits)
     if name in ("attn", "head"):
@@ -234,7 +237,7 @@ def load_runs(
         CacheError: a damaged run.
     """
     several = [path] if isinstance(path, (str, Path, RunResult)) else path
-    paths = [Path(one).expanduser() for one in several if not isinstance(one, RunResult)]
+    paths = once([one for one in several if not isinstance(one, RunResult)])
     sound, damaged, begun = find_runs(paths)
     if damaged:  # gaam verify lists them all
         raise next(iter(damaged.values()))
@@ -284,6 +287,14 @@ def find_runs(
             damaged[path] = error
         progress(number, len(found), f"run {path.name}")
     return sound, damaged, begun
+
+
+def once(paths: Sequence[str | Path]) -> list[Path]:
+    """Folders as absolute paths, each once, however often and by whatever links it is named."""
+    found = dict[Path, Path]()
+    for path in map(absolute_path, paths):
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
 
 
 def one_run(path: Path) -> RunResult:
