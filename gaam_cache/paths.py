@@ -18,7 +18,7 @@ def absolute_path(path: str | Path) -> Path:
         raise NotFoundError(f"'{path}' means nothing: {error}") from error
     try:
         # '..' has no name that a run or cache could be called by
-        return path.resolve() if ".." in path.parts else path.absolute()
+        return Path(os.path.realpath(path)) if ".." in path.parts else path.absolute()
     except FileNotFoundError as error:
         raise NotFoundError(
             f"'{path}' means nothing: the working folder is gone",

@@ -260,6 +260,7 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
             name, title = called, titled
             if len(found) > 1:
                 name, title = f"{name}-{number}", f"{title}, {table.cache['encoder']}"
+                title += f", {table.apart}" if table.apart else ""
             answers.append(f"{title}: {conclusion(table, advice=False)}")
             for drawn in list(overviews(table))[-1:]:  # differences, or without any accuracies
                 files |= svg_files(name, drawn)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, get_args
 from gaam_cache.config import IMPORTED, NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
 from gaam_cache.messages import brief
+from gaam_cache.paths import shown_path
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import (
     DAMAGE,
@@ -204,7 +205,7 @@ def read_plan(root: Path) -> Plan:
         content = unsealed(read_json(path))
         if content.get("format") == FORMAT and content["format_version"] != FORMAT_VERSION:
             raise OutOfReachError(
-                f"the cache '{root}' is in another version of the format",
+                f"the cache '{shown_path(root)}' is in another version of the format",
                 expected=f"version {FORMAT_VERSION}, which this gaam reads",
                 found=f"version {content['format_version']!r}",
                 where=str(path.absolute()),
@@ -212,12 +213,12 @@ def read_plan(root: Path) -> Plan:
             )
         return Plan.from_dict(content)
     except DanglingLinkError as error:
-        raise error.refusal(f"the plan of the cache '{root}'", path) from error
+        raise error.refusal(f"the plan of the cache '{shown_path(root)}'", path) from error
     except DAMAGE as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
             raise NotFoundError(
-                f"no cache at '{root}'",
+                f"no cache at '{shown_path(root)}'",
                 found=_instead(root),
                 where=str(root.absolute()),
                 hint="build one with 'gaam extract', or name another folder",
@@ -261,7 +262,7 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     )
     lines = "".join(f"\n    {line}" for line in differences(now, then))
     raise ConfigError(
-        f"'{root}' holds another cache; nothing was changed. What differs:{lines}",
+        f"'{shown_path(root)}' holds another cache; nothing was changed. What differs:{lines}",
         found=f"fingerprint {there.fingerprint:.12}, and not {ours:.12}",
         hint="choose another folder with --out",
     )

@@ -76,7 +76,7 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
     """The folder of a run's cache: ``cache``, or where the run says, or beside the runs."""
     recorded, found = Path(about["path"]), list[str]()
     # beside the folder of the runs, also of that which a link leads to
-    beside = dict.fromkeys((path.parent.parent, path.resolve().parent.parent))
+    beside = dict.fromkeys((path.parent.parent, Path(os.path.realpath(path)).parent.parent))
     places = [recorded, *(folder / name for folder in beside for name in (recorded.name, "cache"))]
     for folder in [absolute_path(cache)] if cache else places:
         try:
