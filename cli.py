@@ -23,6 +23,7 @@ from gaam_cache import plugins, settings, terminal
 from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.messages import tell
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.settings import data_path
 from gaam_cache.terminal import show_progress
 from gaam_decoder.config import PlantConfig, TrainConfig
@@ -141,7 +142,7 @@ def extract(
     _show(found, as_json)
     if not (dry_run or as_json or found.missing):
         attn = "laplace" if found.num_layers > 1 else "none"  # a density needs layers that differ
-        tell(f"next: gaam train --attn {attn} --cache {shlex.quote(str(found.path))}")
+        tell(f"next: gaam train --attn {attn} --cache {shlex.quote(shown_path(found.path))}")
 
 
 @app.command(rich_help_panel=THREE)
@@ -280,11 +281,11 @@ def inspect(
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
-    if not path.exists():
-        raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
+    if not (place := absolute_path(path)).exists():
+        raise NotFoundError(f"nothing at '{path}'", where=str(place))
     while True:
-        package: Any = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
-        about = package.inspect.inspect(path)
+        package: Any = gaam_cache if gaam_cache.inspect.is_cache(place) else gaam_decoder
+        about = package.inspect.inspect(place)
         if watch and sys.stdout.isatty():
             typer.echo("\x1b[H\x1b[2J", nl=False)
         _show(about, as_json)
@@ -305,6 +306,7 @@ def verify(
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
+    path = absolute_path(path)
     of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.inspect.is_runs(path)
     if of_runs and (recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
@@ -495,6 +497,7 @@ def export(
     """
     import gaam_cache.inspect
 
+    path = absolute_path(path)
     of_cache = gaam_cache.inspect.is_cache(path)
     if of_cache and (seed is not None or cache is not None):
         raise ConfigError("--seed and --cache are for a run", expected="a run", found="a cache")
@@ -516,7 +519,7 @@ def export(
     if not as_json:
         tell(made.in_words())
     if where is not None:
-        sent = where.send(out.expanduser(), yes=yes)
+        sent = where.send(absolute_path(out), yes=yes)
     if as_json:
         _print_json(made.to_dict() | {"sent_to": sent})
     elif sent:

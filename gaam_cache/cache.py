@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.plugins import unknown
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
 from gaam_cache.store.plan import Plan, read_plan
@@ -160,7 +161,7 @@ class Split:
         self.nbytes = sum(receipt.bytes for receipt in receipts)  # bytes on disk
         self.receipts, self.shard_rows = receipts, plan.shard_rows
         self.checked = [False] * len(receipts)  # shards that were hashed
-        self._root, self._plan = root.absolute(), plan
+        self._root, self._plan = root, plan
 
     def __repr__(self) -> str:
         return f"<Split '{self.name}': {len(self):,} rows>"
@@ -259,7 +260,7 @@ class EmbeddingCache(Mapping[str, Split]):
                 "the cache is incomplete",
                 found=f"{len(missing)} of {self.plan.num_shards} shards are missing, "
                 f"first {missing[0]}",
-                where=str(root.absolute()),
+                where=str(root),
                 hint=f"run the {self.plan.maker} that made it again: it goes on",
             )
         self._splits = {}
@@ -270,7 +271,7 @@ class EmbeddingCache(Mapping[str, Split]):
     def __repr__(self) -> str:
         rows = ", ".join(f"{name} {count:,}" for name, count in self.plan.rows.items())
         about = f"{self.plan.encoder_label}, {self.num_layers} layers x {self.hidden_size}"
-        return f"<EmbeddingCache '{self.root}': {about}, {rows} rows>"
+        return f"<EmbeddingCache '{shown_path(self.root)}': {about}, {rows} rows>"
 
     def __getitem__(self, split: str) -> Split:
         """The split of that name.
@@ -279,7 +280,7 @@ class EmbeddingCache(Mapping[str, Split]):
             ConfigError: the cache has no such split; lists those it has.
         """
         if split not in self._splits:
-            raise unknown("split", split, self._splits, where=str(self.root.absolute()))
+            raise unknown("split", split, self._splits, where=str(self.root))
         return self._splits[split]
 
     def __iter__(self) -> Iterator[str]:
@@ -304,4 +305,4 @@ def open_cache(path: str | Path) -> EmbeddingCache:
         CacheError: shards are missing or damaged. Of the files only size and kind are looked at;
             their content is checked when it is first read.
     """
-    return EmbeddingCache(Path(path).expanduser())
+    return EmbeddingCache(absolute_path(path))

@@ -220,8 +220,7 @@ def as_refusal(error: BaseException) -> GaamError | None:
             return GaamError("not enough memory", found=said_of_memory(cause), hint=hint)
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, OSError) and not isinstance(error, GaamError):
-        hint = "look at the disk, its permissions, 'ulimit -n' and whether it has hard links; what "
-        hint += "is finished is kept"
+        hint = "look at the disk, its permissions and 'ulimit -n'; what is finished is kept"
         return StorageError("the system refused", found=str(error), hint=hint)
     return error if isinstance(error, GaamError) else None
 

@@ -75,6 +75,14 @@ class CacheError(GaamError, RuntimeError):
     exit_code = 3
 
 
+class OutOfReachError(CacheError):
+    """A cache or run cannot be read here, and nothing is known to be wrong with it.
+
+    A link leads to what was not fetched, its folder was moved, another version wrote it: it is
+    not damaged, and nothing of it is to be removed.
+    """
+
+
 class NumericsError(GaamError, ArithmeticError):
     """A number that cannot be stored truthfully (overflow, inf, NaN)."""
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from gaam_cache.cache import Split
 from gaam_cache.engines._claims import CLAIM_FOLDER, Holding, holdings
-from gaam_cache.errors import CacheError
+from gaam_cache.errors import CacheError, OutOfReachError
 from gaam_cache.messages import excerpt, visible, visible_values
+from gaam_cache.paths import absolute_path
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
 from gaam_cache.store.shard import missing_shards, planned_receipt
@@ -36,8 +37,8 @@ class Inspection:
 
     @property
     def damage(self) -> list[dict[str, str]]:
-        """What is there and not what it must be: 'name', 'reason' and 'repair'."""
-        return list(self.about["damage"])
+        """What is not what it must be, or not on this machine: 'name', 'reason' and 'repair'."""
+        return [*self.about["damage"], *self.about["out_of_reach"]]
 
     def to_dict(self) -> dict[str, Any]:
         return self.about
@@ -45,20 +46,26 @@ class Inspection:
     def in_words(self) -> str:
         about: dict[str, Any] = visible_values(self.about)
         workers = [f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]]
-        damage = ["{name}: {reason}; to do: {repair}".format(**one) for one in about["damage"]]
+        damage, out_of_reach = (
+            ["{name}: {reason}; to do: {repair}".format(**one) for one in about[kind]]
+            for kind in ("damage", "out_of_reach")
+        )
         found: list[tuple[str, str]] = []
         if "fingerprint" not in about:
             state = "DAMAGED, its plan cannot be used" if damage else "its rows are being read"
+            state = "its plan is out of reach" if out_of_reach else state
         else:
             missing = len(about["missing_shards"])
             there = f"{about['shards'] - missing:,} of {about['shards']:,} shards are there, "
             there += f"{about['rows_done']:,} of {about['rows']:,} rows"
             state = f"incomplete; {there}" if missing else "complete"
+            state = f"not all of it is within reach; {there}" if out_of_reach else state
             state = f"DAMAGED; {there}" if damage else state
             if missing and not workers:
                 workers = [f"nobody: the {about['maker']} that began it goes on"]
             found = [*_plan_in_words(about), *map(_split_in_words, about["splits"].items())]
-        for name, lines in {"at work": workers, "damaged": damage}.items():
+        several = {"at work": workers, "damaged": damage, "out of reach": out_of_reach}
+        for name, lines in several.items():
             more = [f"{len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
             found += [(name, line) for line in lines[:SHOWN] + more]
         lines = [f"  {name:<12} {text}" for name, text in found if text]
@@ -79,36 +86,44 @@ def inspect(path: Path) -> Inspection:
     Raises:
         NotFoundError: no cache there.
     """
+    path = absolute_path(path)
     held, damage = holdings(path / CLAIM_FOLDER), list[dict[str, str]]()
-    about: dict[str, Any] = {"kind": "cache", "path": str(path.absolute()), "complete": False}
+    out_of_reach: list[dict[str, str]] = []
+
+    def note(name: str, error: CacheError) -> None:
+        faults = out_of_reach if isinstance(error, OutOfReachError) else damage
+        faults.append(_damage(name, error))
+
+    about: dict[str, Any] = {"kind": "cache", "path": str(path), "complete": False}
     about |= {"at_work": [asdict(one) for one in held], "damage": damage}
+    about["out_of_reach"] = out_of_reach
     if held and not os.path.lexists(path / PLAN_FILE) and not (path / SHARD_FOLDER).exists():
         return Inspection(about)
     try:
         plan = read_plan(path)
     except CacheError as error:
-        damage.append(_damage(PLAN_FILE, error))
+        note(PLAN_FILE, error)
         return Inspection(about)
     missing = missing_shards(path, plan)
-    absent, splits = set(missing), dict[str, Any]()
+    lacking, splits = set(missing), dict[str, Any]()
     for name, rows in plan.rows.items():
         splits[name], receipts, shards = {"rows": rows}, [], list(plan.shards(name))
         for shard in shards:
             try:
-                if shard.name not in absent:
+                if shard.name not in lacking:
                     receipts.append(planned_receipt(path, plan, shard))
                 if len(receipts) == len(shards):
                     splits[name] |= _whole(Split(path, plan, name, receipts), count=not missing)
             except CacheError as error:
-                damage.append(_damage(shard.name, error))
+                note(shard.name, error)
     encoder = plan.identity
     about |= {
-        "complete": not missing and not damage,
+        "complete": not (missing or damage or out_of_reach),
         "shards": plan.num_shards,
         "missing_shards": missing,
         "rows": sum(plan.rows.values()),
-        "rows_done": sum(s.stop - s.start for s in plan.shards() if s.name not in absent),
-        "at_work": [asdict(one) for one in held if one.name in absent],
+        "rows_done": sum(s.stop - s.start for s in plan.shards() if s.name not in lacking),
+        "at_work": [asdict(one) for one in held if one.name in lacking],
         "maker": plan.maker,
         "encoder": plan.encoder["name"],
         "label": plan.encoder_label,

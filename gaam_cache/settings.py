@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages import did_you_mean, option_of, shortened
+from gaam_cache.paths import absolute_path
 
 KEY = {"key": True}  # metadata of a setting without an option
 UNCHECKED = "unchecked"  # metadata of a field that may be any text, white space too
@@ -215,8 +216,10 @@ def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
         return str(value).lower() == "true"
     if isinstance(value, bool) or not isinstance(value, TAKEN.get(kind, (str, Path))):
         raise TypeError(WORDS[kind])
+    if kind is Path:
+        return absolute_path(value)
     try:
-        return Path(value).expanduser() if kind is Path else kind(value)
+        return kind(value)
     except (ValueError, OverflowError):
         raise ValueError(WORDS[kind]) from None
 

@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
+from gaam_cache.errors import OutOfReachError
 from gaam_cache.messages import brief, visible_values
+from gaam_cache.paths import absolute_path
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
-from gaam_decoder.runs.loading import Progress, Runs, find_runs
+from gaam_decoder.runs.loading import Progress, Runs, find_runs, once
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.tuning import on_training_rows
 from gaam_decoder.training.checkpoint import look
+
+OUT_OF_REACH = "out of reach"
+BAD = ("damaged", OUT_OF_REACH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +35,12 @@ class Inspection:
 
     @property
     def damage(self) -> list[dict[str, Any]]:
-        """Runs that are damaged: 'path', 'what' and 'repair' among other things."""
-        return [one for one in self.about.get("runs", ()) if one["state"] == "damaged"]
+        """Runs that are damaged or out of reach: 'path', 'what' and 'repair' among other things."""
+        return [one for one in self.about.get("runs", ()) if one["state"] in BAD]
 
     @property
     def good(self) -> bool:
-        """Whether no run is damaged."""
+        """Whether every run can be read, and none is damaged."""
         return not self.damage
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,6 +53,7 @@ class Inspection:
 
 def inspect(path: Path) -> Inspection:
     """Look at a run or a folder of runs; NotFoundError where nothing is or is being trained."""
+    path = absolute_path(path)
     found = list_runs(path)
     if not is_run(path) or found.damage:
         return found
@@ -67,20 +73,21 @@ def list_runs(
     ``whole`` hashes every byte.
     """
     several = [paths] if isinstance(paths, (str, Path)) else paths
-    places = [Path(path).expanduser() for path in several]
+    places = once(several)
     sound, damaged, _ = find_runs(places, whole=whole, progress=progress)
     runs = Runs(sound).selected(**filters)
     entries = [_finished(run) for run in runs]
     for path, error in damaged.items():
         said = {"what": error.details["found"], "repair": error.details["to do"]}
-        entries.append(_entry(path, "damaged", said))
+        state = OUT_OF_REACH if isinstance(error, OutOfReachError) else "damaged"
+        entries.append(_entry(path, state, said))
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
     held = [one for place in places for one in holdings(place / CLAIM_FOLDER)]
     begun = [(place / work["folder"], work) for place in places for work in look(place)]
     alive = any(not one.dead for one in held)
     about = {
         "kind": "runs",
-        "folders": [str(place.absolute()) for place in places],
+        "folders": [str(place) for place in places],
         "good": not damaged,
         "complete": not (begun or alive),
         "whole": whole,
@@ -119,8 +126,8 @@ def _of_folders(about: dict[str, Any]) -> str:
         lines.append("  ".join(filter(None, (one["name"], made, size))))
         if one["state"] == "finished":
             lines.append(f"  {brief(one['what'], 300)}")
-        elif one["state"] == "damaged":
-            lines += [f"  DAMAGED: {one['what']}", f"  {one['repair']}"]
+        elif one["state"] in BAD:
+            lines += [f"  {one['state'].upper()}: {one['what']}", f"  to do: {one['repair']}"]
         else:
             done = f"{len(one['done'])} of {len(one['planned'])} seeds finished"
             lines.append(f"  UNFINISHED: {one['title']}: {done}")

@@ -21,6 +21,7 @@ from gaam_cache import plugins, settings
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.markdown import plain
 from gaam_cache.messages import duration
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.settings import data_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
@@ -130,7 +131,7 @@ def read_study(
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         where = str(folder / FILE)
         raise ConfigError("no recipe of a study", found=str(error), where=where) from error
-    return Study(folder, found, steps, out)
+    return Study(folder, found, steps, absolute_path(out))
 
 
 def _steps(
@@ -230,7 +231,7 @@ def carry_out(
     for folder in (into, study.folder) if record else (into,):
         for name, content in files.items():
             write_file(folder / name, content)
-    lines = [*values["answers"], f"{len(files)} files are in {into}"]
+    lines = [*values["answers"], f"{len(files)} files are in {shown_path(into)}"]
     if check:
         text = dict.fromkeys([*KEYS, *SAME], str)
         was, now = (pandas.read_csv(of / ROWS, dtype=text) for of in (study.folder, into))
@@ -259,6 +260,7 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
             name, title = called, titled
             if len(found) > 1:
                 name, title = f"{name}-{number}", f"{title}, {table.cache['encoder']}"
+                title += f", {table.apart}" if table.apart else ""
             answers.append(f"{title}: {conclusion(table, advice=False)}")
             for drawn in list(overviews(table))[-1:]:  # differences, or without any accuracies
                 files |= svg_files(name, drawn)

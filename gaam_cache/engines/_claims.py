@@ -1,9 +1,9 @@
 """Who works on what: a claim file for every piece of work in a folder that workers share.
 
 A claim is a hint: it makes it rare that two do the same, and whoever publishes does so exclusively.
-The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too), says who holds
-it, and is touched every ten seconds. Stale is what has not been touched for a while by *our*
-monotonic clock, and at once the claim of a process of this machine that has ended.
+The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too, or under a lock),
+says who holds it, and is touched every ten seconds. Stale is what has not been touched for a while
+by *our* monotonic clock, and at once the claim of a process of this machine that has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gaam_cache.messages import visible
-from gaam_cache.store.files import write_file
+from gaam_cache.store.files import regular_file, remove_lock, write_file
 
 RENEW_SECONDS = 10.0
 PATIENCE_SECONDS = 90.0
@@ -124,6 +124,8 @@ class Claims:
             for name in self._of_others():
                 if self._judge(name) is None:
                     self._remove_stale(name)
+            if not _names(self._folder):
+                remove_lock(self._folder)
             self._folder.rmdir()
 
     def path(self, name: str) -> Path:
@@ -208,6 +210,7 @@ def _names(folder: Path) -> list[str]:
 def _holder(path: Path) -> Holder:
     """Whoever a file names; unknown where it says nothing that makes sense."""
     try:
+        regular_file(path)  # a pipe or device would be read for ever
         given = json.loads(path.read_bytes()[:4096])
         one = Holder(**{name: given[name] for name in Holder._fields if name in given})
         return one._replace(host=visible(one.host), since=visible(one.since), pid=+one.pid)

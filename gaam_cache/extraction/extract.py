@@ -6,6 +6,7 @@ with the rows. Any number of workers may do so on one cache: each announces what
 """
 
 import math
+import os
 import secrets
 import shutil
 import threading
@@ -50,6 +51,7 @@ from gaam_cache.store.shard import (
     missing_shards,
     prepare_folder,
     receipt_path,
+    remove_locks,
     write_shard,
 )
 from gaam_cache.terminal import Report, silent
@@ -133,7 +135,7 @@ def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extr
 
 def _rows_missing(config: ExtractConfig) -> float:
     """Rows of the shards that a cache lacks; infinite where it has no plan yet."""
-    if not (config.out / PLAN_FILE).exists():
+    if not os.path.lexists(config.out / PLAN_FILE):  # a link to nothing is no new cache
         return math.inf
     plan = read_plan(config.out)
     missing = set(missing_shards(config.out, plan))
@@ -179,7 +181,7 @@ def make_missing(
     """
     job = prepare_job(config, report, checked=checked)
     out, plan = config.out, None
-    if (out / PLAN_FILE).exists():
+    if os.path.lexists(out / PLAN_FILE):
         plan = adopt_plan(out, job.fields, job.provenance)
         broken = discard_broken(out, plan)
         warn(f"{name} is made again: {why}" for name, why in broken.items())
@@ -205,6 +207,7 @@ def make_missing(
         tally.seconds = time.perf_counter() - began
     if left is None:
         shutil.rmtree(out / CLAIM_FOLDER, ignore_errors=True)
+        remove_locks(out)
     lacking = 0 if left is None else len(missing_shards(out, plan))
     return ExtractSummary.of(job, plan, tally, missing=lacking, by=left)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import gaam_cache
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
-from gaam_cache.errors import CacheError, DataError, GaamWarning
+from gaam_cache.errors import CacheError, DataError, GaamWarning, OutOfReachError
 from gaam_cache.extraction.behaviour import covered_fields, measure_reference
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
@@ -270,12 +270,17 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
     That is a receipt that cannot be read or that does not fit the plan, and one whose file is
     gone, of another size or no regular file; no byte of the file is read. Returns what was wrong
     with every shard by name.
+
+    Raises:
+        OutOfReachError: a link leads to nothing; what it means may be whole, and is not made again.
     """
     broken, missing = {}, set(missing_shards(root, plan))
     for shard in plan.shards():
         if shard.name not in missing:
             try:
                 planned_receipt(root, plan, shard)
+            except OutOfReachError:
+                raise
             except CacheError as error:
                 path = receipt_path(root, shard.name)
                 with suppress(FileNotFoundError):  # another was quicker

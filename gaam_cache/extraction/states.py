@@ -238,7 +238,8 @@ class StateMaker:
         worst = max(bad, key=lambda one: one.share)
         hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
         if not self._further:
-            hint = "delete this folder (other rows may be wrong too), then --set batch-tokens=1"
+            hint = "extract into another --out with --set batch-tokens=1, which encodes every "
+            hint += "row alone; rows of this folder may be wrong, too"
         raise NumericsError(
             "a text has another state in its batch than alone; nothing was made of it",
             expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",

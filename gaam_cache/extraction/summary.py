@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from gaam_cache.extraction.job import Job
 from gaam_cache.messages import visible
+from gaam_cache.paths import shown_path
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import Batching, Plan
 
@@ -88,7 +89,7 @@ class ExtractSummary(Tally):
         return asdict(self) | {"padding_share": self.padding_share}
 
     def in_words(self) -> str:
-        units, where = self.unit, f"the cache in '{visible(str(self.path))}'"
+        units, where = self.unit, f"the cache in '{visible(shown_path(self.path))}'"
         done = f"{where} is complete"
         if self.missing:
             done = f"{where} lacks {self.missing:,} of {self.shards:,} shards: others are at work "

@@ -14,6 +14,7 @@ from gaam_cache.errors import CacheError, ConfigError, HubError
 from gaam_cache.hub.fetch import KINDS, hub_errors
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, plain
 from gaam_cache.messages import brief, shortened, tell, visible
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.store.files import whole_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.shard import planned_receipt
@@ -78,7 +79,7 @@ class CacheExport:
 
     def in_words(self) -> str:
         rows = ", ".join(f"{name} {n:,}" for name, n in self.rows.items())
-        text = f"exported to '{self.path}', every byte checked\n  rows         {rows}\n"
+        text = f"exported to '{shown_path(self.path)}', every byte checked\n  rows         {rows}\n"
         text += f"  columns      {', '.join(self.columns) or 'none kept'}\n"
         text += f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB"
         return visible(text, keep="\n")
@@ -110,7 +111,7 @@ def export_cache(
     Raises:
         GaamError: it is incomplete or damaged, or something is in the way; nothing was exported.
     """
-    root, out = Path(path).expanduser(), Path(out).expanduser()
+    root, out = absolute_path(path), absolute_path(out)
     cache = open_cache(root)
     plan = cache.plan.portable()
     with whole_folder(root, out, is_export, overwrite=overwrite) as folder:
@@ -118,11 +119,13 @@ def export_cache(
         for shard in plan.shards():
             receipt = planned_receipt(root, cache.plan, shard)
             for name in (f"{shard.name}.json", receipt.file):
-                file, target = (one / SHARD_FOLDER / name for one in (root, folder))
+                # of a link the file that it leads to; what that holds is checked below
+                file = os.path.realpath(root / SHARD_FOLDER / name)
+                target = folder / SHARD_FOLDER / name
                 try:
-                    os.link(file, target, follow_symlinks=False)
-                except OSError:  # another file system, or one without links
-                    shutil.copyfile(file, target, follow_symlinks=False)
+                    os.link(file, target)
+                except OSError:  # another file system, or one without hard links
+                    shutil.copyfile(file, target)
         write_synced(folder / PLAN_FILE, plan.to_json().encode())
         if not (found := verify(folder, progress=progress or silent)).good:
             raise CacheError(
@@ -194,6 +197,10 @@ class Destination:
         """Say on stderr what is sent, ask unless ``yes``, send all or nothing; returns its page."""
         from huggingface_hub import HfApi
 
+        links = [path for path in folder.rglob("*") if path.is_symlink()]
+        if links:  # what they lead to would be sent, wherever it lies
+            found = f"a link, '{links[0].relative_to(folder)}'"
+            raise HubError("nothing was sent", expected="files", found=found, where=str(folder))
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         state = "is replaced" if self.commit else "new or empty"
         seen = "private" if self.private else "PUBLIC: anyone can read it"

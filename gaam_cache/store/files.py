@@ -4,6 +4,7 @@ Whatever this project writes carries a digest of all its content, or is named wi
 in a file that does.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -11,11 +12,11 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, OutOfReachError, StorageError
 
 MAX_JSON_BYTES = 2**30  # no honest file comes near this
 DAMAGE = (
@@ -25,6 +26,40 @@ DAMAGE = (
 """What is raised by a file that is not as it was written; another OSError says that it cannot be
 read now, and nothing of what it holds."""
 SEAL = "sha256_of_this"  # the key of a JSON object under which its own digest lies
+LOCK_FILE = ".lock.tmp"  # in a folder without hard links: who holds its lock may publish there
+NO_HARD_LINKS = frozenset(
+    (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+)
+"""What file systems answer that have none: FAT and exFAT, FUSE, shares of Windows."""
+NO_SYNC = frozenset((errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP))
+"""What file systems answer that cannot sync a folder; they have nothing more to offer."""
+
+
+class DanglingLinkError(FileNotFoundError):
+    """A link in the place of a file leads to nothing: what it means lies elsewhere, maybe whole."""
+
+    def __init__(self, path: Path, target: str) -> None:
+        super().__init__(f"{path.name} is a link to '{target}', and nothing is there")
+
+    def refusal(self, what: str, path: Path) -> OutOfReachError:
+        """What is said of the cache or run whose file this is."""
+        return OutOfReachError(
+            f"{what} is out of reach",
+            found=str(self),
+            where=str(path.absolute()),
+            hint="bring back what the link leads to: mount its disk, or fetch it again "
+            "('git annex get', 'dvc pull', 'hf download')",
+        )
+
+
+def moved_away(what: str, folder: Path) -> OutOfReachError:
+    """The refusal of a cache or run whose folder was there, and is no longer."""
+    return OutOfReachError(
+        f"the {what} is no longer where it was",
+        found="no such folder",
+        where=str(folder),
+        hint="bring it back, or name the folder that it is in now",
+    )
 
 
 def short_digest(digest: str) -> str:
@@ -71,11 +106,32 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
+def regular_file(path: Path) -> os.stat_result:
+    """Size and times of a regular file, or of the one that a link leads to.
+
+    Raises:
+        DanglingLinkError: a link, and nothing is where it leads.
+        ValueError: a folder, a device, a pipe, or a link to one of these.
+        OSError: no such file, or it cannot be reached now.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        leads_nowhere = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        if not leads_nowhere or not path.is_symlink():
+            raise
+        raise DanglingLinkError(path, str(path.readlink())) from error
+    if not stat.S_ISREG(status.st_mode):
+        leads = f", but a link to '{path.readlink()}'" if path.is_symlink() else ""
+        raise ValueError(f"{path.name} is no regular file{leads}")
+    return status
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a regular file of JSON, which is no link; else one of ``DAMAGE``."""
-    status = path.lstat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_JSON_BYTES:
-        raise ValueError(f"{path.name} is not a regular file, or has {status.st_size:,} bytes")
+    """The object in a regular file of JSON; else one of ``DAMAGE``."""
+    size = regular_file(path).st_size
+    if size > MAX_JSON_BYTES:
+        raise ValueError(f"{path.name} has {size:,} bytes")
     value = json.loads(path.read_bytes())
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} does not hold a JSON object")
@@ -85,22 +141,65 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
     """Make ``path`` with its whole content, and its folder; no reader ever sees a part of it.
 
-    A rename replaces what is there; ``exclusive`` links, or leaves it alone and returns False.
+    It replaces what is there, a link too, which is never written through; ``exclusive`` leaves
+    that alone and returns False.
     """
     make_folder(path.parent)
     temporary = temporary_path(path.parent, path.name)
     try:
         write_synced(temporary, content)
-        if exclusive:
-            os.link(temporary, path)
-        else:
+        if not exclusive:
             temporary.rename(path)
-    except FileExistsError:
-        return False
+        elif not _publish(temporary, path):
+            return False
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
     return True
+
+
+def _publish(temporary: Path, path: Path) -> bool:
+    """Give a whole file its name, unless something has that: the one exclusive step."""
+    try:
+        os.link(temporary, path)
+        return True
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+    with _locked(path.parent):
+        if os.path.lexists(path):
+            return False
+        temporary.rename(path)
+        return True
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; the system gives it back when its holder dies."""
+    import fcntl  # not on every system, and needed to write alone
+
+    # the file stays until all is published: whoever removed it now would let another in beside
+    # those who wait for it
+    with (folder / LOCK_FILE).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise StorageError(
+                "nothing can be published in this folder",
+                expected="a file system with hard links, or with locks",
+                found=f"neither: {error.strerror}",
+                where=str(folder),
+                hint="choose a folder of another file system, and copy it there when it is done",
+            ) from error
+        yield
+
+
+def remove_lock(folder: Path) -> None:
+    """Tidy up a folder in which everything is published, so that nobody can win any more."""
+    with suppress(OSError):
+        (folder / LOCK_FILE).unlink()
 
 
 def temporary_path(folder: Path, name: str) -> Path:
@@ -123,9 +222,13 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last, as far as its file system can."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise
     finally:
         os.close(descriptor)
 
@@ -135,13 +238,15 @@ def check_writable(path: Path, *, option: str, file: bool = False) -> None:
 
     A folder that holds something may be all that is wanted, whether or not it can be written to.
     """
-    path = Path(os.path.realpath(path.expanduser()))
+    given, path = path, Path(os.path.realpath(path.expanduser()))
     if not file and path.is_dir() and any(path.iterdir()):
         return
     found, places = None, path.parents if file else (path, *path.parents)
     there = next(one for one in places if os.path.lexists(one))
     if file and path.exists() and not path.is_file():
         found = "it is no file"
+    elif not file and not path.exists() and given.is_symlink():
+        found = f"'{given}' is a link to it, and nothing is there"
     elif not there.is_dir():
         found = f"'{there}' is no folder"
     elif not os.access(there, os.W_OK | os.X_OK):

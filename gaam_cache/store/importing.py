@@ -21,13 +21,20 @@ from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.extraction import job
 from gaam_cache.extraction.reopen import settings_of_import
 from gaam_cache.messages import brief, shortened, visible
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.sources import _base as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
 from gaam_cache.store import dtypes
 from gaam_cache.store.arrays import LABELS, STATES, STRINGS, Array, Roles, choose, open_file
 from gaam_cache.store.files import check_writable, fingerprint, hash_file, short_digest
 from gaam_cache.store.plan import KEY, MAX_VALUE_BYTES, ShardSpec, write_plan
-from gaam_cache.store.shard import embeddings_key, missing_shards, prepare_folder, write_shard
+from gaam_cache.store.shard import (
+    embeddings_key,
+    missing_shards,
+    prepare_folder,
+    remove_locks,
+    write_shard,
+)
 from gaam_cache.terminal import Report, silent
 
 READABLE = (*dtypes.ITEM_BYTES, "float64")
@@ -55,8 +62,8 @@ class ImportSummary:
     to_dict = asdict
 
     def in_words(self) -> str:
-        done = f"the cache in '{self.path}' is complete ({short_digest(self.fingerprint)}): "
-        done += f"{self.shards_made:,} shards made"
+        done = f"the cache in '{shown_path(self.path)}' is complete "
+        done += f"({short_digest(self.fingerprint)}): {self.shards_made:,} shards made"
         lines = [done if self.fingerprint else "nothing was written; this would be taken:"]
         for name, taken in self.splits.items():
             lines.append(f"  {name:<12} {self.rows[name]:,} rows")
@@ -198,7 +205,7 @@ def import_states(
     """
     report = None if preview else progress or silent
     check_writable(config.out, option="--out")
-    paths, files = [Path(file).expanduser().absolute() for file in config.files], {}
+    paths, files = [absolute_path(file) for file in config.files], {}
     with ExitStack() as stack:
         taken, left = choose([one for path in paths for one in open_file(path, stack)], config)
         if report:
@@ -253,7 +260,7 @@ def write(
     columns = columns or {}
     config = ImportConfig(
         files=("arrays of a program",),  # it checks what is the same for files
-        out=Path(out).expanduser(),
+        out=Path(out),
         keep_columns=tuple(columns),
         **settings,
     )
@@ -353,6 +360,7 @@ def _make(
                 arrays |= row_arrays.of(shard, np.ones(len(states), np.int64))
                 write_shard(config.out, plan, shard, arrays)
                 made += 1
+        remove_locks(config.out)
     splits = {}
     for split, one in rows.items():
         of = Counter(one.labels) if one.labelled else {}

@@ -13,10 +13,19 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, Self, get_args
 
 from gaam_cache.config import IMPORTED, NAME_PATTERN
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
 from gaam_cache.messages import brief
+from gaam_cache.paths import shown_path
 from gaam_cache.store.dtypes import ITEM_BYTES
-from gaam_cache.store.files import DAMAGE, fingerprint, read_json, sealed_text, unsealed, write_file
+from gaam_cache.store.files import (
+    DAMAGE,
+    DanglingLinkError,
+    fingerprint,
+    read_json,
+    sealed_text,
+    unsealed,
+    write_file,
+)
 from gaam_cache.store.reference import decode_sketch, largest_deviation, states_digest
 from gaam_cache.store.rounding import ROUNDING, recompute_limit
 
@@ -214,13 +223,24 @@ def read_plan(root: Path) -> Plan:
     """Read ``cache.json``; NotFoundError where there is none, CacheError where it is damaged."""
     path = root / PLAN_FILE
     try:
-        return Plan.from_dict(unsealed(read_json(path)))
+        content = unsealed(read_json(path))
+        if content.get("format") == FORMAT and content["format_version"] != FORMAT_VERSION:
+            raise OutOfReachError(
+                f"the cache '{shown_path(root)}' is in another version of the format",
+                expected=f"version {FORMAT_VERSION}, which this gaam reads",
+                found=f"version {content['format_version']!r}",
+                where=str(path.absolute()),
+                hint=f"use the gaam that made it: {brief(str(content.get('created_with')))}",
+            )
+        return Plan.from_dict(content)
+    except DanglingLinkError as error:
+        raise error.refusal(f"the plan of the cache '{shown_path(root)}'", path) from error
     except DAMAGE as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
             raise NotFoundError(
-                f"no cache at '{root}'",
-                found=f"no {PLAN_FILE} in it" if root.is_dir() else "no such folder",
+                f"no cache at '{shown_path(root)}'",
+                found=_instead(root),
                 where=str(root.absolute()),
                 hint="build one with 'gaam extract', or name another folder",
             ) from error
@@ -229,9 +249,17 @@ def read_plan(root: Path) -> Plan:
             "the plan of the cache is unusable",
             found="no such file, though there are shards" if gone else found,
             where=str(path.absolute()),
-            hint=f"move {path} away and run the gaam extract that made it again: "
-            "every shard that fits the new plan is kept",
+            hint=f"copy {PLAN_FILE} again from where it is whole; else "
+            + ("" if gone else f"move {path.absolute()} away, ")
+            + "run the command that made the cache again: every shard that fits is kept",
         ) from error
+
+
+def _instead(root: Path) -> str:
+    """What is there, where a plan is not."""
+    if root.is_dir():
+        return f"no {PLAN_FILE} in it"
+    return f"a link to '{root.readlink()}'" if root.is_symlink() else "no such folder"
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
@@ -256,9 +284,9 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     )
     lines = "".join(f"\n    {line}" for line in explained_differences(now, then, there))
     raise ConfigError(
-        f"'{root}' holds another cache; nothing was changed. What differs:{lines}",
+        f"'{shown_path(root)}' holds another cache; nothing was changed. What differs:{lines}",
         found=f"fingerprint {there.fingerprint:.12}, and not {fingerprint(fields):.12}",
-        hint="choose another folder with --out, or delete this one",
+        hint="choose another folder with --out",
     )
 
 

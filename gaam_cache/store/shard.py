@@ -6,7 +6,6 @@ when the disk is full. The receipt is linked into place last; see FORMAT.md.
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError
 from gaam_cache.store import files as disk
 from gaam_cache.store.dtypes import NUMPY_DTYPES
-from gaam_cache.store.plan import FORMAT_VERSION, SHARD_FOLDER, Plan, ShardSpec
+from gaam_cache.store.plan import FORMAT_VERSION, PLAN_FILE, SHARD_FOLDER, Plan, ShardSpec
 
 ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}  # one number per row
 UNLABELLED = -1  # the label of every row of a split without labels
@@ -84,8 +83,16 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
             for key, spec in content.pop("datasets").items()
         }
         receipt = Receipt(datasets=specs, **content)
+        if receipt.fingerprint != plan.fingerprint:
+            raise CacheError(
+                f"the shard '{shard.name}' is of another cache",
+                expected=f"the fingerprint of the plan, {disk.short_digest(plan.fingerprint)}",
+                found=disk.short_digest(str(receipt.fingerprint)),
+                where=str(path.absolute()),
+                hint=f"bring back the {PLAN_FILE} of these shards, or move the shard to it",
+            )
         if not _place(plan, shard).items() <= content.items():
-            raise ValueError("it belongs to another cache, or to other rows")
+            raise ValueError("it is of other rows")
         count = shard.stop - shard.start
         states = (count, plan.num_layers, plan.hidden_size), plan.storage_dtype
         planned = {
@@ -98,11 +105,12 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         name = f"{shard.name}-{receipt.sha256[:8]}.h5"
         if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
             raise ValueError(f"bad file name {receipt.file!r}")
-        status = os.lstat(f"{root}/{SHARD_FOLDER}/{name}")
-        if not stat.S_ISREG(status.st_mode) or status.st_size != receipt.bytes:
-            size = f"{status.st_size:,} bytes, the receipt says {receipt.bytes:,}"
-            raise ValueError(f"{name} is no regular file, or has {size}")
+        size = disk.regular_file(path.with_name(name)).st_size
+        if size != receipt.bytes:
+            raise ValueError(f"{name} has {size:,} bytes, the receipt says {receipt.bytes:,}")
         return receipt
+    except disk.DanglingLinkError as error:
+        raise error.refusal(f"the shard '{shard.name}'", path) from error
     except disk.DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         raise damaged(root, plan, shard.name, found) from error
@@ -111,15 +119,26 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
 def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
     """The refusal of a shard that is not what it must be."""
     path, what = receipt_path(root, name).absolute(), f"the shard '{name}' is damaged"
-    hint = f"delete {path} and run the {plan.maker} that made the cache again"
+    hint = "copy the shard and its receipt again from where they are whole; else delete "
+    hint += f"{path} and run the {plan.maker} that made the cache again, which makes it anew"
     return CacheError(what, found=found or "it cannot be read", where=str(path), hint=hint)
 
 
 def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
     """Hash the whole file of a shard; CacheError where it is not that of its receipt."""
-    if disk.hash_file(root / SHARD_FOLDER / receipt.file) != receipt.sha256:
+    path, name = root / SHARD_FOLDER / receipt.file, receipt.file.rpartition("-")[0]
+    try:
+        disk.regular_file(path)
+        digest = disk.hash_file(path)
+    except disk.DanglingLinkError as error:
+        raise error.refusal(f"the shard '{name}'", path) from error
+    except FileNotFoundError as error:
+        if not root.is_dir():  # it was moved while it was in use
+            raise disk.moved_away("cache", root) from error
+        raise damaged(root, plan, name, f"{path.name} is gone") from error
+    if digest != receipt.sha256:
         found = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
-        raise damaged(root, plan, receipt.file.rpartition("-")[0], found)
+        raise damaged(root, plan, name, found)
 
 
 @lru_cache(MOST_MAPPED)
@@ -139,6 +158,9 @@ def arrays_of(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
 def missing_shards(root: Path, plan: Plan) -> list[str]:
     # one listing: a shard a stat would be slow for a plan of many shards
     folder = root / SHARD_FOLDER
+    if folder.is_symlink() and not folder.is_dir():  # its disk is not mounted
+        away = disk.DanglingLinkError(folder, str(folder.readlink()))
+        raise away.refusal("what the shards of the cache lie in", folder)
     there = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 names are enough
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
 
@@ -148,6 +170,12 @@ def prepare_folder(root: Path) -> None:
     probe = disk.temporary_path(root / SHARD_FOLDER, "probe")
     disk.write_file(probe, b"can a shard be published here?", exclusive=True)
     probe.unlink()
+
+
+def remove_locks(root: Path) -> None:
+    """Tidy up a cache that is complete."""
+    disk.remove_lock(root)
+    disk.remove_lock(root / SHARD_FOLDER)
 
 
 def write_shard(

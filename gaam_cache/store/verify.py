@@ -3,9 +3,10 @@
 And whether some rows, encoded again alone, have the stored states. L layers, D hidden size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import MAX_THREADS
 from gaam_cache.devices import cores
-from gaam_cache.errors import CacheError
+from gaam_cache.errors import CacheError, OutOfReachError
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.extraction.job import prepare_job
 from gaam_cache.extraction.reopen import recorded_config
 from gaam_cache.messages import brief, visible
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import (
@@ -59,25 +61,32 @@ class Verification:
     bytes: int  # of shard files that were hashed and not found wrong
     missing: tuple[str, ...]  # planned shards without a receipt
     bad: tuple[dict[str, str], ...]  # what is not what it must be: 'name', 'reason', 'repair'
+    out_of_reach: tuple[dict[str, str], ...]  # links to what is not on this machine; the same keys
     recomputed: dict[str, Any] | None
     """Of rows encoded again: largest ``|stored - alone| / |alone|`` by layer, and its limit."""
 
     @property
     def good(self) -> bool:  # every planned shard is there and right
-        return not self.missing and not self.bad
+        return not (self.missing or self.bad or self.out_of_reach)
 
     def to_dict(self) -> dict[str, Any]:
         return {"good": self.good, **asdict(self)}
 
     def in_words(self) -> str:
         """Lines for people: one for every bad shard."""
-        state = "good" if self.good else "DAMAGED" if self.bad else "incomplete"
-        whole = self.shards - len(self.missing) - len(self.bad)
+        in_doubt = set((self.recomputed or {}).get("in_doubt", ()))
+        state = "good" if self.good else "incomplete"
+        if self.bad:
+            damaged = {one["name"] for one in self.bad} - in_doubt
+            state = "DAMAGED" if damaged else "in doubt, rows come out otherwise here"
+        whole = self.shards - len(self.missing) - len(self.bad) - len(self.out_of_reach)
+        away = f"{len(self.out_of_reach):,} out of reach, " if self.out_of_reach else ""
         lines = [
-            f"cache '{self.path}': {state}",
+            f"cache '{shown_path(self.path)}': {state}",
             f"  fingerprint  {short_digest(self.fingerprint)}",
-            f"  shards       {whole:,} good, {len(self.bad):,} bad, {len(self.missing):,} missing "
-            f"of {self.shards:,}; {self.rows:,} rows, {self.bytes / 1e6:,.1f} MB hashed",
+            f"  shards       {whole:,} good, {len(self.bad):,} bad, {away}"
+            f"{len(self.missing):,} missing of {self.shards:,}; {self.rows:,} rows, "
+            f"{self.bytes / 1e6:,.1f} MB hashed",
         ]
         if self.recomputed is not None:
             lines.append(
@@ -85,6 +94,8 @@ class Verification:
                 "deviation {largest}; rounding explains {limit:.1e}".format(**self.recomputed)
             )
         lines += ["bad: {name}: {reason}; repair: {repair}".format(**one) for one in self.bad]
+        line = "out of reach: {name}: {reason}; to do: {repair}"
+        lines += [line.format(**one) for one in self.out_of_reach]
         if self.missing:
             names = brief(", ".join(self.missing), 400)
             lines.append(f"missing: {names}; run the {self.maker} that made the cache again")
@@ -115,7 +126,7 @@ def verify(
         NotFoundError: no cache there; or no encoder or data set to recompute with.
         CacheError: the plan is damaged, or what it names is no longer what it was.
     """
-    root, report = Path(path).expanduser(), progress or silent
+    root, report = absolute_path(path), progress or silent
     plan = read_plan(root)
     missing = dict.fromkeys(missing_shards(root, plan))
     present = [shard for shard in plan.shards() if shard.name not in missing]
@@ -146,6 +157,8 @@ def verify(
         recomputed, far = _recompute(root, plan, chosen, device, report)
         recomputed["seed"] = seed
         faults |= far
+    away = {name: one for name, one in faults.items() if isinstance(one, OutOfReachError)}
+    bad = {name: one for name, one in faults.items() if name not in away}
     return Verification(
         path=str(root),
         fingerprint=plan.fingerprint,
@@ -154,11 +167,16 @@ def verify(
         rows=sum(shard.stop - shard.start for shard in present if shard.name not in faults),
         bytes=sum(sizes.values()),
         missing=tuple(missing),
-        bad=tuple(
-            {"name": name, "reason": visible(one.details["found"]), "repair": one.details["to do"]}
-            for name, one in faults.items()
-        ),
+        bad=_in_words(bad),
+        out_of_reach=_in_words(away),
         recomputed=recomputed,
+    )
+
+
+def _in_words(faults: Mapping[str, CacheError]) -> tuple[dict[str, str], ...]:
+    return tuple(
+        {"name": name, "reason": visible(one.details["found"]), "repair": one.details["to do"]}
+        for name, one in faults.items()
     )
 
 
@@ -198,11 +216,12 @@ def _recompute(
         raise CacheError(
             "the encoder or the data set is no longer what the cache was made from",
             found="\n".join(changed),
-            where=str(root.absolute()),
+            where=str(root),
             hint="bring them back to verify against them; the cache itself is unchanged by this",
         )
     report(0, 0, "loading the encoder")
     encoder, far = job.encoder, dict[str, CacheError]()
+    made_with = _other_versions(plan)
     encoder.load_for(batching="alone")
     check_behaviour(encoder, plan)
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
@@ -225,7 +244,10 @@ def _recompute(
                 layer = int(here_L.argmax())
                 why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
                 why += f"{layer + plan.first_layer}, more than {limit:.1e}"
-                far.setdefault(shard.name, damaged(root, plan, shard.name, why))
+                refusal = damaged(root, plan, shard.name, why)
+                if made_with:
+                    refusal.details["to do"] = f"compare again with what made it: {made_with}"
+                far.setdefault(shard.name, refusal)
         report(done, len(chosen), "comparing rows")
     about = {
         "rows": len(chosen),
@@ -234,5 +256,15 @@ def _recompute(
         "largest": f"{deviation_L.max():.1e} in layer {plan.first_layer + deviation_L.argmax()}",
         "limit": explains,
         "first_layer": plan.first_layer,
+        # a shard may be right, and these versions compute otherwise
+        "in_doubt": sorted(far) if made_with else [],
     }
     return about, far
+
+
+def _other_versions(plan: Plan) -> str:
+    """What computed a cache, where other versions would compute it here; else nothing."""
+    now = {library: version(library) for library in ("torch", "transformers")}
+    then = {library: plan.created_with.get(library, "unknown") for library in now}
+    made_with = ", ".join(f"{library} {number}" for library, number in then.items())
+    return made_with if now != then else ""

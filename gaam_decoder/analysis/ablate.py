@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import ConfigError, NumericsError
+from gaam_cache.paths import absolute_path
 from gaam_decoder import stats
 from gaam_decoder.analysis import importance as of_layers
 from gaam_decoder.analysis.importance import Importance, importance_of
@@ -228,7 +229,7 @@ def ablate(
         ConfigError: no attention map, a constant one, too few layers, or options that do not fit.
         NotFoundError, CacheError: no such run or cache, or one that it was not trained on.
     """
-    run = one_run(Path(path).expanduser())
+    run = one_run(absolute_path(path))
     importance, fold = importance_of([run]), run.recipe.get("fold")
     if importance is None or fold:
         why = f"fold {fold}" if fold else "every seed failed"
@@ -283,7 +284,7 @@ def _config(
         "head": run.head,
         "layers": [spell_numbers(layers) for layers in layer_sets],
         "cache": find_cache(run.cache, run.path, cache),
-        "runs": run.path.absolute().parent / FOLDER,
+        "runs": run.path.parent / FOLDER,
         "seeds": run.seeds,
         "device": device,
         "probe": False,

@@ -20,6 +20,7 @@ from scipy.special import log_softmax, softmax
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import visible
+from gaam_cache.paths import shown_path
 from gaam_cache.store.files import check_writable, short_digest
 from gaam_cache.store.importing import write
 from gaam_cache.store.plan import GAUSSIAN
@@ -69,7 +70,7 @@ class PlantSummary:
             gap = 100 * (best - self.linear_accuracy)
             linear = f"{100 * self.linear_accuracy:.1f}%, {gap:z.1f} points less"
         return f"""\
-the cache in '{visible(self.path)}' is complete
+the cache in '{visible(shown_path(self.path))}' is complete
   gate         {self.gate}: {about.formula}; --attn {about.attn} can express it
   states       {self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}
   rows         {", ".join(f"{name} {count:,}" for name, count in self.rows.items())}

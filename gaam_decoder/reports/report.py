@@ -9,6 +9,7 @@ from typing import Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
+from gaam_cache.paths import absolute_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.drawing import image_files, overviews
@@ -54,7 +55,7 @@ class Report:
     def save(self, file: str | Path, format: str, section: str | None = None) -> None:
         """Write the report to a file, which appears whole."""
         # the file that a link means is replaced, and not the link
-        write_file(Path(file).resolve(), self.text(format, section).encode())
+        write_file(absolute_path(file).resolve(), self.text(format, section).encode())
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first six pictures, of a section one, as PDF and PNG; returns their paths."""
@@ -65,7 +66,7 @@ class Report:
             of_sections = [one for section in sections(table) for one in section.parts[1][:1]]
             for picture in [*overviews(table), *of_sections][:most]:
                 for suffix, content in image_files(picture).items():
-                    paths.append(Path(folder) / f"{prefix}{picture.name}.{suffix}")
+                    paths.append(absolute_path(folder) / f"{prefix}{picture.name}.{suffix}")
                     write_file(paths[-1], content)
         return paths
 

@@ -11,6 +11,7 @@ from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.rows import DEFAULT, Comparison, Row, rows_by_test, score_of
+from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
@@ -33,6 +34,7 @@ class Table:
     """
 
     cache: dict[str, Any]
+    apart: str = ""  # what tells the cache from others of the report that go by the same title
     where: str  # which rows are tested, in words
     num_test_rows: int = 0
     rows: tuple[Row, ...] = ()
@@ -65,13 +67,18 @@ class Table:
 
     def title(self) -> str:
         """One line that says what was encoded with what."""
+        fold = "" if self.where == "test split 'test'" else f", {brief(self.where)}"
+        return f"{self.of_cache}{', ' if self.apart else ''}{self.apart}{fold}"
+
+    @property
+    def of_cache(self) -> str:
+        """What a title says of the cache, where no other goes by the same."""
         rows = " + ".join(f"{n:,} {brief(name, 40)}" for name, n in self.cache["rows"].items())
         first, count = self.cache.get("first_layer", 1), self.cache["layers"]
         some = "" if first == 1 else f" ({first} to {first + count - 1})"
-        fold = "" if self.where == "test split 'test'" else f", {brief(self.where)}"
         return (
             f"{brief(self.cache['dataset'])} ({rows} rows) through {brief(self.cache['encoder'])}, "
-            f"{count} layers{some} x {self.cache['hidden_size']}{fold}"
+            f"{count} layers{some} x {self.cache['hidden_size']}"
         )
 
     def beside(self) -> list[str]:
@@ -90,7 +97,9 @@ class Table:
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
         return {
+            "title": self.title(),
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
+            "cache_differs_by": self.apart or None,
             "rows": [row.to_dict() for row in self.shown],
             "majority_accuracy": self.rows[0].majority_accuracy if self.rows else None,
             "class_names": self.cache["class_names"],
@@ -211,7 +220,19 @@ def build_tables(
         place = next(there, len(tables))
         table = (tables[place:] or [empty])[0]
         tables[place : place + 1] = [replace(table, finals=models, runs=(*table.runs, *of_cache))]
-    return tables
+    return _told_apart(tables)
+
+
+def _told_apart(tables: Sequence[Table]) -> list[Table]:
+    """The tables, with what differs between caches in titles that would be the same."""
+    caches: dict[str, dict[str, dict[str, Any]]] = {}
+    for table in tables:
+        caches.setdefault(table.of_cache, {})[table.cache["fingerprint"]] = table.cache
+    words: dict[str, str] = {}
+    for by_fingerprint in caches.values():
+        if len(by_fingerprint) > 1:
+            words |= zip(by_fingerprint, apart(list(by_fingerprint.values())), strict=True)
+    return [replace(table, apart=words.get(table.cache["fingerprint"], "")) for table in tables]
 
 
 def _named(rows: Sequence[Row]) -> tuple[Row, ...]:

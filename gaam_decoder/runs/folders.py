@@ -1,5 +1,6 @@
 """Folders of runs: their names, what lies in one, and where the cache of a run is."""
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -8,9 +9,10 @@ from typing import Any
 
 from gaam_cache.engines._claims import is_alive
 from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.paths import absolute_path
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_cache.store.plan import Plan, read_plan, states_apart
-from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, damaged_run, read_run
+from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, read_run
 
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")  # how the names end that ``run_name`` gives
 CLAIM_FOLDER = ".claims"  # in a folder of runs: who trains what
@@ -43,7 +45,8 @@ def run_folders(folder: Path, names: str = "*") -> list[Path]:
 
 def is_run(folder: Path) -> bool:
     """Whether any file of a run lies there: without run.json it is a damaged one."""
-    return any((folder / name).exists() for name in (RUN_FILE, *ALL_FILES))
+    # a link to nothing is a file that is elsewhere
+    return any(os.path.lexists(folder / name) for name in (RUN_FILE, *ALL_FILES))
 
 
 def runs_of_key(folder: Path, key: str) -> list[RunResult]:
@@ -51,7 +54,13 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     found = [read_run(path) for path in run_folders(folder, f"*-{key[:8]}-s*")]
     for run in found:
         if run.key[:8] != key[:8]:
-            raise damaged_run(run.path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
+            raise CacheError(
+                f"the folder '{run.path.name}' has the name of another run",
+                expected=f"a name that ends in '{ending(run.key, run.seeds)}'",
+                found=f"one with {key[:8]}, which is looked for",
+                where=str(run.path),
+                hint="rename it, where somebody renamed it; else it is damaged: move it away",
+            )
     return [run for run in found if run.key == key]
 
 
@@ -65,9 +74,11 @@ def remove_unfinished(runs: Path, key: str) -> None:
 
 def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Path:
     """The folder of a run's cache: ``cache``, or where the run says, or beside the runs."""
-    recorded, beside, found = Path(about["path"]), path.absolute().parent.parent, []
-    places = [recorded, beside / recorded.name, beside / "cache"]
-    for folder in [Path(cache).expanduser()] if cache else places:
+    recorded, found = Path(about["path"]), list[str]()
+    # beside the folder of the runs, also of that which a link leads to
+    beside = dict.fromkeys((path.parent.parent, Path(os.path.realpath(path)).parent.parent))
+    places = [recorded, *(folder / name for folder in beside for name in (recorded.name, "cache"))]
+    for folder in [absolute_path(cache)] if cache else places:
         try:
             plan = read_plan(folder)
         except GaamError as error:
@@ -86,6 +97,6 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
         "the cache that the run was trained on is not there",
         expected=f"the fingerprint {short_digest(about['fingerprint'])}",
         found="\n".join(found),
-        where=f"the run {path.absolute()}",
+        where=f"the run {path}",
         hint="name the folder of the cache with --cache",
     )

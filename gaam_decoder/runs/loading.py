@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from gaam_cache import plugins
 from gaam_cache.engines._claims import holdings
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, did_you_mean
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
@@ -126,7 +128,7 @@ class Runs(list[RunResult]):
             shared |= {
                 "run": run.path.name,
                 "decoder": decoders[run.key],
-                "path": str(run.path.absolute()),
+                "path": str(run.path),
                 "on_training_rows": on_training_rows(run.recipe),
                 "shuffled_labels": run.shuffled,
                 "parameters": run.parameters["total"],
@@ -169,7 +171,8 @@ def _decoders(runs: Sequence[RunResult]) -> dict[str, str]:
 
 def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[RunResult], bool]:
     if name == "cache":
-        there = ((folder := Path(given[0]).expanduser()) / PLAN_FILE).is_file()
+        folder = absolute_path(given[0])
+        there = os.path.lexists(folder / PLAN_FILE)
         digits = read_plan(folder).fingerprint if there else str(given[0]).lower()
         return lambda run: run.cache["fingerprint"].startswith(digits)
     if name in ("attn", "head"):
@@ -234,7 +237,7 @@ def load_runs(
         CacheError: a damaged run.
     """
     several = [path] if isinstance(path, (str, Path, RunResult)) else path
-    paths = [Path(one).expanduser() for one in several if not isinstance(one, RunResult)]
+    paths = once([one for one in several if not isinstance(one, RunResult)])
     sound, damaged, begun = find_runs(paths)
     if damaged:  # gaam verify lists them all
         raise next(iter(damaged.values()))
@@ -243,9 +246,9 @@ def load_runs(
         names = brief(", ".join(sorted({folder.stem[1:] for folder in begun})))
         warnings.warn(f"not finished, and left out: {names}", GaamWarning, stacklevel=2)
     # how many lie beside those that were named one by one
-    parents = {path.resolve().parent for path in paths if is_run(path)}
-    beside = {run.resolve() for parent in parents for run in run_folders(parent)}
-    if unnamed := len(beside - {run.path.resolve() for run in found}):
+    parents = {Path(os.path.realpath(path)).parent for path in paths if is_run(path)}
+    beside = {Path(os.path.realpath(run)) for parent in parents for run in run_folders(parent)}
+    if unnamed := len(beside - {Path(os.path.realpath(run.path)) for run in found}):
         found.selection = Selection(chosen=len(found), left_out={"name": unnamed})
     if isinstance(path, Runs):
         found.selection, found.others = path.selection, path.others
@@ -270,7 +273,7 @@ def find_runs(
         if not (there or partial or holdings(place / CLAIM_FOLDER)):
             raise _nothing(place)
         for path in there:
-            found.setdefault(path.resolve(), path)
+            found.setdefault(Path(os.path.realpath(path)), path)
         begun += partial
     sound, damaged = list[RunResult](), dict[Path, CacheError]()
     for number, path in enumerate(found.values(), 1):
@@ -286,6 +289,14 @@ def find_runs(
     return sound, damaged, begun
 
 
+def once(paths: Sequence[str | Path]) -> list[Path]:
+    """Folders as absolute paths, each once, however often and by whatever links it is named."""
+    found = dict[Path, Path]()
+    for path in map(absolute_path, paths):
+        found.setdefault(Path(os.path.realpath(path)), path)
+    return list(found.values())
+
+
 def one_run(path: Path) -> RunResult:
     if not is_run(path):
         raise _nothing(path)
@@ -296,4 +307,6 @@ def _nothing(path: Path) -> NotFoundError:
     beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {path.name}
     found = "no run in it" if path.is_dir() else "no such folder"
     hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
-    return NotFoundError(f"no finished run at '{path}'", expected="a run", found=found, hint=hint)
+    return NotFoundError(
+        f"no finished run at '{shown_path(path)}'", expected="a run", found=found, hint=hint
+    )

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.errors import CacheError, GaamError, OutOfReachError
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.store import files as disk
 from gaam_cache.store.files import digest_of, hash_file, sealed_text, unsealed
 from gaam_decoder.number_lists import parse_numbers
@@ -253,7 +254,7 @@ class RunResult:
             return [json.loads(line) for line in path.read_text().splitlines()]
 
     def __repr__(self) -> str:
-        return f"<RunResult '{self.path}': {self.title}>"
+        return f"<RunResult '{shown_path(self.path)}': {self.title}>"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
@@ -264,7 +265,7 @@ class RunResult:
         of_seed = {"accuracy": accuracy, "epoch": self.epochs, "seconds": self.seconds}
         of_seed |= {"failed": self.failed}
         seeds = [{"seed": s} | {k: of.get(s) for k, of in of_seed.items()} for s in self.seeds]
-        return {"kind": "run", "path": str(self.path.absolute()), **about, "seeds": seeds}
+        return {"kind": "run", "path": str(self.path), **about, "seeds": seeds}
 
     def in_words(self) -> str:
         """What was run, and what came of it, on one line."""
@@ -283,20 +284,29 @@ class RunResult:
         return f"{said} a seed, seeds: {len(self.seeds)}" + " to choose a rate" * self.chose
 
     def summary(self) -> str:
-        return f"{self.in_words()}  {self.path}"
+        return f"{self.in_words()}  {shown_path(self.path)}"
 
 
 def read_run(path: Path) -> RunResult:
     """Read one run directory; of its files beside run.json only the sizes are looked at."""
+    path = absolute_path(path)  # its files are read later, from whatever folder
     with reading(path / RUN_FILE):
         content = unsealed(disk.read_json(path / RUN_FILE))
-        if (version := content.pop("run_version", None)) != RUN_VERSION:
-            raise ValueError(f"run version {version}, this gaam reads {RUN_VERSION}")
+        version = content.pop("run_version", None)
+        if version != RUN_VERSION:
+            raise OutOfReachError(
+                f"another version of gaam wrote the run '{path.name}'",
+                expected=f"run version {RUN_VERSION}, which this gaam reads",
+                found=f"run version {version}",
+                where=str(path),
+                hint=f"use that gaam ({CONFIG_FILE} may say which), or train into other --runs",
+            )
         if not RUN_FILES <= set(content["files"]) <= ALL_FILES:
             raise ValueError(f"files: {', '.join(content['files'])}")
         for name, about in content["files"].items():
             with reading(path / name):
-                if (size := (path / name).stat().st_size) != about["bytes"]:
+                size = disk.regular_file(path / name).st_size
+                if size != about["bytes"]:
                     raise ValueError(f"{size:,} bytes, {about['bytes']:,} were written")
         seeds = {entry["seed"]: entry for entry in content.pop("seeds")}
         return RunResult(
@@ -311,12 +321,17 @@ def read_run(path: Path) -> RunResult:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Say what is wrong with a file of a run: damaged."""
+    """Say what is wrong with a file of a run: damaged, or out of reach."""
     try:
         yield
     except GaamError:
         raise  # said already
+    except disk.DanglingLinkError as error:
+        raise error.refusal(f"the run '{path.parent.name}'", path) from error
     except (*disk.DAMAGE, SafetensorError) as error:
+        gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        if gone and not path.parent.is_dir():
+            raise disk.moved_away("run", path.parent) from error
         found = f"{path.name}: {getattr(error, 'strerror', None) or error}"
         raise damaged_run(path, found) from error
 
@@ -325,8 +340,9 @@ def damaged_run(path: Path, found: str) -> CacheError:
     return CacheError(
         f"the run '{path.parent.name}' is damaged",
         found=found,
-        where=str(path.absolute()),
-        hint=f"rm -r {shlex.quote(str(path.parent))} && the gaam train that made the run",
+        where=str(path),
+        hint=f"copy it again from where it is whole; else move {shlex.quote(str(path.parent))} "
+        "out of the folder of runs, and run the gaam train that made it again",
     )
 
 

@@ -31,7 +31,7 @@ def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
 
     def place(run: RunResult) -> tuple[str, ...]:
         results = run.files.get(TEST_FILE, {}).get("sha256", "")
-        return ending(run.key, run.seeds), results, run.path.name, str(run.path.absolute())
+        return ending(run.key, run.seeds), results, run.path.name, str(run.path)
 
     found: dict[int, RunResult] = {}
     for run in sorted(runs, key=place):

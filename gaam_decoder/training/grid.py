@@ -222,7 +222,7 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             raise ConfigError(
                 f"the cache has no {kind} '{shortened(name)}'",
                 expected=f"one of: {', '.join(there)}",
-                where=str(cache.root.absolute()),
+                where=str(cache.root),
                 hint=did_you_mean(name, there)
                 or ("--folds 5 tests on parts of train-split" if name == test else None),
             )

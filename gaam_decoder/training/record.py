@@ -54,7 +54,7 @@ def publish(
     about_cache = {
         "fingerprint": cache.fingerprint,
         "states": plan.states if plan.reference else None,
-        "path": str(cache.root.absolute()),
+        "path": str(cache.root),
         "encoder": plan.encoder_label,
         "dataset": plan.dataset["name"],
         "layers": cache.num_layers,
@@ -115,8 +115,8 @@ def _config(
         "head": str(recipe.head),
         "loss": str(recipe.loss),
         "optimizer": str(recipe.optimizer),
-        "cache": str(cache.root.absolute()),
-        "runs": str(config.runs.absolute()),
+        "cache": str(cache.root),
+        "runs": str(config.runs),
         # of one seed a list: a number alone is how many
         "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
         "layers": spell_numbers(recipe.layers) if recipe.layers else "all",

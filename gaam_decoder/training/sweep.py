@@ -19,6 +19,7 @@ from gaam_cache.config import placed
 from gaam_cache.engines import _base
 from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning, NumericsError
+from gaam_cache.paths import shown_path
 from gaam_cache.store.files import check_writable, make_folder
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
@@ -174,8 +175,9 @@ class _Sweep:
                 if what := ", ".join(
                     name for name in code if code[name] != before.get(name, code[name])
                 ):
-                    text = f"{item}: {run.path} was trained by other code of {what}, and is kept: "
-                    warnings.warn(f"{text}remove it to train again", GaamWarning, stacklevel=2)
+                    text = f"{item}: {shown_path(run.path)} was trained by other code of {what}, "
+                    text += "and is kept: another --runs trains it again"
+                    warnings.warn(text, GaamWarning, stacklevel=2)
         left = {i.key: len(i.lacking(seeds, found[i.key])) * i.epochs for i in items}
         self._total += sum(left.values())
         self._left |= left
@@ -330,7 +332,7 @@ class _Sweep:
 
 def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
     """What may follow a training, a line each."""
-    lines = [f"next: gaam report {shlex.quote(str(config.runs))}"]
+    lines = [f"next: gaam report {shlex.quote(shown_path(config.runs))}"]
     rows = runs[0].cache["rows"] if runs else {}
     train, test = (rows.get(name, 0) for name in (config.train_split, config.test_split))
     if not config.folds and 0 < test < train < FEW_ROWS and config.train_rows == (None,):

@@ -11,6 +11,7 @@ from safetensors.torch import save
 from gaam_cache.errors import ConfigError
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
+from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.store.files import digest_of, sealed_text, whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
@@ -60,7 +61,7 @@ class DecoderExport:
     to_dict = asdict
 
     def in_words(self) -> str:
-        text = f"exported to '{self.path}', {_which(self.seeds)}: {self.files} files, "
+        text = f"exported to '{shown_path(self.path)}', {_which(self.seeds)}: {self.files} files, "
         text += f"{self.bytes / 1e6:,.1f} MB; licences in {CARD_FILE} are for you to fill in"
         return visible(text)
 
@@ -93,7 +94,7 @@ def export_run(
         ConfigError: a seed or mechanism that cannot be exported, or something in the way.
         CacheError: the run is damaged.
     """
-    folder, out = Path(path).expanduser(), Path(out).expanduser()
+    folder, out = absolute_path(path), absolute_path(out)
     run, config, weights = open_decoder(folder, seed, cache)
     if run is None:
         raise ConfigError("it was exported already", expected="a run", where=str(folder))

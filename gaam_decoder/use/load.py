@@ -18,7 +18,8 @@ import gaam_cache
 from gaam_cache import devices, plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning
 from gaam_cache.messages import visible
-from gaam_cache.store.files import DAMAGE, digest_of, read_json, unsealed
+from gaam_cache.paths import absolute_path, shown_path
+from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.notes import recommended
 from gaam_decoder.reports.report import report
@@ -70,7 +71,7 @@ def load(
     """
     if attn is not None:
         own_spec(attn, "mechanism")  # from now on its name is known
-    computes, folder = devices.resolve_device(device), Path(path).expanduser()
+    computes, folder = devices.resolve_device(device), absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
     if config.recipe.get("shuffle_labels"):
         _warn(f"'{folder.name}' learned from shuffled labels: its predictions mean nothing")
@@ -121,7 +122,7 @@ def open_decoder(
         places = [run.seeds.index(one) for one in run.finished]
         with run.tensors(WEIGHTS_FILE) as file:
             weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
-    where = str(folder.absolute())
+    where = str(folder)
     if cache is not None:
         config = replace(config, plan=read_plan(find_cache(about, folder, cache)))
     if not config.seeds or seed not in (None, *config.seeds):
@@ -170,17 +171,17 @@ def _recommended(folder: Path) -> Path:
         shown = ", ".join(row.runs[0].path.name for row in rows[:6])
         what = "the report of these runs recommends no single one"
         raise ConfigError(what, found=shown, hint="name one of them")
-    _warn(f"{found[1]}: {found[0].runs[0].path}")
+    _warn(f"{found[1]}: {shown_path(found[0].runs[0].path)}")
     return found[0].runs[0].path
 
 
 def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:
     """An exported decoder and its weights, of which every byte is hashed."""
     try:
-        # where the hub's client keeps them, files are links
-        about = unsealed(read_json((folder / CONFIG_FILE).resolve()))
+        about = unsealed(read_json(folder / CONFIG_FILE))
         if any(about.pop(key, None) != value for key, value in FORMAT.items()):
             raise ValueError(f"not what gaam exports: {FORMAT}")
+        regular_file(folder / MODEL_FILE)
         content = (folder / MODEL_FILE).read_bytes()
         if digest_of(content) != about.pop("sha256_of_weights"):
             raise ValueError("the weights are not those that were exported")

@@ -20,6 +20,7 @@ from gaam_cache.devices import check_device
 from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, shortened
+from gaam_cache.paths import shown_path
 from gaam_cache.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.sources._collect import choose, text_of
 from gaam_cache.sources.files import kind_of, open_table
@@ -103,7 +104,8 @@ class Predicted:
     def in_words(self) -> str:
         """Every text, and a line below it for every class that is named; or one line."""
         if self.records is None:
-            return f"{self.rows:,} rows predicted by {self.seeds} seeds: {self.out}"
+            out = "stdout" if self.out is None else shown_path(self.out)
+            return f"{self.rows:,} rows predicted by {self.seeds} seeds: {out}"
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))

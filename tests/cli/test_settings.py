@@ -24,7 +24,7 @@ def test_the_command_line_beats_the_file_the_preset_and_the_default(tmp_path: Pa
         ExtractConfig, "extract", {"out": "given", "limit": None}, sets=["shard-rows=99"],
         config_file=file, preset="agnews-llama2-13b",
     )  # fmt: skip
-    assert (config.out, config.shard_rows) == (Path("given"), 99)
+    assert (config.out, config.shard_rows) == (Path("given").absolute(), 99)
     assert (config.max_length, config.limit) == (64, 3)
     assert (config.dtype, config.encoder) == ("bfloat16", "meta-llama/Llama-2-13b-hf")
     assert config.storage_dtype == ExtractConfig().storage_dtype

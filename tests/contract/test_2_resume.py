@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.contract.conftest import Outcome, at_once, files_of
+from tests.contract.conftest import WITHOUT_LINKS, Outcome, at_once, files_of
 
 RANKS = 3
 STARTS: dict[str, Callable[[int], dict[str, int]]] = {
     "nobody": lambda number: {},
+    "no links": lambda number: WITHOUT_LINKS,
     "torchrun": lambda number: {"RANK": number, "WORLD_SIZE": RANKS, "LOCAL_RANK": number},
     "srun": lambda number: {
         "SLURM_JOB_ID": 7, "SLURM_STEP_ID": 0, "SLURM_PROCID": number, "SLURM_LOCALID": number,
@@ -105,19 +106,22 @@ def whole(into: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) ->
     return {kind: Whole(made(root / kind), one) for kind, one in zip(kinds, did, strict=True)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "places"), [("extract", 6), ("train", 6), ("import", 1), ("plant", 1)]
-)
+@pytest.mark.parametrize(("kind", "places", "links"), [
+    ("extract", 6, True), ("train", 6, True), ("import", 1, True), ("plant", 1, True),
+    ("extract", 3, False), ("train", 3, False), ("import", 1, False),
+])  # fmt: skip
 def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
-    kind: str, places: int, into: Callable[..., Any], whole: dict[str, Whole], tmp_path: Path
-) -> None:
+    kind: str, places: int, links: bool, into: Callable[..., Any], whole: dict[str, Whole],
+    tmp_path: Path,
+) -> None:  # fmt: skip
     one = whole[kind]
+    environs = [{} if links else WITHOUT_LINKS] * places
     kill_at = np.linspace(2, one.did.changes, places + 2, dtype=int).tolist()[1:-1]
     outs = [tmp_path / str(place) for place in kill_at]
-    struck = at_once([into(kind, out) for out in outs], kill_at=kill_at)
+    struck = at_once([into(kind, out) for out in outs], kill_at=kill_at, environs=environs)
     assert [did.code for did in struck] == [-9] * places
     before = [one.published(out) for out in outs]
-    again, lost = at_once([into(kind, out) for out in outs]), []
+    again, lost = at_once([into(kind, out) for out in outs], environs=environs), []
     for out, kept, first, second in zip(outs, before, struck, again, strict=True):
         assert second.code == 0, second.err
         one.check(out)
@@ -128,7 +132,9 @@ def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
         if kind == "train":  # of six groups of seeds the one in work is lost
             lost.append(first.steps + second.steps - one.did.work)
             assert 0 <= lost[-1] <= one.did.work // 6
-    assert lost.count(0) >= 0.7 * len(lost), "a group that was finished is lost"
+    # the places were counted with links: without, more of them are in the middle of a group
+    if links:
+        assert lost.count(0) >= 0.7 * len(lost), "a group that was finished is lost"
     reached = {did.steps or len(kept) for did, kept in zip(struck, before, strict=True)}
     assert len(reached) >= places // 2, "kills at different times"
 
@@ -136,7 +142,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
 @pytest.mark.parametrize(("kind", "start", "killed"), [
     ("extract", "nobody", False), ("extract", "torchrun", False), ("extract", "array", False),
     ("extract", "srun", True), ("train", "nobody", False), ("train", "srun", False),
-    ("train", "torchrun", True),
+    ("train", "torchrun", True), ("extract", "no links", True), ("train", "no links", True),
 ])  # fmt: skip
 def test_three_share_the_work_killed_or_not(
     kind: str, start: str, killed: bool, into: Callable[..., Any], whole: dict[str, Whole],

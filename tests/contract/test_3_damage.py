@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import linked
 from tests.contract.conftest import Outcome, extract, run
 from tests.contract.test_2_resume import made, timeless
 
@@ -149,3 +151,42 @@ def test_whatever_is_damaged_is_refused_or_makes_no_difference(
                     lacks = (name, damage, command) == ("receipt", missing, "inspect")
                     assert command not in must, case
                     assert found == whole[command] or lacks, case
+
+
+@pytest.mark.parametrize("folder", COMMANDS)
+def test_links_to_the_files_are_the_files(
+    folder: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As git-annex, DVC and the hub's client lay them out."""
+    whole: dict[str, Any] = {}
+    copy = Path(shutil.copytree(sound, tmp_path / "copy"))
+    monkeypatch.chdir(copy)
+    for links in (False, True):
+        if links:
+            linked(copy, tmp_path / "annex")
+        for command, line in COMMANDS[folder].items():
+            outcome, found = said(line)
+            assert outcome.code == 0, (command, outcome)
+            assert whole.setdefault(command, found) == found, command
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_link_to_nothing_is_named_and_nobody_is_told_to_remove_anything(
+    kind: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, _, readers = FILES[kind]
+    shutil.copytree(sound, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    file = next(Path().glob(mine))
+    file.unlink()
+    file.symlink_to("/mnt/not-mounted/annex/1f9c")
+    commands = COMMANDS["runs" if mine.startswith("runs") else "cache"]
+    for command in {"verify", *readers.split()}:
+        line = [*commands[command]]
+        if command in ("verify", "inspect"):
+            line.remove("--json")
+        outcome, _ = said(tuple(line))
+        words = " ".join((outcome.out + outcome.err).split())
+        assert outcome.code == 3, (command, outcome)
+        assert f"{file.name} is a link to '/mnt/not-mounted/annex/1f9c'" in words, command
+        assert not re.search(r"damaged|delete|rm -r|move", words, re.IGNORECASE), (command, words)

@@ -31,6 +31,8 @@ class Csv(Format):
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
     about = table.to_dict()
     shared = {name: about["cache"][name] for name in ("fingerprint", "encoder", "dataset")}
+    if table.apart:
+        shared["cache_differs_by"] = table.apart
     left_out = table.selection.left_out if table.selection else {}
     counts = ", ".join(f"{count:,} by {name}" for name, count in left_out.items())
     shared |= {"left_out": counts or None, "compared_by": table.score}

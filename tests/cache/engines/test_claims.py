@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from gaam_cache.engines import Claims, Holder, holdings
 from gaam_cache.store import files
+from tests.conftest import no_links
 
 LONG = 91.0  # seconds: more than anybody waits for a sign
 
@@ -31,9 +33,13 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def owners(tmp_path: Path, clock: Clock) -> Iterator[list[Claims]]:
+@pytest.fixture(params=[True, False], ids=["links", "no links"])
+def owners(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[Claims]]:
     """Of machines of their own, whose process numbers mean nothing to others."""
+    if not request.param:
+        monkeypatch.setattr(os, "link", no_links(errno.EPERM))
     with ExitStack() as stack:
         yield [
             stack.enter_context(Claims(tmp_path / "claims", us=Holder(name, 7), clock=clock))

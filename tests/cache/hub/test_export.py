@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 import gaam_cache
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.plan import portable_name, read_plan
-from tests.conftest import shard_bytes
+from tests.conftest import linked, shard_bytes
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -46,6 +46,30 @@ def test_it_is_the_cache_and_other_programs_read_it(
     head = yaml.safe_load((out / "README.md").read_text().split("---\n")[1])
     [config] = head["configs"]
     assert [part["split"] for part in config["data_files"]] == list(other)
+
+
+def test_of_links_the_files_go_out_and_of_other_files_nothing(
+    tiny_cache: Path, tmp_path: Path
+) -> None:
+    cache = Path(shutil.copytree(tiny_cache, tmp_path / "cache"))
+    linked(cache, tmp_path / "annex")
+    (tmp_path / "secret").write_text("mine")
+    (cache / "shards" / "secret.h5").symlink_to(tmp_path / "secret")
+    gaam_cache.export_cache(cache, tmp_path / "out")
+    found = shard_bytes(tmp_path / "out")
+    assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
+    shards = {n: b for n, b in shard_bytes(tiny_cache).items() if n.startswith("shards/")}
+    assert {n: b for n, b in found.items() if n.startswith("shards/")} == shards
+    for name in ("train-00000.json", "train-00000-*.h5"):  # a file that is none of the cache's
+        (path,) = cache.glob(f"shards/{name}")
+        target = path.readlink()
+        path.unlink()
+        path.symlink_to(tmp_path / "secret")
+        with pytest.raises(CacheError):
+            gaam_cache.export_cache(cache, tmp_path / "leak")
+        assert not (tmp_path / "leak").exists()
+        path.unlink()
+        path.symlink_to(target)
 
 
 def test_nothing_of_others_is_replaced(tiny_cache: Path, tmp_path: Path) -> None:

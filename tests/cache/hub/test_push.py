@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import huggingface_hub
@@ -65,6 +66,17 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
     hub.datasets[NAME].commit(hub.content(NAME) | {"mine.txt": b"!"})
     with pytest.raises(ConfigError, match=r"mine.txt"):
         look(NAME, kind="dataset", overwrite=True)
+
+
+def test_a_link_in_the_folder_sends_nothing_of_what_it_leads_to(
+    hub: Writable, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("mine")
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    (copy / "shards" / "train-00001.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(HubError, match="nothing was sent"):
+        look(NAME, kind="dataset").send(copy, yes=True)
+    assert not hub.datasets
 
 
 def test_who_may_not_write_is_told_so_before_anything_is_sent(

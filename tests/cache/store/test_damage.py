@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gaam_cache
-from gaam_cache.errors import CacheError
+from gaam_cache.errors import CacheError, OutOfReachError
 from tests.cache.published import write_kept_cache
 
 FILES = {
@@ -61,8 +61,13 @@ def test_a_file_that_is_not_what_was_written_is_refused(
     path.write_bytes(content)
     assert read(cache)
     make: dict[str, Callable[[Path, Path], object]] = {
-        "a link": lambda path, away: path.symlink_to(away),
         "a pipe": lambda path, away: os.mkfifo(path),  # reading one would wait for ever
+        "a link to a pipe": lambda path, away: (
+            os.mkfifo(away.with_name("p")) or path.symlink_to(away.with_name("p"))
+        ),
+        "a link to a device": lambda path, away: path.symlink_to("/dev/zero"),
+        "a link to a folder": lambda path, away: path.symlink_to(away.parent),
+        "a link to another file": lambda path, away: path.symlink_to(__file__),
         "a file of a terabyte": lambda path, away: path.touch() or os.truncate(path, 10**12),
     }
     for name, put in make.items():
@@ -70,3 +75,40 @@ def test_a_file_that_is_not_what_was_written_is_refused(
         (path,) = copy.glob(FILES[kind])
         put(path, path.rename(tmp_path / "away"))
         refused(copy, name)
+
+
+LEADS_TO: dict[str, Callable[[Path, Path], Any]] = {
+    "the file": lambda path, away: away,
+    "a link to it": lambda path, away: away.with_name("again"),
+    "it, by a relative path": lambda path, away: os.path.relpath(away, path.parent),
+    "nothing": lambda path, away: "/mnt/not-mounted/file",
+    "itself": lambda path, away: path,
+    "a file in a file": lambda path, away: f"{away}/file",
+}
+
+
+@pytest.mark.parametrize("leads_to", LEADS_TO)
+@pytest.mark.parametrize("kind", FILES)
+def test_a_link_is_the_file_that_it_leads_to_or_is_out_of_reach_and_never_damaged(
+    kind: str, leads_to: str, cache: Path, tmp_path: Path
+) -> None:
+    whole, away = read(cache), tmp_path / "away"
+    (path,) = cache.glob(FILES[kind])
+    path.rename(away)
+    (tmp_path / "again").symlink_to(away)
+    target = LEADS_TO[leads_to](path, away)
+    path.symlink_to(target)
+    if list(LEADS_TO).index(leads_to) < 3:
+        assert read(cache) == whole
+        assert gaam_cache.verify(cache).good
+        return
+    with pytest.raises(OutOfReachError) as refusal:
+        read(cache)
+    said = str(refusal.value)
+    assert f"a link to '{target}', and nothing is there" in said
+    assert "damaged" not in said
+    assert "delete" not in said
+    if kind != "plan":
+        found = gaam_cache.verify(cache)
+        assert (found.good, found.bad, len(found.out_of_reach)) == (False, (), 1)
+        assert "DAMAGED" not in found.in_words()
