@@ -12,6 +12,7 @@ be said, and what it rests on is in ``paired``.
 from gaam_decoder.stats.accuracy import accuracy, confusion, majority_votes
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
+from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
 from gaam_decoder.stats.limits import ALPHA
 from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
@@ -30,8 +31,9 @@ from gaam_decoder.stats.seeds import (
 )
 
 __all__ = [
-    "ALPHA", "LEAST_SEEDS", "MARGIN", "Claim", "CorrectedT", "accuracy", "claim", "confusion",
-    "corrected_resampled_t", "holm", "holm_corrected", "later_than_chance", "majority_votes",
-    "minimum_detectable_difference", "seeds_needed", "sign_flip", "standard_deviation",
-    "t_interval", "two_level_interval", "within",
+    "ALPHA", "LEAST_GROUPS", "LEAST_SEEDS", "MARGIN", "Claim", "CorrectedT", "RowGroups",
+    "accuracy", "claim", "confusion", "corrected_resampled_t", "holm", "holm_corrected",
+    "later_than_chance", "majority_votes", "minimum_detectable_difference", "row_groups",
+    "seeds_needed", "sign_flip", "standard_deviation", "t_interval", "two_level_interval",
+    "within",
 ]  # fmt: skip

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_decoder.stats.groups import RowGroups
+
 DRAWS = 4096
 SEED = 0
 
@@ -17,7 +19,9 @@ class ChoiceOf(NamedTuple):
     """Mean square of how far the score of what they choose is from that of what was chosen."""
 
 
-def choice_of(right_CN: NDArray[Any], score_CK: NDArray[np.float64]) -> ChoiceOf:
+def choice_of(
+    right_CN: NDArray[Any], score_CK: NDArray[np.float64], groups: RowGroups | None = None
+) -> ChoiceOf:
     """What a choice between C candidates by N validation rows adds to the doubt of a score.
 
     Other rows would have chosen others. The means of the candidates on N other rows are drawn from
@@ -33,12 +37,17 @@ def choice_of(right_CN: NDArray[Any], score_CK: NDArray[np.float64]) -> ChoiceOf
     Args:
         right_CN: whether each candidate was right on each row that chose.
         score_CK: test scores of every candidate under K seeds.
+        groups: rows that belong together, which are drawn together then; None: every row alone.
 
     Source: the bootstrap of a selection: Efron 2014, "Estimation and accuracy after model
         selection"; here of the means, which are nearly normal.
     """
     mean_C = right_CN.mean(1, dtype=np.float64)
-    covariance_CC = np.atleast_2d(np.cov(right_CN)) / right_CN.shape[1]
+    if groups is None:
+        covariance_CC = np.atleast_2d(np.cov(right_CN)) / right_CN.shape[1]
+    else:
+        beyond_CG = groups.beyond_share(right_CN)
+        covariance_CC = (groups.correction_G * beyond_CG) @ beyond_CG.T
     drawn_MC = np.random.default_rng(SEED).multivariate_normal(
         mean_C, covariance_CC, DRAWS, method="eigh", check_valid="ignore"
     )

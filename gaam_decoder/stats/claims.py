@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.stats.crossed import crossed
-from gaam_decoder.stats.limits import ALPHA, Limits, MeanLimits
+from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
+from gaam_decoder.stats.limits import ALPHA, Limits, MeanLimits, Side
 from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
     NO_CLAIM,
@@ -52,7 +53,8 @@ class Claim:
     limits: MeanLimits | None = field(default=None, repr=False)
     """What the numbers are from; None for fewer than two seeds or rows."""
     larger_is_better: bool = True  # False of losses: what is smaller is better then
-    no_claim: str = ""  # why the score allows no claim; '' where it does
+    no_claim: str = ""  # why the score, or the data, allow no claim; '' where they do
+    num_groups: int | None = None  # of rows that belong together; None: every row is a unit
 
     @property
     def verdict(self) -> Verdict:
@@ -119,25 +121,34 @@ class Claim:
         would.
         """
         least = max(self.num_seeds, LEAST_SEEDS)
-        return self._fewest(least, MOST_SEEDS, lambda seeds: (seeds, self.num_rows))
+        num_units = self.num_groups or self.num_rows
+        return self._fewest(least, MOST_SEEDS, lambda seeds: (seeds, num_units))
 
     @property
     def rows_to_decide(self) -> int | None:
         """About how many test rows would decide with these seeds, to two digits.
 
-        None where it is decided, where not even a thousand times as many would, and where there
-        are too few seeds for any claim.
+        None where it is decided, where not even a thousand times as many would, where there are
+        too few seeds for any claim, and where groups are the unit.
         """
+        return None if self.num_groups else self._units_to_decide(self.num_rows)
+
+    @property
+    def groups_to_decide(self) -> int | None:
+        """The same of groups of the sizes that there are, where groups are the unit."""
+        return self._units_to_decide(self.num_groups) if self.num_groups else None
+
+    def _units_to_decide(self, there: int) -> int | None:
         if self.num_seeds < LEAST_SEEDS:
             return None
-        least, most = self.num_rows + 1, 1000 * self.num_rows
-        rows = self._fewest(least, most, lambda rows: (self.num_seeds, rows))
-        if rows is None:
+        least, most = there + 1, 1000 * there
+        units = self._fewest(least, most, lambda units: (self.num_seeds, units))
+        if units is None:
             return None
-        return max(least, int(round(rows, 1 - math.floor(math.log10(rows)))))
+        return max(least, int(round(units, 1 - math.floor(math.log10(units)))))
 
     def _fewest(self, low: int, high: int, size: Callable[[int], tuple[int, int]]) -> int | None:
-        """The smallest number whose (seeds, rows) decide; None if it is decided, or none does.
+        """The smallest number whose (seeds, units) decide; None if it is decided, or none does.
 
         What more of decides once, it decides for good, but where a difference lies next to the
         margin.
@@ -188,6 +199,7 @@ def claim(
     margin: float = MARGIN,
     choice: float = 0.0,
     train_rows: float = math.inf,
+    groups: RowGroups | Sequence[Any] | NDArray[Any] | None = None,
 ) -> Claim:
     """What S seeds on N test rows say of a mechanism and a baseline.
 
@@ -202,9 +214,11 @@ def claim(
     difference where as much in favour of the other may by chance not be among the rows: a few rows
     that count much against many that count little.
 
-    Test rows are independent of one another, and so are seeds; rows of one speaker or duplicates
-    are not, and p is too small then. A few seeds cannot know of what happens to one in many: where
-    one seed in ten collapses and none of six did, p is too small as well.
+    Test rows are independent of one another, and so are seeds. Rows of one speaker, or
+    duplicates, are not: with ``groups`` their group is the unit, of which there are effects beside
+    those of seeds, and over which the exact test goes. Degrees of freedom follow their number, and
+    with fewer than six nothing is claimed. A few seeds, or groups, cannot know of what happens to
+    one in many: where one seed in ten collapses and none of six did, p is too small.
 
     >>> hits = np.ones((6, 100), bool)
     >>> gaam_decoder.stats.claim(hits, ~hits).verdict
@@ -219,14 +233,17 @@ def claim(
             learning rates: the sum of both, as ``choice_of`` has it.
         train_rows: that both learned from; where test rows are more, which rows were learned from
             matters more than which are tested, and test rows count as no more.
+        groups: (N,), what the group of every row is called; where every row has a name of its
+            own, that is as without.
 
     Raises:
         ValueError: not the same shape, no seed, no row, what is not between 0 and 1, no margin
-            above 0, or no training rows.
+            above 0, no training rows, or not a group for every row.
 
     Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and Sahiner 2012,
         "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two one-sided
-        tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired proportions.
+        tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired proportions; groups:
+        see ``RowGroups``.
     """
     one, other = np.asarray(hits), np.asarray(baseline_hits)
     if one.shape != other.shape or one.ndim != 2 or not one.size:
@@ -238,22 +255,33 @@ def claim(
     difference_SN: NDArray[Any] = one.astype(kind) - other.astype(kind)
     if not (0 < margin < 1 and train_rows > 0):
         raise ValueError("a margin is a fraction above 0 and below 1; training rows are some")
-    difference_S = difference_SN.mean(1, dtype=np.float64)
     num_seeds, num_rows = difference_SN.shape
+    units = groups if isinstance(groups, RowGroups) else row_groups(groups)
+    named = len(units.group_N) if units else num_rows if groups is None else len(groups)
+    if named != num_rows:
+        raise ValueError("groups are one name for every row")
+    difference_S = difference_SN.mean(1, dtype=np.float64)
     both = num_seeds > 1 and num_rows > 1
     about: dict[str, Any] = {"num_seeds": num_seeds, "num_rows": num_rows, "margin": margin}
     about["difference"] = float(difference_S.mean())
     about["on_these_rows"] = on_these_rows(difference_S, margin)
-    if not both:
-        return Claim(interval=None, p=None, p_equivalent=None, **about)
+    about["num_groups"] = units and len(units)
+    why = too_few(units)
+    if why or not both:
+        return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
     difference_N = difference_SN.mean(0, dtype=np.float64)
+    unit_SU, unit_U, clustering = _whole(difference_SN), difference_N, 1.0
+    if units is not None:
+        unit_SU, unit_U = units.totals(unit_SU), units.totals(difference_N[None])[0]
+        clustering = _clustering(difference_N, units)
     limits = Limits(
-        found=crossed(difference_SN)._replace(choice=choice, train_rows=float(train_rows)),
+        found=crossed(difference_SN, units)._replace(choice=choice, train_rows=float(train_rows)),
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
-        better_sq=float(np.square(np.maximum(difference_N, 0)).mean()),
-        worse_sq=float(np.square(np.maximum(-difference_N, 0)).mean()),
-        p_rows=sign_flip_of_rows(_whole(difference_SN).sum(0)),
+        better_units=_side(unit_U),
+        worse_units=_side(-unit_U),
+        p_rows=sign_flip_of_rows(unit_SU.sum(0)),
+        clustering=clustering,
     )
     return Claim(
         interval=limits.interval(),
@@ -262,6 +290,30 @@ def claim(
         limits=limits,
         **about,
     )
+
+
+def too_few(groups: RowGroups | None) -> str:
+    """Why so few groups allow no claim; empty where they do, and where rows are the unit."""
+    if groups is None or len(groups) >= LEAST_GROUPS:
+        return ""
+    there = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
+    return f"{there} of rows, and a claim needs {LEAST_GROUPS}"
+
+
+def _clustering(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
+    """How many times as much group totals vary as those of independent rows; 1 at least.
+
+    As if one row more had been seen of each, for where nothing varies nobody knows.
+    """
+    num_rows = len(difference_N)
+    beyond_G = num_rows * groups.beyond_share(difference_N[None])[0]
+    of_groups = float(np.sum(groups.correction_G * beyond_G**2))
+    return max(1.0, (of_groups + 1) / (num_rows * float(np.var(difference_N)) + 1))
+
+
+def _side(difference_U: NDArray[np.float64]) -> Side:
+    for_it_U = np.maximum(difference_U, 0)
+    return Side(float(for_it_U.mean()), float(np.square(for_it_U).mean()))
 
 
 def _whole(difference_SN: NDArray[Any]) -> NDArray[Any]:

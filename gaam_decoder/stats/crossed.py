@@ -3,9 +3,10 @@
 Every seed is tested on every row, so that a value has an effect of its seed, one of its row, and
 a rest: two crossed random factors, as readers and cases are in studies of diagnostic tests. The
 variance of the mean is put together from the mean squares of the three, in closed form; nothing is
-resampled, so that the digits are those of the data.
+resampled, so that the digits are those of the data. Where rows belong together, their group is
+what a row is here: ``groups`` says how.
 
-S seeds, N test rows.
+S seeds, N test rows, G groups of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
+from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.seeds import checked
 
 SMALLEST = 1e-100  # no p is smaller
@@ -27,7 +29,7 @@ class Crossed(NamedTuple):
     """Mean and mean squares of values with crossed seeds and rows.
 
     Expected: ``seeds`` is ``N var_seeds + var_rest``, ``rows`` is ``S var_rows + var_rest``,
-    ``rest`` is ``var_rest``.
+    ``rest`` is ``var_rest``. Where groups are the unit, N and rows are of groups.
     """
 
     mean: float
@@ -38,6 +40,13 @@ class Crossed(NamedTuple):
     num_rows: int
     choice: float = 0.0  # part of the mean's variance that comes from what was chosen by validation
     train_rows: float = math.inf  # that were learned from
+    rows_each: float = 1.0  # rows of a group on average, where groups are the unit
+    freedom: float | None = None  # degrees of freedom of ``rows``; None: N - 1
+
+    @property
+    def freedom_of_rows(self) -> float:
+        """Degrees of freedom of the part of the variance that rows, or groups, tell of."""
+        return self.num_rows - 1 if self.freedom is None else self.freedom
 
     @property
     def from_seeds(self) -> float:
@@ -58,7 +67,8 @@ class Crossed(NamedTuple):
 
         Test rows count as no more than these: the order of size of Nadeau and Bengio 2003.
         """
-        return self.from_rows * max(0.0, self.num_rows / self.train_rows - 1)
+        test_rows = self.num_rows * self.rows_each
+        return self.from_rows * max(0.0, test_rows / self.train_rows - 1)
 
     @property
     def variance(self) -> float:
@@ -78,7 +88,7 @@ class Crossed(NamedTuple):
             (Satterthwaite) is, by up to 14 points of coverage with two to five seeds.
         """
         seeds = float(stdtrit(max(self.num_seeds - 1, 1), tail)) ** 2 * self.from_seeds
-        rows = float(stdtrit(self.num_rows - 1, tail)) ** 2 * (self.from_rows + more)
+        rows = float(stdtrit(self.freedom_of_rows, tail)) ** 2 * (self.from_rows + more)
         before = float(ndtri(tail)) ** 2 * (self.choice + self.from_training)
         return math.sqrt(seeds + rows + before)
 
@@ -99,16 +109,24 @@ class Crossed(NamedTuple):
         """What so many seeds and rows of the same kinds would be expected to show."""
         of_seeds = max(self.seeds - self.rest, 0.0) / self.num_rows
         of_rows = max(self.rows - self.rest, 0.0) / self.num_seeds
+        freedom = self.freedom
+        if freedom is not None:  # groups of the same sizes, so many times as many
+            freedom = max(1.0, (freedom + 1) * num_rows / self.num_rows - 1)
         return self._replace(
             seeds=num_rows * of_seeds + self.rest,
             rows=num_seeds * of_rows + self.rest,
             num_seeds=num_seeds,
             num_rows=num_rows,
+            freedom=freedom,
         )
 
 
-def crossed(value_SN: Values) -> Crossed:
+def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
     """Analysis of variance of values of S seeds on N rows; of one seed, the rows are all there is.
+
+    Args:
+        value_SN: (S, N).
+        groups: rows that belong together; None where every row stands by itself.
 
     Raises:
         ValueError: no seed, fewer than two rows, NaN or infinity.
@@ -121,6 +139,8 @@ def crossed(value_SN: Values) -> Crossed:
     num_seeds, num_rows = value_SN.shape
     if num_seeds < 1 or num_rows < 2:
         raise ValueError("a seed and two rows are the least")
+    if groups is not None:
+        return _crossed_groups(value_SN, groups)
     value_S = checked(value_SN.mean(1, dtype=np.float64))
     value_N = value_SN.mean(0, dtype=np.float64)
     mean = float(value_S.mean())
@@ -140,8 +160,43 @@ def crossed(value_SN: Values) -> Crossed:
     )
 
 
+def _crossed_groups(value_SN: Values, groups: RowGroups) -> Crossed:
+    """The same of the totals of groups, each weighted by its rows.
+
+    Of groups of equal size it is the analysis of their means.
+
+    Raises:
+        ValueError: one group, or NaN or infinity.
+    """
+    num_seeds, num_groups = len(value_SN), len(groups)
+    if num_groups < 2:
+        raise ValueError("two groups are the least")
+    value_S = checked(value_SN.mean(1, dtype=np.float64))
+    mean = float(value_S.mean())
+    extra_SG = groups.beyond_share(value_SN)
+    extra_G = extra_SG.mean(0)
+    of_groups = float(np.sum(groups.correction_G * extra_G**2))
+    of_rest = float(np.sum(groups.correction_G * (extra_SG - extra_G) ** 2))
+    if of_rest < 1e-12 * (of_groups + of_rest):
+        of_rest = 0.0  # what rounding leaves
+    return Crossed(
+        mean=mean,
+        seeds=num_groups * float(np.sum((value_S - mean) ** 2)) / max(num_seeds - 1, 1),
+        rows=num_seeds * num_groups * of_groups,
+        rest=num_groups * of_rest / max(num_seeds - 1, 1),
+        num_seeds=num_seeds,
+        num_rows=num_groups,
+        rows_each=value_SN.shape[1] / num_groups,
+        freedom=groups.freedom,
+    )
+
+
 def two_level_interval(
-    right_SN: Values, *, level: float = 0.95, without_seeds: bool = False
+    right_SN: Values,
+    *,
+    level: float = 0.95,
+    without_seeds: bool = False,
+    groups: RowGroups | None = None,
 ) -> tuple[float, float] | None:
     """Interval of an accuracy over seeds and test rows; None for fewer than two of either.
 
@@ -155,6 +210,7 @@ def two_level_interval(
         right_SN: whether, or in what share of several tests, each seed is right on each row.
         level: of confidence.
         without_seeds: of a decoder that has no seed: the rows are all that varies.
+        groups: rows that belong together, which are the unit then; None for fewer than two.
 
     Source: Wilson 1927; the effective number of rows: Korn and Graubard 1998, "Confidence intervals
         for proportions with small expected number of positive counts estimated from survey data".
@@ -162,7 +218,9 @@ def two_level_interval(
     num_seeds, num_rows = right_SN.shape
     if num_rows < 2 or num_seeds < (1 if without_seeds else 2):
         return None
-    found = crossed(right_SN)
+    if groups is not None and len(groups) < 2:
+        return None
+    found = crossed(right_SN, groups)
     share, tail = found.mean, (1 + level) / 2
     alone = share * (1 - share)
     # never more than there are: what makes the variance may not be among few rows
@@ -170,7 +228,7 @@ def two_level_interval(
     if found.variance > 0:
         quantile = found.distance(1 - tail) / math.sqrt(found.variance)
     else:
-        quantile = -float(stdtrit(num_rows - 1, 1 - tail))
+        quantile = -float(stdtrit(found.freedom_of_rows, 1 - tail))
     added = quantile**2 / rows
     middle = (share + added / 2) / (1 + added)
     half = quantile / (1 + added) * math.sqrt(alone / rows + added / (4 * rows))

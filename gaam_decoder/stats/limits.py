@@ -1,7 +1,10 @@
-"""Which differences are not rejected by what S seeds on N test rows show."""
+"""Which differences are not rejected by what S seeds on N test rows show.
+
+A unit is a row, or a group of rows that belong together.
+"""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from scipy.special import gammaincc, ndtr, ndtri
 
@@ -78,6 +81,13 @@ class MeanLimits:
         return self.unseen
 
 
+class Side(NamedTuple):
+    """What the units that speak for one mechanism add, in rows, all seeds of a unit together."""
+
+    mean: float  # over all units
+    mean_square: float
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits(MeanLimits):
     """The same where every row is right or wrong."""
@@ -85,27 +95,28 @@ class Limits(MeanLimits):
     better: float
     """Mean over the rows of what speaks for the one, that of all seeds of a row together."""
     worse: float  # of what speaks for the other
-    better_sq: float
-    worse_sq: float  # mean squares of the same
-    p_rows: float  # of the exact test over rows; 0 where it has no say
+    better_units: Side
+    worse_units: Side
+    p_rows: float  # of the exact test over units; 0 where it has no say
+    clustering: float = 1.0
+    """How many times as much the totals of groups vary as those of so many independent rows."""
 
     @property
     def p_others(self) -> float:
-        """Of the exact test over rows, and of seeing so little of the smaller side.
+        """Of the exact test over units, and of seeing so little of the smaller side.
 
-        Were it as large as the larger: a few rows that count much may outweigh many that count
-        little, and not be among those that were seen. What is rare is Poisson; how much a row of
-        that side counts is estimated from those that were seen, and one that counts fully.
+        Were it as large as the larger: a few units that count much may outweigh many that count
+        little, and not be among those that were seen. What is rare is Poisson; how much a unit of
+        that side counts is estimated from those that were seen, and one row that counts fully.
         """
-        num_rows = self.found.num_rows
-        sides = sorted([(self.better, self.better_sq), (self.worse, self.worse_sq)])
-        (little, square), (much, _) = sides
-        one = (square * num_rows + 1) / (little * num_rows + 1)
-        unseen = 2 * float(gammaincc(little * num_rows / one + 1, much * num_rows / one))
+        num_units = self.found.num_rows
+        (little, square), (much, _) = sorted([self.better_units, self.worse_units])
+        one = (square * num_units + 1) / (little * num_units + 1)
+        unseen = 2 * float(gammaincc(little * num_units / one + 1, much * num_units / one))
         return max(self.p_rows, min(1.0, unseen))
 
     def resized(self, num_seeds: int, num_rows: int) -> Self:
-        """What so many seeds and rows of the same kinds would be expected to show."""
+        """What so many seeds and units of the same kinds would be expected to show."""
         more = (num_rows / self.found.num_rows) ** 0.5
         return replace(
             self,
@@ -138,4 +149,5 @@ class Limits(MeanLimits):
         half = (size * (2 - for_it + against) - for_it - against) / 4
         less = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
         seen = for_it + against - (for_it - against) ** 2
-        return RULE_OF_THREE * max(0.0, 2 * less + size - size**2 - seen) / self.found.num_rows
+        unseen = max(0.0, 2 * less + size - size**2 - seen) * self.clustering
+        return RULE_OF_THREE * unseen / (self.found.num_rows * self.found.rows_each)

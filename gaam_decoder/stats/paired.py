@@ -29,6 +29,7 @@ LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 EXACT_SEEDS = 20
 DRAWS = 100_000
+MOST_SUMS = 2**20  # of large groups; more are not counted out
 FEW = 100  # rows on which two mechanisms differ; with fewer, the exact test over rows has to agree
 
 
@@ -86,17 +87,19 @@ def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
     """Exact sign-flip p over rows, the seeds taken as given; 0 where many rows differ.
 
     If no mechanism is better, the differences of a row could as well have the other sign, those of
-    all seeds together.
+    all seeds together; those of a group, where groups are the unit.
 
     Args:
-        difference_N: sums over the seeds, whole numbers where every test is right or wrong.
+        difference_N: sums over the seeds, and over the rows of a group; whole numbers where every
+            test is right or wrong.
     """
     differ_N = difference_N[difference_N != 0]
     if len(differ_N) >= FEW:
         return 0.0
     if not len(differ_N):
         return 1.0
-    if not np.issubdtype(differ_N.dtype, np.integer):
+    whole = np.issubdtype(differ_N.dtype, np.integer)
+    if not whole or int(np.abs(differ_N).sum()) > MOST_SUMS:
         return sign_flip(differ_N.astype(np.float64)).p
     share = np.ones(1)
     for size in np.abs(differ_N).tolist():  # of all sums, one row after the other

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.stats.claims import Claim, claim
+from gaam_decoder.stats.claims import Claim, claim, too_few
 from gaam_decoder.stats.crossed import crossed, two_level_interval
+from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.limits import ALPHA, MeanLimits
 from gaam_decoder.stats.paired import NO_CLAIM, on_these_rows
 from gaam_decoder.stats.scores._base import Found, Score
@@ -38,15 +39,23 @@ class Scored:
     no_claim: str = ""  # why nothing may be claimed from it
     choice: float = 0.0  # variance that comes from what was chosen by validation: see ``choice_of``
     train_rows: float = math.inf  # that were learned from: see ``claim``
+    groups: RowGroups | None = None  # rows that belong together; None: every row is a unit
 
     @classmethod
-    def of(cls, found: list[Found], by_row_SN: Any, no_claim: str = "") -> Scored:
+    def of(
+        cls,
+        found: list[Found],
+        by_row_SN: Any,
+        no_claim: str = "",
+        groups: RowGroups | None = None,
+    ) -> Scored:
         """From the scores of all seeds."""
         return cls(
             values=np.array([one.value for one in found]),
             by_row=by_row_SN,
             unseen=max((one.unseen for one in found), default=0.0),
             no_claim=no_claim,
+            groups=groups,
         )
 
     def chosen(self, places: list[int]) -> Scored:
@@ -82,16 +91,18 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         raise ValueError("a margin is above 0 and below the largest difference there can be")
     if mine.values.shape != theirs.values.shape or not len(mine.values):
         raise ValueError("values of the same seeds, one at least")
-    why = mine.no_claim or theirs.no_claim
+    groups = mine.groups
+    why = mine.no_claim or theirs.no_claim or too_few(groups)
     one, other = mine.by_row, theirs.by_row
     doubt: dict[str, Any] = {"train_rows": min(mine.train_rows, theirs.train_rows)}
     doubt["choice"] = mine.choice + theirs.choice
     if one is not None and other is not None and not why and score.hits:
-        return claim(one, other, margin=margin, **doubt)
+        return claim(one, other, margin=margin, groups=groups, **doubt)
     difference_S = mine.values - theirs.values
     about: dict[str, Any] = {
         "num_seeds": len(difference_S),
         "num_rows": 0 if one is None else one.shape[1],
+        "num_groups": groups and len(groups),
         "margin": margin,
         "difference": float(difference_S.mean()),
         "larger_is_better": score.larger_is_better,
@@ -105,7 +116,7 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
     difference_SN = one.astype(np.float64) - other.astype(np.float64)
     limits = MeanLimits(
-        found=crossed(difference_SN)._replace(**doubt),
+        found=crossed(difference_SN, groups)._replace(**doubt),
         unseen=UNSEEN * max(mine.unseen, theirs.unseen),
         highest=score.highest,
     )
@@ -128,17 +139,22 @@ def interval_by_score(
     by_row_SN = scored.by_row
     if by_row_SN is None or scored.no_claim:
         return None
+    groups = scored.groups
     if score.hits:
-        return two_level_interval(by_row_SN, without_seeds=without_seeds)
+        return two_level_interval(by_row_SN, without_seeds=without_seeds, groups=groups)
     num_seeds, num_rows = by_row_SN.shape
-    if num_rows < 2 or num_seeds < (1 if without_seeds else 2):
+    num_units = num_rows if groups is None else len(groups)
+    if num_units < 2 or num_seeds < (1 if without_seeds else 2):
         return None
     if score.highest == float("inf") and _skewed(by_row_SN.mean(0)):
         return None
-    found = crossed(by_row_SN)
+    found = crossed(by_row_SN, groups)
     half = found.distance(ALPHA / 2, UNSEEN * scored.unseen)
     # as of accuracies, never less than the rows of one seed would have: few may not show all
     alone = float(by_row_SN.var(axis=1).mean()) / num_rows
+    if groups is not None:
+        of_groups_S = np.sum(groups.beyond_share(by_row_SN) ** 2, axis=1)
+        alone = max(alone, float(of_groups_S.mean()))
     if 0 < found.variance < alone:
         half *= (alone / found.variance) ** 0.5
     return max(0.0, found.mean - half), min(score.highest, found.mean + half)
