@@ -55,7 +55,7 @@ def publish(
         "fingerprint": cache.fingerprint,
         "path": str(cache.root.absolute()),
         "encoder": plan.encoder_label,
-        "dataset": plan.dataset["name"],
+        "dataset": plan.dataset_label,
         "layers": cache.num_layers,
         "hidden_size": cache.hidden_size,
         "rows": plan.rows,
