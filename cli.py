@@ -110,6 +110,7 @@ def extract(
     pool: Annotated[Strings, _e("--pool", kind="NAME", offers=_named("gaam_cache.encoders.poolings"))] = None,
     dtype: Annotated[str | None, _e("--dtype", kind="TYPE")] = None,
     limit: Annotated[int | None, _e("--limit", kind="N")] = None,
+    subset: Annotated[str | None, _e("--subset", kind="NAME", panel=DATA)] = None,
     text_columns: Annotated[Strings, _e("--text-column", kind="NAME", panel=DATA)] = None,
     label_column: Annotated[str | None, _e("--label-column", kind="NAME", panel=DATA)] = None,
     file_column: Annotated[str | None, _e("--file-column", kind="NAME", panel=DATA)] = None,
@@ -454,6 +455,7 @@ def predict(
     split: Annotated[str | None, _option("--split", kind="NAME", help="Of the cache, labelled or not (default: test).")] = None,
     top: Annotated[int, _option("--top", kind="K", help="Name the K likeliest classes.")] = 1,
     temperature: Annotated[bool, _option("--temperature", help="Divide each seed's logits by the temperature that fits the rows that chose its epoch.")] = False,
+    sets: Annotated[Strings, _option("--set", kind="KEY=VAL", help="How the file is written, encoding or delimiter (default: as the rows of the run).")] = None,
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -463,7 +465,10 @@ def predict(
     Probabilities are averaged over the seeds; agreement is how many of them say the same. A file
     keeps its columns and gains predicted, probability and agreement; it needs no labels.
     """
-    given = {k: v for k, v in locals().items() if k not in ("quiet", "as_json") and v is not None}
+    given = {k: v for k, v in locals().items() if v is not None}
+    for name in ("quiet", "as_json", "sets"):
+        given.pop(name, None)
+    given |= settings.pairs(sets or (), "--set", ("encoding", "delimiter"))
     import gaam_decoder
 
     several = {name: tuple(given.get(name, ())) for name in ("texts", "text_columns")}

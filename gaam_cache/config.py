@@ -150,6 +150,8 @@ class ExtractConfig(Placing):
     """File, folder with train.csv and test.csv (sounds, pictures: one per class), or hub id."""
     dataset_revision: str | None = field(default=None, metadata=KEY)
     """Branch, tag or commit of the data set on the hub."""
+    subset: str | None = field(default=None, metadata=OF_ROWS)
+    """Subset (configuration) of a data set on the hub."""
     text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
     """Column of the text; several are joined by a space (default: text)."""
     label_column: str = "label"
@@ -169,6 +171,8 @@ class ExtractConfig(Placing):
     """How characters are stored in CSV and JSON lines (default: UTF-8)."""
     strip_labels: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Leave out white space around class names."""
+    odd_classes: tuple[str, ...] = field(default=(), metadata=KEY)
+    """Classes that are called as what often means 'no label': -1, nan."""
     skip_empty: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Leave out rows of which nothing is to be encoded, and count them."""
     test_fraction: float | None = field(default=None, metadata=OF_ROWS)
@@ -180,7 +184,7 @@ class ExtractConfig(Placing):
     clip_seconds: float | None = field(default=None, metadata=OF_ROWS | KEY)
     """Longest sound, or piece of one (default: 30, or less where the encoder takes less)."""
     clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS | KEY)
-    """What becomes of a longer sound: its beginning, or a row for every piece."""
+    """What becomes of a longer sound: its beginning, or a row for every piece (limit: sounds)."""
     published_audio: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Sounds as the published code has them: filled with zeros to 5 s, not normalised."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
@@ -209,7 +213,9 @@ class ExtractConfig(Placing):
     shard_rows: int = field(default=SHARD_ROWS, metadata=KEY)
     """Rows of one shard at most; a shard is also at most 512 MB."""
     limit: int | None = None
-    """Only so many rows of each split, the first."""
+    """Only so many rows of each split: of every class its share, the first ones."""
+    limit_rule: Literal["classes", "first"] = field(default="classes", metadata=KEY)
+    """Which rows limit takes: of every class its share, or the first as before gaam 0.3."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     device_map: str | None = field(default=None, metadata={"parse": _or_none} | KEY)

@@ -128,7 +128,7 @@ def inspect(path: Path) -> Inspection:
         "encoder": plan.encoder["name"],
         "label": plan.encoder_label,
         "revision": plan.encoder["revision"],
-        "dataset": plan.dataset["name"],
+        "dataset": plan.dataset_label,
         "compute_dtype": encoder["dtype"],
         "pool_over": encoder.get("pool_over", "all"),
         "imported_from": encoder.get("imported", {}).get("files"),

@@ -82,6 +82,8 @@ def prepare_job(
         "origin": {name: part.origin for name, part in rows.items()},
         **recorded_settings(config, "dataset"),
     }
+    if config.limit is not None:
+        provenance["limit_rule"] = config.limit_rule
     return Job(config, rows, encoder, fields, provenance, shared)
 
 
@@ -94,7 +96,7 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
         raise DataError("splits are of several kinds", expected="one", found=kinds)
     class_names = _class_names(rows, config)
     groups = list(repeated_texts(rows, report))
-    warn(check_rows(rows, class_names, groups))
+    warn(check_rows(rows, class_names, groups, known=config.odd_classes))
     return CheckedRows(rows, class_names, content_of(rows, report), shared_texts(groups))
 
 
@@ -226,8 +228,10 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
         if unknown := set(part.labels) - set(names) if part.labelled else None:
             label, known = min(unknown), [*map(shortened, names[:FEW_CLASSES])]
             remedy = f"mend the labels, or add rows of that class to '{reference}'"
-            if config.limit is not None:
-                remedy += f" (--limit reads the first {config.limit:,} rows of each split alone)"
+            if config.limit is not None and config.limit <= len(names):
+                remedy = f"raise --limit: {config.limit:,} rows hold so many classes at most"
+            elif config.limit is not None and config.limit_rule == "first":
+                remedy += f" (the first {config.limit:,} rows of each split are read alone)"
             raise DataError(
                 f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
                 expected=f"one of: {', '.join(known)}" + ", ..." * (len(names) > FEW_CLASSES),

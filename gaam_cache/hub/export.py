@@ -148,7 +148,7 @@ def card(plan: Plan) -> str:
     how = "computed elsewhere and imported" if plan.imported else "computed in "
     how += "" if plan.imported else f"{plan.identity['dtype']}, at most {length:,} long"
     about = [
-        f"data set: {brief(dataset['name'])}, revision {brief(str(dataset.get('revision')))}",
+        f"data set: {brief(plan.dataset_label)}, revision {brief(str(dataset.get('revision')))}",
         f"encoder: {brief(plan.encoder_label)}, revision {encoder['revision']}, {how}",
         f"each row {plan.num_layers} layers x {plan.hidden_size}, {plan.storage_dtype}",
         f"pooled by {', '.join(plan.pooling)}; fingerprint {plan.fingerprint}",
@@ -160,7 +160,7 @@ def card(plan: Plan) -> str:
         about.append(f"{split}: {n:,} rows, {n * plan.row_bytes / 1e6:,.1f} MB{unlabelled}")
     data_files = [{"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows]
     head = {
-        "pretty_name": f"States of {brief(dataset['name'])}",
+        "pretty_name": f"States of {brief(plan.dataset_label)}",
         "tags": ["gaam", "embeddings", "hidden-states"],
         "configs": [{"config_name": "default", "data_files": data_files}],
     }
@@ -170,7 +170,7 @@ def card(plan: Plan) -> str:
         for other, n in others.items():
             limits.append(f"{n:,} rows of {split} have a row of {other} that is the same")
     body = CARD.format(
-        name=plain(brief(dataset["name"])),
+        name=plain(brief(plan.dataset_label)),
         what=NOUNS.get(encoder["kind"], "rows"),
         about="\n".join(items(about)),
         count=len(plan.class_names),

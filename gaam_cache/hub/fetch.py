@@ -112,9 +112,9 @@ def fetch_model(repo_id: str, revision: str | None, *, weights: bool = True) -> 
     return folder, folder.name
 
 
-def hub_only(option: str, revision: str, name: str) -> ConfigError:
-    """The refusal of a revision of what lies on this disk: it is as it is, whatever was asked."""
-    found = f"{option} {shortened(revision)}, and '{name}' is on this disk"
+def hub_only(option: str, value: str, name: str) -> ConfigError:
+    """The refusal of a revision or subset of what lies on this disk: it is as it is."""
+    found = f"{option} {shortened(value)}, and '{name}' is on this disk"
     return ConfigError(f"{option} is for what comes from the hub", found=found)
 
 

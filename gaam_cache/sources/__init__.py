@@ -1,5 +1,6 @@
 """Where rows come from; a file in this folder is a source."""
 
 from gaam_cache.sources._base import Rows, Source, Texts, find_source, held_out
+from gaam_cache.sources._limit import limited
 
-__all__ = ["Rows", "Source", "Texts", "find_source", "held_out"]
+__all__ = ["Rows", "Source", "Texts", "find_source", "held_out", "limited"]

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any, ClassVar
@@ -21,6 +21,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
+from gaam_cache.sources._cells import is_doubtful, spelling
+from gaam_cache.sources._limit import limited
 from gaam_cache.terminal import Report, counting, silent
 
 Record = tuple[str, Mapping[str, Any]]
@@ -50,6 +52,8 @@ class Rows(ABC):
     skipped: int = 0  # rows that ``skip_empty`` left out
     labelled: bool = True  # else nobody knows the labels, and all of them are ``NO_LABEL``
     units: Sequence[int] = ()  # which sound every row is a piece of, where pieces are rows
+    held_out: Sequence[bool] = ()
+    """Whether a row is of 'test', where a source took the rows of both parts for a limit itself."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -122,14 +126,19 @@ class Source(ABC):
         """
         if not self.has_revisions and config.dataset_revision is not None:
             raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
+        if not self.has_revisions and config.subset is not None:
+            raise hub_only("--subset", config.subset, config.dataset)
         if config.test_fraction is None:
-            return self.rows(config, split, report)
+            return _limited(self.rows(config, split, report), config)
         if self._parts is None:
             self._parts = _divided(self.rows(config, split, report), config, config.test_fraction)
         return self._parts[split]
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
-        """All rows of one split, or of the only one where there is a ``test_fraction``."""
+        """All rows of one split, or of the only one where there is a ``test_fraction``.
+
+        Rows beyond a limit may be there; ``read`` leaves them out.
+        """
         raise NotImplementedError
 
 
@@ -142,11 +151,13 @@ def find_source(dataset: str) -> Source:
 
 def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
     """The splits 'train' and 'test', in order; pieces of a sound stay together in one of them."""
-    unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
-    _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
-    labels = [rows.labels[row] for row in first_U.tolist()]
-    test_N = held_out(labels, fraction, config.split_seed)[of_N]
-    if len(rows) < FEWEST_ROWS or not test_N.any():
+    if rows.held_out:
+        test_N = np.asarray(rows.held_out, np.bool_)
+    else:
+        labels, unit_N = _units(rows)
+        test_N = held_out(labels, fraction, config.split_seed)[unit_N]
+    few = len(rows) < FEWEST_ROWS and not rows.held_out
+    if few or not test_N.any():
         raise ConfigError(
             f"{len(rows)} rows are too few to hold some of them out",
             expected=f"at least {FEWEST_ROWS} rows for --test-fraction, two of a class",
@@ -155,17 +166,46 @@ def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Ro
         )
     parts = {}
     for split, chosen_N in (("train", ~test_N), ("test", test_N)):
-        row_N = np.flatnonzero(chosen_N)[: config.limit].tolist()
-        parts[split] = replace(
-            rows,
-            inputs=[rows.inputs[row] for row in row_N],
-            labels=[rows.labels[row] for row in row_N],
-            kept={name: [of[row] for row in row_N] for name, of in rows.kept.items()},
-            units=[rows.units[row] for row in row_N] if rows.units else (),
+        part = replace(
+            _chosen(rows, chosen_N),
             origin=f"{rows.origin}, {split}",
             skipped=rows.skipped if split == "train" else 0,
         )
+        parts[split] = _limited(part, config)
     return parts
+
+
+def _limited(rows: Rows, config: ExtractConfig) -> Rows:
+    """The rows that ``--limit`` takes: those of a source that did not look at it too."""
+    limit = config.limit
+    if limit is None:
+        return rows
+    if config.limit_rule == "first":
+        taken_N = np.arange(len(rows)) < limit
+    else:
+        labels, unit_N = _units(rows)
+        taken_N = limited(labels, limit)[unit_N]
+    return rows if taken_N.all() else _chosen(rows, taken_N)
+
+
+def _units(rows: Rows) -> tuple[list[str], NDArray[np.int64]]:
+    """Labels of all sounds, or of all rows where a row is no piece; and which each row is of."""
+    unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
+    _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
+    return [rows.labels[row] for row in first_U.tolist()], of_N
+
+
+def _chosen(rows: Rows, chosen_N: NDArray[np.bool_]) -> Rows:
+    """Some of the rows, in their order."""
+    row_N = np.flatnonzero(chosen_N).tolist()
+    return replace(
+        rows,
+        inputs=[rows.inputs[row] for row in row_N],
+        labels=[rows.labels[row] for row in row_N],
+        kept={name: [of[row] for row in row_N] for name, of in rows.kept.items()},
+        units=[rows.units[row] for row in row_N] if rows.units else (),
+        held_out=(),
+    )
 
 
 def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -193,7 +233,11 @@ def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bo
 
 
 def check_rows(
-    rows: Mapping[str, Rows], class_names: Sequence[str], groups: Sequence[Group]
+    rows: Mapping[str, Rows],
+    class_names: Sequence[str],
+    groups: Sequence[Group],
+    *,
+    known: Collection[str] = (),
 ) -> list[str]:
     """One line for each thing that would make an accuracy mean less than it seems to.
 
@@ -201,11 +245,12 @@ def check_rows(
         rows: the rows of every split; those without labels are passed over.
         class_names: all classes, in order.
         groups: their ``repeated_texts``.
+        known: classes that somebody says are classes, however they are called.
     """
     rows = {name: part for name, part in rows.items() if part.labelled}
     found = [line for pair in combinations(rows, 2) for line in _leak(rows, *pair, groups)]
     found += [line for name in rows for line in _contradiction(rows[name], name, groups)]
-    return [*found, *_classes(rows, class_names)]
+    return [*found, *_classes(rows, class_names), *_doubtful(rows, known)]
 
 
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:
@@ -292,6 +337,22 @@ def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> Iterator[s
         yield (
             "classes that differ only in case, white space, quotes or the spelling of a number are "
             f"kept apart: {_listed(pairs)}"
+        )
+
+
+def _doubtful(rows: Mapping[str, Rows], known: Collection[str]) -> Iterator[str]:
+    """A line if classes are called as people call rows whose class nobody knows."""
+    counts = Counter(label for part in rows.values() for label in part.labels)
+    expected = set(map(spelling, known))
+    doubtful = [
+        f"{excerpt(name)} (rows: {count:,})"
+        for name, count in counts.items()
+        if is_doubtful(name, counts) and spelling(name) not in expected
+    ]
+    if doubtful:
+        yield (
+            "classes that may say that nobody knows the class of a row; if so, remove the rows: "
+            f"{_listed(doubtful)}"
         )
 
 

@@ -1,24 +1,29 @@
 """Tables with named columns; and how their records become rows: each is checked."""
 
-import math
-import sys
-import unicodedata
+import itertools
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gaam_cache.config import CLIP_OF, ExtractConfig
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.messages import excerpt
-from gaam_cache.sources._base import NO_LABEL, Record, Rows, Texts
-from gaam_cache.sources.media._base import Files
-from gaam_cache.store.plan import MAX_VALUE_BYTES
+from gaam_cache.sources._base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts, held_out
+from gaam_cache.sources._cells import NoLabelError, class_of, is_blank, kept_value, text_of
+from gaam_cache.sources._limit import limited
+from gaam_cache.sources.media._base import Files, file_in
 from gaam_cache.terminal import Report, counting, silent
 
 SHOWN = 3  # rows that cannot be used and are named
 FILE_COLUMNS = ("file", "audio", "image", "img")
 """What a column of sounds or pictures is called where nobody says so; the first that is there."""
+LABEL_KINDS = {str: "text", int: "numbers", float: "numbers", bool: "truth values"}
+"""What people call the values of a column of labels."""
 
 
 class Columns(NamedTuple):
@@ -39,7 +44,9 @@ class Table(NamedTuple):
     """What is known of a table before its rows are read."""
 
     names: list[str]  # of all columns
-    records: Callable[[Columns], Iterator[Record]]  # reads it, once; at least those columns
+    records: Callable[
+        [Columns], Iterator[Record]
+    ]  # reads it from its start; at least those columns
     stored: tuple[str, ...] = ()  # columns that hold sounds or pictures themselves
     class_names: tuple[str, ...] | None = None  # in order, if declared: whole numbers index them
 
@@ -58,7 +65,7 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
     if missing := [column for column in columns.all if column not in table.names]:
         hint = "--text-column, --file-column (of sounds or pictures) and --label-column name "
         hint += "columns; --set unlabelled=SPLIT is for a split without labels"
-        if len(table.names) == 1:
+        if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t| "):
             hint = "fields are not parted by commas: --set delimiter=semicolon (or tab, pipe)"
         plain = [name.isprintable() and name == name.strip() for name in table.names]
         shown = [one if ok else excerpt(one) for one, ok in zip(table.names, plain, strict=True)]
@@ -76,53 +83,55 @@ def collect(
     columns: Columns,
     config: ExtractConfig,
     *,
+    split: str,
     origin: str,
     folder: Path = Path(),
     report: Report = silent,
 ) -> Rows:
-    """Records become rows; paths of files are relative to ``folder``, labels as they stand."""
-    # where splits are made of the rows, the limit is theirs
-    most = (None if config.test_fraction is not None else config.limit) or sys.maxsize
-    names, strip = table.class_names, config.strip_labels
-    if names is not None and strip:
+    """Records become rows; paths of files are relative to ``folder``, labels as they stand.
+
+    Of a table with labels a limit reads every label first, and then the rows that it takes alone.
+
+    Args:
+        table: what is read.
+        columns: those of its columns that make rows.
+        config: the extraction.
+        split: what the rows are called in messages.
+        origin: where they are from, in messages and provenance.
+        folder: of the files that a table names.
+        report: is told how many rows there are so far.
+
+    Raises:
+        DataError: rows cannot be used; says how many, and the first ones.
+    """
+    names = table.class_names
+    if names is not None and config.strip_labels:
         names = tuple(name.strip() for name in names)
-    bad, unusable, skipped, total = list[tuple[str, DataError]](), 0, 0, 0
-    inputs, labels, units, clips = list[Any](), list[str](), list[int](), list[str]()
-    kept: dict[str, list[str]] = {name: [] for name in columns.kept}
+    problems = _Problems(split, origin, config)
+    choice = _choose_rows(table, columns, config, names, problems, report)
+    wanted = _Wanted(columns, config, choice)
     files = Files(folder, config) if columns.of_files else None
-    found: Any = table.records(columns)
+    found: Any = wanted.of(table.records(columns))
     if files:
         found = files.read(found, columns.inputs[0])
+    inputs, labels, units, clips = list[Any](), list[str](), list[int](), list[str]()
+    kept: dict[str, list[str]] = {name: [] for name in columns.kept}
+    kinds = set[str]()
+    total = 0
     every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
     for place, record, *read in counting(found, report, f"reading {origin}", every=every):
         total += 1
         try:
-            text = None if files else text_of(record, columns.inputs)
-            made: Any = read[0]() if files else [text] if text else []
-            if not made and config.skip_empty:
-                total -= 1
-                skipped += 1
-                continue
-            if not made:
-                raise DataError(
-                    "no file is named" if files else "a text is empty",
-                    expected=f"something in {' + '.join(columns.inputs)}",
-                    found=", ".join(excerpt(record[column]) for column in columns.inputs),
-                    hint="remove such rows; gaam extract has --set skip-empty=true",
-                )
-            label = NO_LABEL
-            if columns.label is not None:
-                label = _class_of(record[columns.label], names, strip=strip)
-            values = [_kept(record[name], name) for name in kept]
+            made = _inputs_of(record, columns, *read)
+            label = _label_of(record, columns, config, names)
+            values = [kept_value(record[name], name) for name in kept]
             "".join([label, *values, *([] if files else made)]).encode()
         except (DataError, UnicodeEncodeError) as error:
-            unusable += 1
-            if not isinstance(error, DataError):  # it can neither be hashed nor tokenised
-                error = DataError("a row holds half a character", found=str(error))
-            if len(bad) < SHOWN:
-                bad.append((place, error))
+            problems.add(place, error)
             continue
-        for one in made[: most - len(labels)]:
+        if columns.label is not None:
+            kinds.add(LABEL_KINDS[type(record[columns.label])])
+        for one in made:
             inputs.append(one)
             labels.append(label)
             for of, value in zip(kept.values(), values, strict=True):
@@ -130,22 +139,21 @@ def collect(
             if files:
                 units.append(total)
                 clips.append(one.name)
-        if max(total, len(labels)) >= most:
-            break
-    if bad:
-        place, first = bad[0]
-        first.details["where"] = f"{origin}, {place}"
-        if unusable > 1:
-            lines = [f"{at}: {one.reason}" for at, one in bad]
-            lines += [f"and {unusable - SHOWN:,} more"] * (unusable > SHOWN)
-            first.message = f"{unusable:,} of {total:,} rows cannot be used: {first.message}"
-            first.details["found"] = "\n".join(lines)
-        raise first
+    problems.check(total)
+    if len(kinds) > 1:
+        text = f"labels of '{split}' are {' in some rows, '.join(sorted(kinds))} in others: is 1 "
+        warnings.warn(text + "the same class as '1'?", GaamWarning, stacklevel=2)
     if not labels:
-        left = f"{skipped:,} of which nothing is to be encoded" if skipped else "none"
+        left = f"{wanted.skipped:,} of which nothing is to be encoded" if wanted.skipped else "none"
         raise DataError("no rows", expected="at least one row", found=left, where=origin)
     if files and config.clip_mode == "split":
         kept[CLIP_OF] = clips
+    skipped, held = wanted.skipped, list[bool]()
+    if choice is not None:
+        skipped = max(skipped, choice.skipped)
+        held = list(choice.held_out)
+    if held and units:
+        held = [held[unit - 1] for unit in units]
     return (files.kind if files else Texts)(
         inputs=inputs,
         labels=labels,
@@ -155,7 +163,175 @@ def collect(
         skipped=skipped,
         labelled=columns.label is not None,
         units=units,
+        held_out=held,
     )
+
+
+class _Choice(NamedTuple):
+    """Which rows a limit takes."""
+
+    rows: Sequence[int]  # their numbers in the table, from 0, ascending
+    held_out: Sequence[bool] = ()  # whether each is of 'test', where splits are made of a table
+    skipped: int = 0  # records of the whole table of which nothing is to be encoded
+
+
+def _choose_rows(
+    table: Table,
+    columns: Columns,
+    config: ExtractConfig,
+    names: tuple[str, ...] | None,
+    problems: "_Problems",
+    report: Report,
+) -> _Choice | None:
+    """What a limit takes of a table, by the labels of all its rows; None: every row is read."""
+    limit, fraction = config.limit, config.test_fraction
+    if limit is None or (config.limit_rule == "first" and fraction is not None):
+        return None
+    if columns.label is None or config.limit_rule == "first":
+        return _Choice(range(limit))
+    inputs = columns.inputs if config.skip_empty else ()
+    needed = columns._replace(inputs=inputs, kept=())
+    rows = _Wanted(needed, config, None)
+    labels = list[str]()
+    total = 0
+    found = rows.of(table.records(needed))
+    for place, record in counting(found, report, f"reading the labels of {problems.origin}"):
+        total += 1
+        try:
+            labels.append(_label_of(record, columns, config, names))
+        except DataError as error:
+            problems.add(place, error)
+    problems.check(total)
+    if fraction is None:
+        taken_N = limited(labels, limit)
+        return _Choice(np.flatnonzero(taken_N).tolist(), skipped=rows.skipped)
+    if total <= max(limit, FEWEST_ROWS):
+        return None
+    held_N = held_out(labels, fraction, config.split_seed)
+    taken_N = np.zeros(total, np.bool_)
+    for part_N in (~held_N, held_N):
+        row_M = np.flatnonzero(part_N)
+        taken_N[row_M] = limited([labels[row] for row in row_M.tolist()], limit)
+    of_test = held_N[taken_N].tolist()
+    return _Choice(np.flatnonzero(taken_N).tolist(), of_test, rows.skipped)
+
+
+class _Wanted:
+    """Records of which something is to be encoded, and that a limit takes."""
+
+    def __init__(self, columns: Columns, config: ExtractConfig, choice: _Choice | None) -> None:
+        self.skipped = 0
+        """Records of which nothing is to be encoded, so far."""
+        self._columns, self._skip_empty = columns, config.skip_empty
+        self._choice = choice
+
+    def of(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Those among the records of a table, which is read no further than to the last."""
+        rows = itertools.count() if self._choice is None else iter(self._choice.rows)
+        wanted = next(rows, None)
+        row = 0
+        for place, record in records:
+            if self._skip_empty and self._is_empty(record):
+                self.skipped += 1
+                continue
+            if row == wanted:
+                yield place, record
+                wanted = next(rows, None)
+            if wanted is None:
+                return
+            row += 1
+
+    def _is_empty(self, record: Mapping[str, Any]) -> bool:
+        cells = [record[column] for column in self._columns.inputs]
+        if self._columns.of_files:
+            return file_in(cells[0]) is None
+        return all(cell is None or (isinstance(cell, str) and is_blank(cell)) for cell in cells)
+
+
+class _Problems:
+    """Rows of a split that cannot be used: how many, and the first of them."""
+
+    def __init__(self, split: str, origin: str, config: ExtractConfig) -> None:
+        self.origin = origin
+        self._split, self._config = split, config
+        self._count = 0
+        self._first = list[tuple[str, DataError]]()
+        self._unlabelled = Counter[str]()  # what stands where a label is missing
+
+    def add(self, place: str, error: Exception) -> None:
+        self._count += 1
+        if not isinstance(error, DataError):  # it can neither be hashed nor tokenised
+            error = DataError("a row holds half a character", found=str(error))
+        if isinstance(error, NoLabelError):
+            self._unlabelled[error.details["found"]] += 1
+        if len(self._first) < SHOWN:
+            self._first.append((place, error))
+
+    def check(self, total: int) -> None:
+        """Raise what was wrong with some of ``total`` rows, if anything was."""
+        if not self._first:
+            return
+        place, first = self._first[0]
+        if self._unlabelled.total() == total:
+            raise self._no_labels(place, total)
+        first.details["where"] = f"{self.origin}, {place}"
+        if self._count > 1:
+            lines = [f"{at}: {one.reason}" for at, one in self._first]
+            if self._count > SHOWN:
+                lines.append(f"and {self._count - SHOWN:,} more")
+            first.message = f"{self._count:,} of {total:,} rows cannot be used: {first.message}"
+            first.details["found"] = "\n".join(lines)
+        raise first
+
+    def _no_labels(self, place: str, total: int) -> DataError:
+        """The refusal of a split in which no row has a label."""
+        splits = self._config.splits
+        reference = "train" if "train" in splits else splits[0]
+        hint = "--label-column names the column of the classes; rows without classes are for "
+        hint += "gaam predict"
+        if self._split != reference and self._config.test_fraction is None:
+            others = " ".join(f"--split {name}" for name in splits if name != self._split)
+            hint = f"--set unlabelled={self._split} keeps its rows to predict on; {others} alone "
+            hint += "leaves them out"
+        values = [f"{value} in {n:,} rows" for value, n in self._unlabelled.most_common(SHOWN)]
+        return DataError(
+            f"'{self._split}' has no labels",
+            expected="a class for each of its rows, or a split that is said to have none",
+            found=f"of {total:,} rows: {', '.join(values)}",
+            where=f"{self.origin}, {place}",
+            hint=hint,
+        )
+
+
+def _inputs_of(
+    record: Mapping[str, Any], columns: Columns, read: Callable[[], Sequence[Any]] | None = None
+) -> Sequence[Any]:
+    """The text of a record, or what ``read`` makes of its file; never nothing."""
+    if read is not None:
+        made = read()
+    else:
+        text = text_of(record, columns.inputs)
+        made = [] if text is None else [text]
+    if not made:
+        raise DataError(
+            "a text is empty" if read is None else "no file is named",
+            expected=f"something in {' + '.join(columns.inputs)}",
+            found=", ".join(excerpt(record[column]) for column in columns.inputs),
+            hint="remove such rows; gaam extract has --set skip-empty=true",
+        )
+    return made
+
+
+def _label_of(
+    record: Mapping[str, Any],
+    columns: Columns,
+    config: ExtractConfig,
+    names: tuple[str, ...] | None,
+) -> str:
+    if columns.label is None:
+        return NO_LABEL
+    odd, strip = config.odd_classes, config.strip_labels
+    return class_of(record[columns.label], names, strip=strip, odd_classes=odd)
 
 
 def given_inputs(
@@ -167,66 +343,9 @@ def given_inputs(
     columns = Columns(("row",), None, of_files=kind != Texts.kind)
     settings = {"limit": None, "test_fraction": None, "skip_empty": False, "allow_outside": True}
     every = replace(config, **settings)  # type: ignore[arg-type]
-    found = collect(table, columns, every, origin=origin, folder=Path.cwd())
+    found = collect(table, columns, every, split="", origin=origin, folder=Path.cwd())
     if found.kind != kind or len(found) != len(rows):
         what = "a file is not one row as those that were trained on"
         count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
         raise DataError(what, expected=f"one row of {kind} each", found=count, where=origin)
     return found.inputs
-
-
-def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
-    """The text of a record: its columns joined by one space; None where nothing is in them.
-
-    They are kept as they stand, white space included; those that are null or blank are left out.
-    """
-    parts = []
-    for column in columns:
-        part = record[column]
-        if part is not None and not isinstance(part, str):
-            # a number could be written in several ways: which one is not ours to choose
-            what = f"a text in column '{column}' is no string"
-            raise _unusable(what, part, "a string", "--text-column")
-        if part is not None and not is_blank(part):
-            parts.append(part)
-    return " ".join(parts) or None
-
-
-def is_blank(text: str) -> bool:
-    """Whether nothing of the text can be seen: white space, control and zero-width characters."""
-    if text[:1].isalnum():  # nearly every text
-        return False
-    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
-
-
-def _class_of(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:
-    """The class that a cell names; one object for each class.
-
-    Strings stay as they are written. Whole numbers are their decimal digits (of fractions without
-    a rest too: 3.0 is '3'), or index the declared classes; truth values are 'true' and 'false'.
-    """
-    number = isinstance(value, int | float) and math.isfinite(value)
-    if isinstance(value, bool):
-        return sys.intern(str(value).lower())
-    if isinstance(value, str) and not is_blank(value):
-        return sys.intern(value.strip() if strip else value)
-    if number and value != int(value):
-        return sys.intern(repr(value))
-    if number and (names is None or 0 <= value < len(names)):
-        return sys.intern(names[int(value)] if names else str(int(value)))
-    expected = "a class name or a number" + (f" below {len(names)}" if names else "")
-    raise _unusable("a label is missing or unusable", value, expected, "--label-column")
-
-
-def _kept(value: Any, column: str) -> str:
-    """What a kept column has of a row: a string, or the decimal text of a whole number."""
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "\0"
-    if "\0" in text or len(text.encode(errors="replace")) > MAX_VALUE_BYTES:
-        expected = f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number"
-        raise _unusable(f"the column '{column}' cannot be kept", value, expected, "--keep-column")
-    return text
-
-
-def _unusable(message: str, value: Any, expected: str, option: str) -> DataError:
-    found, hint = f"{excerpt(value)} ({type(value).__name__})", "mend the row, or name another"
-    return DataError(message, expected=expected, found=found, hint=f"{hint} column with {option}")

@@ -6,14 +6,15 @@ from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError, NotFoundError
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Record, Rows, Source
 from gaam_cache.sources._collect import Columns, Table, choose, collect
-from gaam_cache.sources.files import SUFFIXES, kind_of
+from gaam_cache.sources._layout import candidates, holds_tables, tell_synonym
+from gaam_cache.sources.files import is_saved
 from gaam_cache.sources.media._base import media
 from gaam_cache.terminal import Report
 
@@ -35,7 +36,7 @@ class FolderOfClasses(Source):
     def claims(cls, dataset: str) -> bool:
         """A folder without tables that holds folders with sounds or pictures, two levels deep."""
         root = Path(dataset).expanduser()
-        if not root.is_dir() or any(kind_of(path) in SUFFIXES for path in root.iterdir()):
+        if not root.is_dir() or holds_tables(root) or is_saved(root):
             return False
         return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
 
@@ -44,7 +45,8 @@ class FolderOfClasses(Source):
         folder = _folder_of(config, root, split)
         table = Table([FILE, label], lambda columns: _records(root, folder, columns))
         columns = choose(table, config, None if split in config.unlabelled else label, str(root))
-        rows = collect(table, columns, config, origin=str(root), folder=root, report=report)
+        where: dict[str, Any] = {"origin": str(root), "folder": root, "report": report}
+        rows = collect(table, columns, config, split=split, **where)
         return replace(rows, origin=str(folder))
 
 
@@ -65,14 +67,17 @@ def _is_medium(path: Path) -> bool:
 def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
     """The folder of a split; with ``test_fraction`` the only one, or that of the data set."""
     there = sorted(path for path in root.iterdir() if path.is_dir() and _shown(path.name))
-    if config.test_fraction is None and (root / split).is_dir():
-        return root / split
+    serving = candidates(split, there, lambda folder: folder.name)
+    if config.test_fraction is None and len(serving) == 1:
+        tell_synonym(split, serving[0].name, root)
+        return serving[0]
     if config.test_fraction is not None and any(map(_is_medium, root.glob("*/*"))):
         return root
     if config.test_fraction is not None and len(there) == 1:
         return there[0]
+    several = config.test_fraction is None and len(serving) > 1
     raise NotFoundError(
-        f"no folder for the split '{split}'",
+        f"{'several folders' if several else 'no folder'} for the split '{split}'",
         expected=f"'{split}', with a folder for every class",
         found=f"the folders {', '.join(excerpt(folder.name) for folder in there[:20])}",
         where=str(root.absolute()),

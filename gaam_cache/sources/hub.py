@@ -1,15 +1,19 @@
 """Rows from a data set on the hub, through the ``datasets`` library."""
 
-from collections.abc import Iterator
+import re
+import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, HubError, NotFoundError
+from gaam_cache.errors import ConfigError, GaamWarning, HubError, NotFoundError
 from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
-from gaam_cache.sources._base import Record, Rows, Source
-from gaam_cache.sources._collect import Columns, Table, choose, collect
+from gaam_cache.messages import shortened
+from gaam_cache.sources._base import Rows, Source
+from gaam_cache.sources._collect import choose, collect
+from gaam_cache.sources._readers import dataset_table
 from gaam_cache.terminal import Report
 
 
@@ -22,7 +26,7 @@ class HubSource(Source):
 
     priority: ClassVar[int] = 3
     has_revisions: ClassVar[bool] = True
-    _asked: tuple[str, HubError | None] | None = None
+    _asked: tuple[Path, HubError | None] | None = None
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
@@ -34,10 +38,10 @@ class HubSource(Source):
         name = config.dataset
         report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         if self._asked is None:  # once: all splits are of one commit
-            folder, why = fetch(name, config.dataset_revision, ["README.md"], kind="dataset")
-            self._asked = folder.name, why
-        commit, unreachable = self._asked
-        data = _load(name, commit, wanted, unreachable)
+            self._asked = fetch(name, config.dataset_revision, ["README.md"], kind="dataset")
+        folder, unreachable = self._asked
+        commit = folder.name
+        data = _load(name, commit, config.subset, wanted, unreachable)
         if wanted is None:
             if len(data) != 1:
                 what = "--test-fraction makes splits of data with a single one"
@@ -54,35 +58,21 @@ class HubSource(Source):
                 found=f"a local copy of {', '.join(commits) or 'an unknown commit'}",
                 hint="run the same again when the hub answers",
             ) from unreachable
-        origin = f"{name}@{commit}, {wanted}"
-        table = _table(data, config)
+        if config.subset is None and split == config.splits[0]:
+            _tell_subset(name, folder, str(data.info.config_name))
+        subset = "" if config.subset is None else f" ({config.subset})"
+        origin = f"{name}{subset}@{commit}, {wanted}"
+        table = dataset_table(data, config)
         label = None if split in config.unlabelled else config.label_column
         columns = choose(table, config, label, origin)
         here = replace(config, allow_outside=True)
-        rows = collect(table, columns, here, origin=origin, report=report)
+        rows = collect(table, columns, here, split=split, origin=origin, report=report)
         return replace(rows, revision=commit)
 
 
-def _table(data: Any, config: ExtractConfig) -> Table:
-    """A table of the ``datasets`` library; sounds and pictures stay the bytes that they are."""
-    import datasets
-
-    stored = []
-    for column, feature in data.features.items():
-        if isinstance(feature, datasets.Audio | datasets.Image):
-            data = data.cast_column(column, type(feature)(decode=False))  # decoding is ours
-            stored.append(column)
-    feature = data.features.get(config.label_column)
-    declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
-
-    def records(columns: Columns) -> Iterator[Record]:
-        for number, record in enumerate(data.select_columns(columns.all), start=1):
-            yield f"row {number}", record
-
-    return Table(data.column_names, records, tuple(stored), declared)
-
-
-def _load(name: str, commit: str, split: str | None, unreachable: HubError | None) -> Any:
+def _load(
+    name: str, commit: str, subset: str | None, split: str | None, unreachable: HubError | None
+) -> Any:
     """One split at a commit (or all where none is named), fetched where it is not there yet."""
     import datasets
     from datasets.data_files import EmptyDatasetError
@@ -92,21 +82,67 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
     offline = datasets.config.HF_HUB_OFFLINE
     # no argument says that the hub is to be left alone
     datasets.config.HF_HUB_OFFLINE = offline or unreachable is not None
+    named: dict[str, Any] = {} if subset is None else {"name": subset}
     with hub_errors(name, kind="dataset"):
         try:
-            return datasets.load_dataset(name, revision=commit, split=split, keep_in_memory=False)
+            return datasets.load_dataset(
+                name, revision=commit, split=split, keep_in_memory=False, **named
+            )
         except DatasetNotFoundError as error:
             # the hub has just named its commit: it is there, and closed
             raise (unreachable or gated(name, "dataset")) from error
         except (DatasetsError, EmptyDatasetError, ValueError, RuntimeError) as error:
-            no_split = "unknown split" in str(error).lower()
-            refusal = (NotFoundError if no_split else ConfigError)(
-                f"the data set '{name}' cannot be read as it is",
-                expected="data files with one table per split, and no script",
-                found=one_line(error.__cause__ or error),
-                where=f"{name}@{commit}",
-                hint="download it and give --dataset a folder with one file per split",
-            )
-            raise (refusal if no_split else unreachable or refusal) from error
+            refusal = _refusal(error, f"{name}@{commit}", name, subset)
+            if isinstance(refusal, NotFoundError):
+                raise refusal from error
+            raise (unreachable or refusal) from error
         finally:
             datasets.config.HF_HUB_OFFLINE = offline
+
+
+def _tell_subset(name: str, folder: Path, subset: str) -> None:
+    """Say which of several subsets is read where nobody named one and the data set has a default.
+
+    Which there are is said by its card, which decides nothing.
+    """
+    from huggingface_hub import DatasetCard
+
+    with suppress(Exception):  # no card, or none that can be read
+        configs = DatasetCard.load(folder / "README.md").data.get("configs") or []
+        subsets = [str(config["config_name"]) for config in configs]
+        if len(subsets) > 1:
+            text = f"of the subsets {', '.join(subsets)} of '{name}' its default, '{subset}', is "
+            warnings.warn(text + "read: --subset names another", GaamWarning, stacklevel=2)
+
+
+def _refusal(error: Exception, where: str, name: str, subset: str | None) -> ConfigError:
+    """What the library says of a data set that it cannot read, as one message."""
+    text = str(error)
+    subsets = re.search(r"(?:available configs|Available): \[(.*?)\]", text, re.DOTALL)
+    if subsets is not None:
+        problem = f"the data set '{name}' has several subsets"
+        if subset is not None:
+            problem = f"the data set '{name}' has no subset '{shortened(subset)}'"
+        names = re.findall(r"'([^']*)'|\"([^\"]*)\"", subsets[1])
+        return NotFoundError(
+            problem,
+            expected="one of: " + ", ".join(single or double for single, double in names),
+            found=None if subset is None else shortened(subset),
+            where=where,
+            hint="name one with --subset",
+        )
+    if "unknown split" in text.lower():
+        hint = "name the splits there are with --split"
+        return NotFoundError(
+            f"the data set '{name}' has no such split",
+            found=one_line(error),
+            where=where,
+            hint=hint,
+        )
+    return ConfigError(
+        f"the data set '{name}' cannot be read as it is",
+        expected="data files with one table per split, and no script",
+        found=one_line(error.__cause__ or error),
+        where=where,
+        hint="download it and give --dataset a folder with one file per split",
+    )

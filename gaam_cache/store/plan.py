@@ -151,6 +151,12 @@ class Plan:
     def encoder_label(self) -> str:
         return describe_encoder(self.encoder["name"], self.untrained_seed)
 
+    @property
+    def dataset_label(self) -> str:
+        """What to call the data set: its name, and which subset of it where somebody named one."""
+        name, subset = str(self.dataset["name"]), self.dataset.get("subset")
+        return name if subset is None else f"{name} ({subset})"
+
     def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
         for name in self.rows if split is None else (split,):
             for index, start in enumerate(range(0, self.rows[name], self.shard_rows)):
@@ -283,10 +289,14 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
         for one, of in ((dataset, fields_now), (there.dataset, fields_then))
     )
     lines = "".join(f"\n    {line}" for line in explained_differences(now, then, there))
+    hint = "choose another folder with --out"
+    if there.dataset.get("limit") is not None and "limit_rule" not in there.dataset:
+        hint += "; or, since --limit took the first rows before gaam 0.3 and takes of every class "
+        hint += "its share now: --set limit-rule=first"
     raise ConfigError(
         f"'{shown_path(root)}' holds another cache; nothing was changed. What differs:{lines}",
         found=f"fingerprint {there.fingerprint:.12}, and not {fingerprint(fields):.12}",
-        hint="choose another folder with --out",
+        hint=hint,
     )
 
 

@@ -56,7 +56,7 @@ def publish(
         "states": plan.states if plan.reference else None,
         "path": str(cache.root),
         "encoder": plan.encoder_label,
-        "dataset": plan.dataset["name"],
+        "dataset": plan.dataset_label,
         "layers": cache.num_layers,
         "hidden_size": cache.hidden_size,
         "rows": plan.rows,

@@ -123,7 +123,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     source = "run by somebody else; states were imported" if plan.imported else source
     recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
     about = [
-        f"data set: {brief(plan.dataset['name'])}",
+        f"data set: {brief(plan.dataset_label)}",
         f"encoder: {brief(plan.encoder_label)}, {source}",
         f"mechanism: {config.attention}: {formula}",
         f"head: {config.head}",
@@ -152,7 +152,7 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     }
     lines = [
         *front_matter(head, SLOTS),
-        f"# {plain(config.attention)} on {plain(brief(plan.dataset['name']))}",
+        f"# {plain(config.attention)} on {plain(brief(plan.dataset_label))}",
         f"Classifies {NOUNS.get(plan.kind, 'rows')} by the states of all layers of a frozen",
         *("encoder; made with gaam.", "", *items(about)),
         *("", f"{len(plan.class_names):,} classes:", "", *items(map(brief, classes))),

@@ -22,8 +22,9 @@ from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, N
 from gaam_cache.messages import brief, shortened
 from gaam_cache.paths import shown_path
 from gaam_cache.settings import UNCHECKED, check_at_least, settle
-from gaam_cache.sources._collect import choose, text_of
-from gaam_cache.sources.files import kind_of, open_table
+from gaam_cache.sources._cells import text_of
+from gaam_cache.sources._collect import choose
+from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
 from gaam_cache.store.files import make_folder, short_digest
 from gaam_cache.store.plan import comparable, differences, states_apart
 from gaam_decoder.use.load import load
@@ -34,6 +35,7 @@ STDIN = "-"  # the text that means those that come by stdin
 TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
 JSON = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}  # before, between, behind records
 SUFFIXES = (*TABLES, ".jsonl")  # of files of results
+JSON_OBJECTS = (".jsonl", ".json")  # whose rows come whole, and may differ
 ALIKE = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
 
 
@@ -59,6 +61,9 @@ class PredictConfig:
     top: int = 1  # how many of the likeliest classes are named
     text_columns: tuple[str, ...] = ()  # columns joined by a space; default: those of the run
     attn: str | type | None = None  # a mechanism of one's own: its class, or FILE.py:CLASS
+    encoding: str | None = None  # of characters in a file; default: that of the run's rows
+    delimiter: str | None = field(default=None, metadata={UNCHECKED: True})
+    """What parts the fields of a CSV file; default: what parts those of the run's rows."""
     encoder: str | None = None  # where the encoder of the run is, if it has moved
     device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
 
@@ -69,6 +74,8 @@ class PredictConfig:
         if self.texts and self.file is not None:
             found = f"{shortened(self.texts[0])!r} and --file {self.file}"
             raise ConfigError("rows are texts, or those of a file", found=found)
+        if self.file is None and (self.encoding, self.delimiter) != (None, None):
+            raise ConfigError("encoding and delimiter are of a file", expected="--file FILE")
         if self.split is not None and not self.of_cache:
             raise ConfigError("--split is of a cache", expected="--cache CACHE without other rows")
         if self.of_cache and self.cache is None:
@@ -166,7 +173,7 @@ def predict(
         several = [texts[at : at + CHUNK_ROWS] for at in range(0, len(texts), CHUNK_ROWS)]
         origin = "the command line" if config.of_texts else "stdin"
         rows = Rows(origin, lambda: (([{"text": one} for one in some], some) for some in several))
-    kind = ".jsonl" if config.file and kind_of(config.file) == ".jsonl" else ".csv"
+    kind = ".jsonl" if config.file and kind_of(config.file) in JSON_OBJECTS else ".csv"
     kind = out.suffix if out else ".json" if as_list else kind
     total = 0
 
@@ -231,15 +238,17 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
     if not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
-    known, objects = plan.dataset, kind_of(path) == ".jsonl"
+    known, objects = plan.dataset, kind_of(path) in JSON_OBJECTS
     settings: dict[str, Any] = {"file_column": known.get("file_column")}
     if plan.kind == "text":
         texts = config.text_columns or known.get("text_columns") or ("text",)
         settings = {"text_columns": () if kind_of(path) == ".txt" else tuple(texts)}
-    reading = ExtractConfig(delimiter=known.get("delimiter"), **settings)
+    settings["delimiter"] = config.delimiter or known.get("delimiter")
+    reading = ExtractConfig(encoding=_encoding(config, path, known.get("encoding")), **settings)
+
+    table = open_table(path, reading)
 
     def chunks() -> Iterator[tuple[Records, Placed]]:
-        table = open_table(path, reading)
         columns = choose(table, reading, None, str(path))
 
         def input_of(place: str, record: Any) -> str:
@@ -259,9 +268,27 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
             # objects of JSON come whole, and may differ
             yield [{k: r[k] for k in (r if objects else table.names)} for _, r in several], inputs
 
-    open_table(path, reading)
     types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
     return Rows(str(path), chunks, types)
+
+
+def _encoding(config: PredictConfig, path: Path, of_run: str | None) -> str | None:
+    """How characters are stored in a file: as asked for, as its mark says, or as in the run's rows.
+
+    Where the rows of the run were not UTF-8, how the file is read is said.
+    """
+    if config.encoding is not None or of_run is None or kind_of(path) == ".parquet":
+        return config.encoding
+    mark = byte_order_mark(path)
+    if mark is None or reads_mark(of_run, mark):
+        text = f"'{path.name}' is read as {of_run}, as the rows of the run were"
+        encoding = of_run
+    else:
+        text = f"'{path.name}' begins with the mark of {mark} and is read so, though the rows of "
+        text += f"the run were {of_run}"
+        encoding = mark
+    warnings.warn(f"{text} (--set encoding=NAME)", GaamWarning, stacklevel=4)
+    return encoding
 
 
 def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:

@@ -205,3 +205,49 @@ def test_threads_are_answered_as_one_after_another(
                 np.testing.assert_array_equal(found_NC, expected[which][text])
     assert len(files) > 3
     assert len(set(files)) == 1
+
+
+TEXT = "text\nüber goal\nbänk\n"
+ENCODED: dict[str, tuple[bytes, str, str]] = {
+    "as the run's": (TEXT.encode("cp1252"), "", "as cp1252"),
+    "with a mark": (TEXT.encode("utf-8-sig"), "", "mark of utf-8-sig"),
+    "with another mark": (TEXT.encode("utf-16"), "", "mark of utf-16"),
+    "as asked for": (TEXT.encode(), "encoding=utf-8", ""),
+    "between semicolons": (
+        TEXT.replace("\n", ";n\n").encode("cp1252"), "delimiter=semicolon", "as cp1252"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def western(encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on rows in cp1252."""
+    root = tmp_path_factory.mktemp("western")
+    for split in ("train", "test"):
+        text = (texts / f"{split}.csv").read_text()
+        (root / f"{split}.csv").write_text(f"{text}b,ä bank of {split}\n", encoding="cp1252")
+    cache = extract(encoder, root, root / "cache", encoding="cp1252")
+    return train(cache, root / "runs", attn="none", seeds=(0,))[0].path
+
+
+@pytest.mark.parametrize("case", ENCODED)
+def test_a_file_is_read_as_the_rows_of_the_run_were_unless_it_says_otherwise(
+    case: str, western: Path, tmp_path: Path
+) -> None:
+    content, setting, said = ENCODED[case]
+    (tmp_path / "new.csv").write_bytes(content)
+    more = ("--set", setting) if setting else ()
+    shown = run("predict", western, "--file", tmp_path / "new.csv", *more)
+    assert shown.code == 0, shown.err
+    assert [row["text"] for row in csv.DictReader(io.StringIO(shown.out))] == ["über goal", "bänk"]
+    assert said in shown.err
+    assert bool(said) == ("warning" in shown.err)
+
+
+def test_an_encoding_that_a_mark_or_the_bytes_deny_is_told(western: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text(TEXT, encoding="utf-8-sig")
+    command = ("predict", western, "--file", tmp_path / "new.csv")
+    refused = run(*command, "--set", "encoding=cp1252")
+    assert (refused.code, refused.out) == (3, "")
+    assert "encoding=utf-8-sig" in refused.err
+    (tmp_path / "new.csv").write_text(TEXT, encoding="utf-8")
+    assert "may be UTF-8" in run(*command).err

@@ -47,6 +47,10 @@ E cache                                          | 2 | train
 E texts --max-length many                        | 2 | --max-length
 E texts --dtype float23                          | 2 | float23; float32
 E texts --test-fraction 1.5                      | 2 | 1.5
+E texts --subset sst2                            | 2 | --subset; texts
+E hidden                                         | 3 | 'test' has no labels; unlabelled=test
+E minus                                          | 3 | -1; odd-classes=-1
+E shards                                         | 3 | train-00001-of-00002; missing
 E texts --split train --split valid              | 2 | valid; test.csv
 E texts --device gpu                             | 2 | gpu; cuda
 T cache --config key.toml                        | 2 | key.toml; epoch; epochs
@@ -93,6 +97,7 @@ predict run --file texts/test.csv --text-column words | 2 | words; label, text
 predict run --file texts/test.csv --out new.pdf  | 2 | .pdf; .csv
 predict run --file empty.csv --out new.csv       | 3 | empty.csv
 predict run --top 9 goal                         | 2 | --top; 9
+predict run --file texts/test.csv --set encodin=x | 2 | encodin; encoding
 predict run --cache others --split test          | 3 | config.json
 predict run --cache cache --split valid          | 2 | valid; train, test
 I                                                | 2 | FILE
@@ -143,6 +148,10 @@ def place(
             Path(name).touch()
         write_csv(Path("header.csv"), [])
         write_csv(Path("three.csv"), [("a", "goal"), ("b", "cup"), ("a", "bank")])
+        write_csv(Path("hidden/train.csv"), [("a", "goal"), ("b", "cup")])
+        write_csv(Path("hidden/test.csv"), [("-1", "goals"), ("-1", "cups")])
+        write_csv(Path("minus/train.csv"), [("0", "goal"), ("1", "cup"), ("-1", "bank")])
+        write_csv(Path("shards/train-00000-of-00002.csv"), [("a", "goal"), ("b", "cup")])
         write_csv(Path("unnamed.csv"), [("a", "goal")] * 9, header="kind,text")
         Path("broken.py").write_text("def gate(:")
         Path("key.toml").write_text("[train]\nepoch = 3\n")

@@ -20,8 +20,8 @@ from gaam_cache.devices import cores, workers_here
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import LONGEST_WORD, excerpt, install
 from gaam_cache.sources._base import MEDIA, Record, Rows
+from gaam_cache.sources._layout import HEAD_BYTES, refuse_pointer
 
-HEAD_BYTES = 64  # that say of which kind a file is
 AHEAD = 4  # files for every thread that are decoded and not yet asked for
 STORED = "gaam-rows-"
 _STORING = threading.Lock()
@@ -111,6 +111,14 @@ def media() -> dict[str, type[Media]]:
     return {name: plugins.load(MEDIA, name, kind="kind of files") for name in plugins.names(MEDIA)}
 
 
+def file_in(cell: Any) -> Any:
+    """What a cell says of a file, its bytes or its name; None where it names none."""
+    if isinstance(cell, Mapping):  # as the library ``datasets`` stores sounds and pictures
+        cell = cell.get("path") if cell.get("bytes") is None else cell.get("bytes")
+    blank = isinstance(cell, str) and not cell.strip()
+    return None if blank or not cell else cell
+
+
 def library(name: str, kind: str) -> Any:
     """A module that decodes files of a kind, which is the extra that it comes with too."""
     try:
@@ -143,6 +151,13 @@ class Files:
                     yield waiting.popleft()
             yield from waiting
 
+    def _is_inside(self, path: Path, cell: str) -> bool:
+        """Whether a file that a table names lies in the folder; links in it lead anywhere."""
+        written = Path(cell)
+        if not written.is_absolute() and ".." not in written.parts:
+            return True
+        return path.resolve(strict=True).is_relative_to(self._folder.resolve())
+
     def _of_one_kind(self, decoded: Future[tuple[Any, Sequence[Item]]]) -> Sequence[Item]:
         kind, items = decoded.result()
         self.kind = self.kind or kind
@@ -153,24 +168,24 @@ class Files:
 
     def _decoded(self, place: str, cell: Any) -> tuple[Any, Sequence[Item]]:
         """The kind of a file, and what is in it; nothing where none is named."""
-        if isinstance(cell, Mapping):  # as the library ``datasets`` stores sounds and pictures
-            cell = cell.get("path") if cell.get("bytes") is None else cell.get("bytes")
-        if not cell or (isinstance(cell, str) and not cell.strip()):
+        cell = file_in(cell)
+        if cell is None:
             return None, ()
         try:
             if isinstance(cell, bytes):
                 content, file = cell, {"name": place, **_stored(cell)}
             else:
                 path = self._folder / cell
-                inside = path.resolve(strict=True).is_relative_to(self._folder.resolve())
-                if not (inside or self._config.allow_outside):
+                if not (self._is_inside(path, cell) or self._config.allow_outside):
                     raise DataError(
                         "a file lies outside of the folder of the data set",
                         expected=f"a path relative to {self._folder}, which stays in it",
                         hint="if the data set is to be trusted: --set allow-outside=true",
                     )
                 content, file = path.read_bytes(), {"name": cell, "path": path}
-            kind = next((one for one in self._media if one.claims(content[:HEAD_BYTES])), None)
+            head = content[:HEAD_BYTES]
+            refuse_pointer(head, place)
+            kind = next((one for one in self._media if one.claims(head)), None)
             if kind is None:
                 found = f"{len(content):,} bytes that begin {content[:12]!r}"
                 raise DataError("a file is no sound or picture that can be read", found=found)

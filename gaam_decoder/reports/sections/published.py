@@ -26,7 +26,8 @@ class Published(Writer):
         """Nothing where nothing was published, or rows are of some layers or training rows only."""
         content = json.loads(FILE.read_text("utf-8"))
         classes = sorted(map(_plain, table.cache["class_names"]))
-        name = _plain(Path(table.cache["dataset"]).stem)
+        dataset_name = table.cache["dataset"].partition(" (")[0]  # without the subset
+        name = _plain(Path(dataset_name).stem)
         named = (of for of in content["datasets"].values() if name in of["names"])
         # where the paper names no classes, as many
         fits = (of for of in named if len(classes) == of.get("num_classes", len(classes)))

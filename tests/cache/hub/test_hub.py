@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.messages import install
 from gaam_cache.sources.hub import HubSource
 from tests.cache.hub.hub_server import Repository, Writable, folder_content
-from tests.conftest import needs_minilm
+from tests.conftest import Outcome, needs_minilm, write_csv
 
 MODEL, NEWS = "someone/tiny", "someone/news"
 
@@ -48,8 +49,8 @@ def hub(
     commit = hub.datasets[NEWS].commit(folder_content(dataset) | {"README.md": b"?"})
     load = datasets.load_dataset
 
-    def loaded(name: str, *, split: str, **options: Any) -> Any:
-        if hub.datasets[name].refused:
+    def loaded(path: str, *, split: str, **options: Any) -> Any:
+        if hub.datasets[path].refused:
             raise datasets.exceptions.DatasetNotFoundError("closed")
         return Kept(load("csv", data_files=str(dataset / f"{split}.csv"), split="train"), commit)
 
@@ -139,6 +140,65 @@ def test_declared_class_names_keep_their_order(
     read = HubSource().read(ExtractConfig(dataset=NEWS), "train")
     assert read.class_names == ("World", "Arts")
     assert read.labels == ["Arts", "World", "Arts"]
+
+
+CARD = """---
+configs:
+- config_name: sst2
+  data_files: [{{split: train, path: sst2/train.csv}}, {{split: test, path: sst2/test.csv}}]
+- config_name: cola
+  data_files: [{{split: train, path: cola/train.csv}}, {{split: test, path: cola/test.csv}}]{more}
+---
+"""
+
+
+def test_a_subset_is_asked_for_named_recorded_and_read_again(
+    hub: Writable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gaam: Callable[..., Outcome]
+) -> None:
+    from datasets.load import load_dataset as load
+
+    root = tmp_path / "repository"
+    for name in ("sst2", "cola"):
+        for split in ("train", "test"):
+            rows = [("ab"[n % 2], f"{name} {split} {n}") for n in range(4)]
+            write_csv(root / name / f"{split}.csv", rows)
+
+    def serve(more: str = "") -> None:
+        (root / "README.md").write_text(CARD.format(more=more))
+        commit = hub.datasets[NEWS].commit(folder_content(root))
+
+        def loaded(path: str, *, revision: str, **options: Any) -> Any:
+            assert (path, revision) == (NEWS, commit)
+            return Kept(load(str(root), **options), commit)
+
+        monkeypatch.setattr(datasets, "load_dataset", loaded)
+
+    serve()
+    command = ("extract", "--encoder", "tfidf", "--dataset", NEWS, "--out", tmp_path / "c")
+    for option in ((), ("--subset", "sst")):
+        refused = gaam(*command, *option)
+        assert refused.code == 2
+        for words in ("sst2, cola", "--subset"):
+            assert words in refused.err
+    assert gaam(*command, "--subset", "cola", "--limit", 2).code == 0
+    plan = gaam_cache.open_cache(tmp_path / "c").plan
+    assert plan.dataset["subset"] == "cola"
+    assert "(cola)" in plan.dataset["origin"]["test"]
+    assert gaam_cache.verify(tmp_path / "c", recompute_rows=2).good
+    assert f"{NEWS} (cola)" in gaam("inspect", tmp_path / "c").out
+    other = gaam(*command, "--subset", "sst2", "--limit", 2)
+    assert other.code == 2
+    assert "dataset.subset" in other.err
+    # a default is read, and said
+    serve("\n  default: true")
+    said = gaam(*command[:-1], tmp_path / "d")
+    assert said.code == 0
+    assert said.err.count("--subset") == 1
+    [rows] = [HubSource().read(ExtractConfig(dataset=NEWS), "train")]
+    assert rows.inputs[0] == "cola train 0"
+    on_disk = gaam(*command, "--dataset", root / "cola", "--subset", "cola")
+    assert on_disk.code == 2
+    assert "--subset" in on_disk.err
 
 
 @needs_minilm

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning, NotFoundError
-from gaam_cache.sources import Rows, find_source, held_out
+from gaam_cache.sources import Rows, find_source, held_out, limited
 from tests.conftest import write_csv
 
 LABELS = st.lists(st.sampled_from(["a", "b", "c", "日本", "7"]), min_size=1, max_size=60)
@@ -66,9 +66,13 @@ def test_both_parts_are_the_file(tmp_path: Path) -> None:
         expected = [row for row, h in zip(there, held, strict=True) if h == want]
         assert list(zip(parts[split].labels, parts[split].inputs, strict=True)) == expected
         assert list(parts[split].kept["text"]) == list(parts[split].inputs)
-        # a limit takes the first of each, and moves no row from one to the other
-        limited = read_both(replace(config, limit=4))[split]
-        assert list(limited.inputs) == [text for _, text in expected[:4]]
+        # a limit takes the first rows of every class of each, and moves none to the other
+        for limit in (4, 7):
+            taken = limited([label for label, _ in expected], limit).nonzero()[0]
+            part = read_both(replace(config, limit=limit))[split]
+            assert list(part.inputs) == [expected[row][1] for row in taken]
+        first = read_both(replace(config, limit=4, limit_rule="first"))[split]
+        assert list(first.inputs) == [text for _, text in expected[:4]]
     assert [parts[name].skipped for name in ("train", "test")] == [8, 0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,12 @@ STRINGS = st.tuples(st.text(CHARACTERS, max_size=20), st.characters(categories=[
 )
 
 
-@given(rows=st.lists(st.tuples(STRINGS, STRINGS), min_size=1, max_size=8))
+LABELS = STRINGS.filter(
+    lambda label: not re.fullmatch(r"\s*(-[\d.]+|-?nan|null|nat|#n/a|\\n)", label, re.I)
+)
+
+
+@given(rows=st.lists(st.tuples(LABELS, STRINGS), min_size=1, max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_whatever_can_be_printed_reads_back_equal_in_every_format(
     rows: list[tuple[str, str]],
@@ -59,7 +65,9 @@ def test_whatever_can_be_printed_reads_back_equal_in_every_format(
             for name in (path.name, f"TRAIN.{suffix.upper()}"):
                 back = read(path.rename(path.with_name(name)))
                 assert list(zip(back.labels, back.inputs, strict=True)) == rows
-        assert list(read(path.with_name(name), limit=1).inputs) == [rows[0][1]]
+        [taken] = read(path.with_name(name), limit=1).inputs
+        assert taken in [text for _, text in rows]
+        assert list(read(path.with_name(name), limit=1, limit_rule="first").inputs) == [rows[0][1]]
 
 
 def test_columns_are_joined_kept_and_left_out(tmp_path: Path) -> None:
@@ -83,12 +91,12 @@ def test_columns_are_joined_kept_and_left_out(tmp_path: Path) -> None:
         assert not read(path, limit=2, **options).kept
 
 
-LABELS = [("01", "01"), (" a", " a"), (7, "7"), (3.0, "3"), (0.5, "0.5"), (True, "true")]
+SPELLED = [("01", "01"), (" a", " a"), (7, "7"), (3.0, "3"), (0.5, "0.5"), (True, "true")]
 
 
 def test_labels_have_one_spelling_and_those_of_csv_that_which_is_written(tmp_path: Path) -> None:
     for path in (tmp_path / "train.jsonl", tmp_path / "train.parquet"):
-        for value, label in LABELS:
+        for value, label in SPELLED:
             write(path, [{"label": value, "text": "a"}])
             assert list(read(path).labels) == [label]
             assert list(read(path, strip_labels=True).labels) == [label.strip()]
@@ -96,7 +104,7 @@ def test_labels_have_one_spelling_and_those_of_csv_that_which_is_written(tmp_pat
     path.write_text("label,text\n01,a\n1.0,b\nNA,c\n,d\n")
     with pytest.raises(DataError, match="line 5"):
         read(path)
-    assert list(read(path, limit=3).labels) == ["01", "1.0", "NA"]
+    assert list(read(path, limit=3, limit_rule="first").labels) == ["01", "1.0", "NA"]
 
 
 def test_encodings(tmp_path: Path) -> None:

@@ -1,0 +1,192 @@
+"""Labels that are no labels: refused, asked about or warned of, and never a class in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import gaam_cache
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import DataError
+from gaam_cache.sources import Rows, find_source
+from tests.conftest import Outcome
+
+NAN = float("nan")
+MARK = "\ufeff"
+
+
+def lay_out(path: Path, labels: list[Any]) -> None:
+    """Rows of distinct texts in a table, by its suffix."""
+    texts = [f"{path.stem} {n}" for n in range(len(labels))]
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"label": labels, "text": texts}), path)
+    elif path.suffix == ".csv":
+        rows = [f"{label},{text}" for label, text in zip(labels, texts, strict=True)]
+        path.write_text("\n".join(["label,text", *rows]))
+    else:
+        records = [{"label": one, "text": text} for one, text in zip(labels, texts, strict=True)]
+        path.write_text("\n".join(map(json.dumps, records)))
+
+
+def read(folder: Path, split: str = "train", **options: Any) -> Rows:
+    config = ExtractConfig(dataset=str(folder), splits=("train", "test"), **options)
+    return find_source(config.dataset).read(config, split)
+
+
+UNLABELLED: dict[str, tuple[str, list[Any]]] = {
+    "-1": ("jsonl", [-1] * 4),
+    "-1 in csv": ("csv", ["-1"] * 4),
+    "-1.0": ("parquet", [-1.0] * 4),
+    "null": ("jsonl", [None] * 4),
+    "null type": ("parquet", [None] * 4),
+    "NaN": ("parquet", [NAN] * 4),
+    "empty": ("csv", [""] * 4),
+    "several": ("jsonl", [-1, None, "nan", -1]),
+    "-100": ("csv", ["-100"] * 4),
+}
+
+
+@pytest.mark.parametrize("case", UNLABELLED)
+@pytest.mark.parametrize("limit", [None, 2])
+def test_a_split_of_which_no_row_has_a_label_is_told_to_be_unlabelled(
+    case: str, limit: int | None, tmp_path: Path
+) -> None:
+    kind, labels = UNLABELLED[case]
+    lay_out(tmp_path / "train.csv", ["a", "b"] * 4)
+    lay_out(tmp_path / f"test.{kind}", labels)
+    with pytest.raises(DataError, match=r"'test' has no labels(.|\n)*unlabelled=test") as caught:
+        read(tmp_path, "test", limit=limit)
+    assert "--split train" in caught.value.details["to do"]
+    assert not read(tmp_path, "test", limit=limit, unlabelled=("test",)).labelled
+    # those of the split that has the classes are a mistake about the column
+    lay_out(tmp_path / f"new.{kind}", labels)
+    config = ExtractConfig(dataset=str(tmp_path), splits=("new", "train"))
+    (tmp_path / "train.csv").unlink()
+    (tmp_path / f"new.{kind}").rename(tmp_path / f"train.{kind}")
+    with pytest.raises(DataError, match=r"'train' has no labels(.|\n)*--label-column"):
+        find_source(config.dataset).read(config, "train")
+
+
+ODD: dict[str, tuple[str, Any, str]] = {
+    "-1": ("jsonl", -1, "-1"),
+    "-1 in csv": ("csv", "-1", "-1"),
+    "-1.0 in csv": ("csv", "-1.0", "-1"),
+    "-100": ("parquet", -100, "-100"),
+    "-9": ("csv", "-9", "-9"),
+    "nan": ("csv", "nan", "nan"),
+    "NaN": ("jsonl", "NaN", "nan"),
+    "null": ("csv", "null", "NULL"),
+    "<NA>": ("csv", "<NA>", "<na>"),
+}
+"""A label beside others, and how it is said to be a class."""
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_what_often_means_no_label_is_a_class_where_somebody_says_so(
+    case: str, tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
+    kind, odd, said = ODD[case]
+    usual: list[Any] = [0, 1] if isinstance(odd, int) else ["0", "1"]
+    for split in ("train", "test"):
+        lay_out(tmp_path / f"{split}.{kind}", [*usual * 3, odd])
+    with pytest.raises(DataError, match="--set odd-classes") as caught:
+        read(tmp_path)
+    assert "7" in caught.value.details["where"] or "8" in caught.value.details["where"]
+    out = tmp_path / "cache"
+    config = ExtractConfig(
+        dataset=str(tmp_path), encoder="tfidf", out=out, odd_classes=(said,), limit=5
+    )
+    gaam_cache.extract(config)
+    assert str(odd) in gaam_cache.open_cache(out).class_names
+    # the plan says which classes there are
+    assert gaam_cache.verify(out, recompute_rows=2).good
+
+
+MISSING: dict[str, tuple[str, Any]] = {
+    "null": ("jsonl", None),
+    "NaN": ("parquet", NAN),
+    "empty": ("csv", ""),
+    "blank": ("jsonl", " \u200b"),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_a_missing_label_beside_others_is_refused(case: str, tmp_path: Path) -> None:
+    kind, missing = MISSING[case]
+    labels: list[Any] = [0.0, 1.0] if isinstance(missing, float) else ["a", "b"]
+    lay_out(tmp_path / f"train.{kind}", [*labels, missing])
+    with pytest.raises(DataError, match=r"(line|row) [34]"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["None", "none", "N/A", "NA", "unknown", "?", "<UNK>", "unlabeled", "99"]
+)
+def test_classes_that_may_be_none_are_warned_of(
+    name: str, tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
+    usual = ["0", "1"] if name == "99" else ["cat", "dog"]
+    for split in ("train", "test"):
+        lay_out(tmp_path / f"{split}.csv", [*usual * 3, name])
+    command = ("extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c")
+    said = gaam(*command)
+    assert said.code == 0
+    assert f"'{name}' (rows: 2)" in said.err
+    assert "warning" not in gaam(*command, "--set", f"odd-classes={name}").err
+
+
+def test_ordinary_classes_are_left_in_peace(tmp_path: Path, gaam: Callable[..., Outcome]) -> None:
+    """Numbers up to 99, and words that begin as odd ones do."""
+    names = [*map(str, range(100)), "nano", "null-terminated", "Nancy", "#1", "no"]
+    for split in ("train", "test"):
+        lay_out(tmp_path / f"{split}.csv", names * 2)
+    said = gaam("extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c")
+    assert (said.code, "nobody knows" in said.err) == (0, False)
+
+
+def test_numbers_beside_text_are_warned_of(tmp_path: Path) -> None:
+    lay_out(tmp_path / "train.jsonl", [0, 1, "World", "Sports"])
+    with pytest.warns(gaam_cache.errors.GaamWarning, match="numbers in some rows, text"):
+        read(tmp_path)
+
+
+JOINED: dict[str, tuple[str, str, str]] = {
+    "csv with marks": ("csv", f"{MARK}label,text\na,x\n{MARK}label,text\nb,y\n", "line 3"),
+    "csv with a mark, no header": ("csv", f"label,text\na,x\n{MARK}b,y\n", "line 3"),
+    "csv without marks": ("csv", "label,text\na,x\nlabel,text\nb,y\n", "line 3"),
+    "csv, a header in capitals": ("csv", "label,text\na,x\nLabel, Text\nb,y\n", "line 3"),
+    "csv, two marks": ("csv", f"{MARK}{MARK}label,text\na,x\n", "line 1"),
+    "csv, a text": ("csv", f"label,text\na,x\nb,{MARK}y\n", "line 3"),
+    "csv, a label": ("csv", f"text,label\nx,a\ny,{MARK}b\n", "line 3"),
+    "tsv": ("tsv", f"label\ttext\na\tx\n{MARK}label\ttext\nb\ty\n", "line 3"),
+    "jsonl": ("jsonl", '{"label":"a","text":"x"}\n\ufeff{"label":"b","text":"y"}\n', "line 2"),
+    "jsonl, a text": (
+        "jsonl",
+        '{"label":"a","text":"x"}\n{"label":"b","text":"\\ufeffy"}',
+        "line 2",
+    ),
+    "jsonl, a key twice": ("jsonl", '{"label":"a","text":"x","label":"b"}', "line 1.*twice|twice"),
+    "json, a key twice": ("json", '[{"label":"a","text":"x","label":"b"}]', "twice"),
+}
+
+
+@pytest.mark.parametrize("case", JOINED)
+def test_what_joined_files_leave_behind_is_refused_by_line(case: str, tmp_path: Path) -> None:
+    kind, content, where = JOINED[case]
+    (tmp_path / f"train.{kind}").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=where):
+        read(tmp_path)
+
+
+def test_a_column_twice_is_refused_in_parquet_too(tmp_path: Path) -> None:
+    arrays = [pyarrow.array(["a", "b"]), pyarrow.array(["x", "y"]), pyarrow.array(["c", "c"])]
+    table = pyarrow.Table.from_arrays(arrays, names=["label", "text", "label"])
+    pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
+    with pytest.raises(DataError, match="column"):
+        read(tmp_path)
