@@ -13,7 +13,7 @@ from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.rows import DEFAULT, Comparison, Row, rows_by_test, score_of
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
-from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.result import RunResult, states_of
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
 from gaam_decoder.stats.scores._base import Score
 
@@ -227,12 +227,12 @@ def _told_apart(tables: Sequence[Table]) -> list[Table]:
     """The tables, with what differs between caches in titles that would be the same."""
     caches: dict[str, dict[str, dict[str, Any]]] = {}
     for table in tables:
-        caches.setdefault(table.of_cache, {})[table.cache["fingerprint"]] = table.cache
+        caches.setdefault(table.of_cache, {})[states_of(table.cache)] = table.cache
     words: dict[str, str] = {}
-    for by_fingerprint in caches.values():
-        if len(by_fingerprint) > 1:
-            words |= zip(by_fingerprint, apart(list(by_fingerprint.values())), strict=True)
-    return [replace(table, apart=words.get(table.cache["fingerprint"], "")) for table in tables]
+    for by_states in caches.values():
+        if len(by_states) > 1:
+            words |= zip(by_states, apart(list(by_states.values())), strict=True)
+    return [replace(table, apart=words.get(states_of(table.cache), "")) for table in tables]
 
 
 def _named(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -13,6 +13,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.messages import brief
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_cache.store.plan import NOT_SETTINGS
+from gaam_decoder.runs.result import states_of
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 LONGEST = 80  # characters of a value that people read; a longer one is known by its digest
@@ -61,7 +62,7 @@ def apart(caches: Sequence[Mapping[str, Any]]) -> list[str]:
         if len(set(joined(chosen))) == len(caches):
             return joined(chosen)
     return [
-        f"{text}{', ' if text else ''}cache {short_digest(cache['fingerprint'])}"
+        f"{text}{', ' if text else ''}cache {short_digest(states_of(cache))}"
         for text, cache in zip(joined(readable), caches, strict=True)
     ]
 

@@ -87,6 +87,11 @@ def _of_test(key: str) -> Any:
     return cached_property(lambda run: _tensor(run, key))
 
 
+def states_of(cache: Mapping[str, Any]) -> str:
+    """The name of the states of a cache, as a run records it: ``Plan.states``."""
+    return str(cache.get("states") or cache["fingerprint"])
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunResult:
     """What a finished run says; the fields, but for ``path`` and seeds, are those of run.json.
@@ -132,7 +137,7 @@ class RunResult:
     @property
     def states(self) -> str:
         """The name of the very states that it learned from: of its cache, ``Plan.states``."""
-        return str(self.cache.get("states") or self.cache["fingerprint"])
+        return states_of(self.cache)
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
