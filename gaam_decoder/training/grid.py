@@ -91,10 +91,14 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         first = {item.spec: item.recipe for item in reversed(probes)}
         fits = {spec for spec, recipe in first.items() if probe_fits(spec, recipe, cache, device)}
         probes = [item for item in probes if item.spec in fits]
-    alone, split_seed = items if config.final else [], config.split_seed
-    # one of all folds and repeats
-    finals = [replace(item.recipe, split_seed=split_seed).without_test() for item in alone]
-    return [*items, *probes, *(_item(recipe, cache) for recipe in dict.fromkeys(finals))]
+    if not config.final:
+        return [*items, *probes]
+    # of all folds and repeats of a decoder there is one final model
+    finals = dict.fromkeys(
+        replace(item.recipe, split_seed=config.split_seed).without_test()
+        for item in [*items, *probes]
+    )
+    return [*items, *probes, *(_item(recipe, cache) for recipe in finals)]
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:

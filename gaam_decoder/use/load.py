@@ -5,6 +5,7 @@ of the weights, model.safetensors, and README.md, a card for people, who may cha
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from gaam_decoder.specs import KINDS, own_spec, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
 OWN_FILES = CONFIG_FILE, MODEL_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+ONLY_TESTED = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
+"""Settings that a final model has otherwise than the runs beside it, or not at all."""
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
 
 
@@ -161,18 +164,47 @@ def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None
 
 
 def _recommended(folder: Path) -> Path:
-    """Of a folder of runs that which its report recommends, or the only one."""
+    """Of a folder of runs the final model of the decoder that its report recommends, or its run.
+
+    A final model learned from all rows, also from those that the others were tested on; where the
+    decoder was trained on folds, it is the only one that can be used.
+    """
     tables = report(folder).tables
-    rows = [row for table in tables for row in table.rows if not row.shuffled]
-    found = recommended(tables[0]) if len(tables) == 1 else None
-    if found is None and len(rows) == 1:
-        found = rows[0], f"use {rows[0].attention}: the only row"
-    if found is None or len(found[0].runs) != 1:
-        shown = ", ".join(row.runs[0].path.name for row in rows[:6])
-        what = "the report of these runs recommends no single one"
-        raise ConfigError(what, found=shown, hint="name one of them")
-    _warn(f"{found[1]}: {shown_path(found[0].runs[0].path)}")
-    return found[0].runs[0].path
+    entries = [entry for table in tables for entry in table.rows if not entry.shuffled]
+    choice = recommended(tables[0]) if len(tables) == 1 else None
+    if choice is None and len(entries) == 1:
+        choice = entries[0], f"use {entries[0].attention}: the only decoder"
+    if choice is None:
+        raise _no_single_one([entry.runs[0] for entry in entries])
+    entry, reason = choice
+    finals = [run for run in tables[0].runs if not run.evaluated and _is_final_of(run, entry.runs)]
+    candidates = finals or list(entry.runs)
+    if len(candidates) != 1:
+        raise _no_single_one(candidates)
+    [run] = candidates
+    final = " (its final model, which learned from all training rows)" if finals else ""
+    _warn(f"{reason}{final}: {shown_path(run.path)}")
+    return run.path
+
+
+def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
+    shown = ", ".join(run.path.name for run in runs[:6])
+    hint = "name one of them; of folds, gaam train --final makes a model that can be used"
+    return ConfigError("the report of these runs recommends no single one", found=shown, hint=hint)
+
+
+def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
+    """Whether a run is the final model beside these: all but what is tested is the same."""
+    if run.chose:
+        return False
+    first = evaluated[0]
+    if (run.attention, run.head, run.states) != (first.attention, first.head, first.states):
+        return False
+    recipes = [
+        {name: value for name, value in recipe.items() if name not in ONLY_TESTED}
+        for recipe in (run.recipe, first.recipe)
+    ]
+    return recipes[0] == recipes[1]
 
 
 def read_export(folder: Path) -> tuple[DecoderConfig, dict[str, Tensor]]:

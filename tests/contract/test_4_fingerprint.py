@@ -74,7 +74,7 @@ CHANGES = {
     "untrained": Change(f"{F}.model.safetensors encoder.untrained", ("--untrained-encoder",)),
     "bag of words": Change(
         f"{F} encoder.bag_of_words encoder.fitted_on encoder.vocabulary encoder.unicode "
-        "encoder.special_tokens encoder.layers",
+        "encoder.special_tokens encoder.layers encoder.acts_causal",
         ("--encoder", "tfidf:features=32")),
     "fewer rows": Change("rows.train content.train columns.who.train", ("--limit", "8")),
     "fewer splits": Change("rows.test content.test columns.who.test", ("--split", "train")),
