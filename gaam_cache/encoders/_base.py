@@ -116,11 +116,12 @@ class Encoder(ABC):
     device: torch.device
     batching: Batching  # which texts may share a batch: measured by ``load``
     untrained_seed: int | None = None  # seed of random weights; None where they are trained
+    adapter_of: str | None = None  # the base model of its adapter; None where it has none
 
     @property
     def label(self) -> str:
-        """Name for people, which says so where the weights are random."""
-        return describe_encoder(self.name, self.untrained_seed)
+        """Name for people, which says so where there is an adapter or the weights are random."""
+        return describe_encoder(self.name, self.untrained_seed, self.adapter_of)
 
     @classmethod
     @abstractmethod
@@ -142,6 +143,10 @@ class Encoder(ABC):
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What decides the numbers: hashes of weights and tokenizer, settings. JSON values."""
+
+    def notices(self) -> list[str]:
+        """What a person should know of it before anything is encoded, a line each."""
+        return []
 
     @abstractmethod
     def prepare(self, rows: Sequence[Any]) -> Inputs:

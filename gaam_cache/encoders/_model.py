@@ -22,15 +22,15 @@ from gaam_cache.devices import (
 )
 from gaam_cache.encoders._base import Encoder
 from gaam_cache.encoders._forward import Forward, Unusable
+from gaam_cache.encoders._gguf import alone
+from gaam_cache.encoders._located import Located, foreign, locate
+from gaam_cache.encoders._notices import other_weights
 from gaam_cache.encoders._probe import Items, probe
 from gaam_cache.encoders._weights import (
-    Located,
     draw_untrained,
     encoder_part,
     entry_device,
-    foreign,
     load_trained,
-    locate,
     own,
     skeleton,
 )
@@ -62,6 +62,7 @@ class ModelEncoder(Encoder):
         self._kept = [int(n) for n in (config.layers or "").split("-") if n]  # first and last
         self._first_run: Literal[0, 1] = 0 if config.layer_zero or self._kept[:1] == [0] else 1
         self._located, self._config, self._model_config = located, config, model_config
+        self.adapter_of = located.adapter.base if located.adapter else None
 
     @classmethod
     def open_outline(cls, config: ExtractConfig) -> Self:
@@ -78,9 +79,7 @@ class ModelEncoder(Encoder):
         located = locate(config.encoder, config.revision, weights=weights)
         expected = f"{cls.reads} that transformers knows by itself"
         with foreign(f"cannot read the encoder '{config.encoder}'", located.path, expected):
-            model_config = transformers.AutoConfig.from_pretrained(
-                located.path, local_files_only=True, trust_remote_code=False
-            )
+            model_config = _read_config(located)
             mapped = transformers.MODEL_MAPPING.get(type(model_config), None)
             models = mapped if isinstance(mapped, tuple) else (mapped,)
             takes = [inspect.signature(m.forward).parameters for m in models if m is not None]
@@ -151,6 +150,10 @@ class ModelEncoder(Encoder):
             **self._settings(),
         }
 
+    def notices(self) -> list[str]:
+        """Weights beside those that are read, where they differ."""
+        return list(other_weights(self._located))
+
     def outline(self) -> None:
         """Set ``num_layers`` and ``hidden_size`` as the configuration has them."""
         with foreign(f"cannot build '{self.name}'", self._located.path):
@@ -209,7 +212,7 @@ class ModelEncoder(Encoder):
             with foreign(f"cannot build '{self.name}'", self._located.path):
                 return draw_untrained(self._model_config, self.untrained_seed, self.dtype)
         return load_trained(
-            self._located.weight_files(),
+            self._located,
             self._model_config,
             self.name,
             self.dtype,
@@ -234,6 +237,15 @@ class ModelEncoder(Encoder):
             return {name: x_BLD[:, self._slice] for name, x_BLD in run(rows).items()}
         except Unusable as reason:
             raise self._failed(reason) from reason
+
+
+def _read_config(located: Located) -> Any:
+    """The configuration of a folder or of a GGUF file."""
+    options = {"local_files_only": True, "trust_remote_code": False}
+    if not located.is_gguf:
+        return transformers.AutoConfig.from_pretrained(located.path, **options)
+    with alone(located.path) as (folder, reading):
+        return transformers.AutoConfig.from_pretrained(folder, **options | reading)
 
 
 def choose_dtype(asked: str, device: torch.device) -> str:
