@@ -114,11 +114,12 @@ class Encoder(ABC):
     """What the configuration says of that: the setting as text, and whether it says causal; None
     where it says nothing."""
     _is_loaded = False  # whether ``load_for`` called ``load``
+    adapter_of: str | None = None  # the base model of its adapter; None where it has none
 
     @property
     def label(self) -> str:
-        """Name for people, which says so where the weights are random."""
-        return describe_encoder(self.name, self.untrained_seed)
+        """Name for people, which says so where there is an adapter or the weights are random."""
+        return describe_encoder(self.name, self.untrained_seed, self.adapter_of)
 
     @classmethod
     @abstractmethod
@@ -140,6 +141,10 @@ class Encoder(ABC):
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What decides the numbers: hashes of weights and tokenizer, settings. JSON values."""
+
+    def notices(self) -> list[str]:
+        """What a person should know of it before anything is encoded, a line each."""
+        return []
 
     @abstractmethod
     def prepare(self, rows: Sequence[Any]) -> Inputs:

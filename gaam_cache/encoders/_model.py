@@ -30,16 +30,16 @@ from gaam_cache.devices import (
 from gaam_cache.encoders import _kept
 from gaam_cache.encoders._base import Encoder, ExactStates
 from gaam_cache.encoders._forward import Forward, Unusable
+from gaam_cache.encoders._gguf import alone
+from gaam_cache.encoders._located import Located, foreign, locate
+from gaam_cache.encoders._notices import other_weights
 from gaam_cache.encoders._precision import exact_or_none
 from gaam_cache.encoders._probe import Items, Measured, probe
 from gaam_cache.encoders._weights import (
-    Located,
     draw_untrained,
     encoder_part,
     entry_device,
-    foreign,
     load_trained,
-    locate,
     own,
     skeleton,
 )
@@ -75,6 +75,7 @@ class ModelEncoder(Encoder):
         self._has_weights = False
         self._reach = 0  # length of the longest row that the model was probed for
         self._identity: dict[str, Any] | None = None
+        self.adapter_of = located.adapter.base if located.adapter else None
 
     @classmethod
     def open_outline(cls, config: ExtractConfig) -> Self:
@@ -91,9 +92,7 @@ class ModelEncoder(Encoder):
         located = locate(config.encoder, config.revision, weights=weights)
         expected = f"{cls.reads} that transformers knows by itself"
         with foreign(f"cannot read the encoder '{config.encoder}'", located.path, expected):
-            model_config = transformers.AutoConfig.from_pretrained(
-                located.path, local_files_only=True, trust_remote_code=False
-            )
+            model_config = _read_config(located)
             mapped = transformers.MODEL_MAPPING.get(type(model_config), None)
             models = mapped if isinstance(mapped, tuple) else (mapped,)
             takes = [inspect.signature(m.forward).parameters for m in models if m is not None]
@@ -168,6 +167,10 @@ class ModelEncoder(Encoder):
             else CONVENTIONS[self._first_run],
             **self._settings(),
         }
+
+    def notices(self) -> list[str]:
+        """Weights beside those that are read, where they differ."""
+        return list(other_weights(self._located))
 
     def outline(self) -> None:
         """Set ``num_layers`` and ``hidden_size`` as the configuration has them."""
@@ -336,7 +339,7 @@ class ModelEncoder(Encoder):
             with foreign(f"cannot build '{self.name}'", self._located.path):
                 return draw_untrained(self._model_config, self.untrained_seed, self.dtype)
         return load_trained(
-            self._located.weight_files(),
+            self._located,
             self._model_config,
             self.name,
             self.dtype,
@@ -387,6 +390,15 @@ def _source_of(cls: type) -> str:
         return hash_file(Path(inspect.getfile(cls)))
     except (OSError, TypeError):
         return ""
+
+
+def _read_config(located: Located) -> Any:
+    """The configuration of a folder or of a GGUF file."""
+    options = {"local_files_only": True, "trust_remote_code": False}
+    if not located.is_gguf:
+        return transformers.AutoConfig.from_pretrained(located.path, **options)
+    with alone(located.path) as (folder, reading):
+        return transformers.AutoConfig.from_pretrained(folder, **options | reading)
 
 
 def choose_dtype(asked: str, device: torch.device) -> str:

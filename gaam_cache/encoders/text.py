@@ -6,6 +6,7 @@ B batch, T tokens.
 from __future__ import annotations
 
 import heapq
+import inspect
 import json
 import re
 from array import array
@@ -20,15 +21,18 @@ import transformers
 from numpy.typing import NDArray
 from torch import nn
 
-from gaam_cache.config import PLACE, ExtractConfig, budget_of
+from gaam_cache.config import DEFAULT_ENCODER, PLACE, ExtractConfig, budget_of
 from gaam_cache.devices import memory_left
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
+from gaam_cache.encoders._gguf import alone
+from gaam_cache.encoders._located import Located, foreign
 from gaam_cache.encoders._model import ModelEncoder
+from gaam_cache.encoders._notices import as_sentences
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._room import SURE, longest_fitting
-from gaam_cache.encoders._weights import encoder_part, foreign, skeleton
+from gaam_cache.encoders._weights import encoder_part, skeleton
 from gaam_cache.errors import ConfigError, DataError, GaamError, ShortOfMemoryError
 from gaam_cache.store.files import hash_parts, short_digest
 
@@ -58,6 +62,8 @@ DIRECTIONS: dict[str, dict[bool, bool]] = {
 """Settings that say, by their value, whether attention is causal. A value that is missing here is a
 default, which is written into files of models that it means nothing to."""
 
+MEDIA = {"pixel_values", "input_features", "input_values"}
+"""Arguments of models that read pictures or sounds."""
 TWICE = 8
 """Texts of a shard that are tokenised twice: what is drawn at random is no state of a text."""
 DEFAULT_MAX_LENGTH = 512
@@ -81,10 +87,7 @@ class TextEncoder(ModelEncoder):
     """Tokens of a text for which there is enough memory, as far as is known."""
 
     def _read(self) -> int:
-        folder = self._located.path
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
+        tokenizer, folder = _read_tokenizer(self._located, self._model_config)
         self._tokens = _Tokens(tokenizer, self._model_config, folder, self._config)
         return self._tokens.max_length
 
@@ -142,6 +145,27 @@ class TextEncoder(ModelEncoder):
 
     def _more_files(self) -> set[str]:
         return self._tokens.files()
+
+    def notices(self) -> list[str]:
+        """And what sentence-transformers would do besides, where the encoder's folder says so.
+
+        Of the default encoder, which nobody chose, the guide says it.
+        """
+        more = None
+        if not self._located.is_gguf and self.name != DEFAULT_ENCODER:
+            more = as_sentences(
+                self._located.tokenizer_folder,
+                max_length=self.max_length,
+                pool=self._config.pool,
+                prompt=self._tokens.prompt,
+            )
+        return [*super().notices(), *([more] if more else [])]
+
+    def _part_of(self, model: Any) -> Any:
+        """What reads the texts: of a model of pictures or sounds and texts, its tower of texts."""
+        if not hasattr(model, "get_text_features"):
+            return encoder_part(model)
+        return text_tower(model)
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
         """Token ids of every text, cut at the maximum length; raises as ``_Tokens.prepare``."""
@@ -211,6 +235,36 @@ class TextEncoder(ModelEncoder):
                 hint=f"--max-length {fitting}, --dtype bfloat16, or another --device",
             )
         self._fitting = longest
+
+
+def _read_tokenizer(located: Located, model_config: Any) -> tuple[Any, Path]:
+    """The tokenizer of an encoder, and the folder of its files; of a GGUF file the file."""
+    options = {"local_files_only": True, "trust_remote_code": False}
+    read = transformers.AutoTokenizer.from_pretrained
+    if located.is_gguf:
+        with alone(located.path) as (folder, reading):
+            return read(folder, **options | reading), located.path
+    folder = located.tokenizer_folder
+    if folder != located.path:  # of an adapter: it has no configuration of the model
+        options["config"] = model_config
+    return read(folder, **options), folder
+
+
+def text_tower(model: Any) -> Any:
+    """Of a model that compares texts with pictures or sounds, the part that reads texts alone.
+
+    It is the outermost part with a configuration of its own that takes token ids and nothing that
+    only another tower makes.
+    """
+    found: dict[int, list[Any]] = {}
+    for name, module in model.named_modules():
+        takes = inspect.signature(module.forward).parameters
+        if hasattr(module, "config") and "input_ids" in takes and not MEDIA & takes.keys():
+            found.setdefault(name.count("."), []).append(module)
+    outermost = found[min(found)] if found else []
+    if len(outermost) != 1:
+        raise Unusable("it has no part that reads texts alone")
+    return outermost[0]
 
 
 class _TextForward(Forward):
@@ -344,7 +398,8 @@ class _Tokens:
         self.tokenizer, self._folder = tokenizer, folder
         self._model_config, self._text_config = model_config, model_config.get_text_config()
         names = sorted(tokenizer.vocab_files_names.values())
-        if names and not any((folder / name).is_file() for name in self.files()):
+        whole = folder.is_file()  # a GGUF file has its tokenizer in it
+        if names and not whole and not any((folder / name).is_file() for name in self.files()):
             hint = "save it there: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
             expected = f"one of: {', '.join(names)}"
             raise ConfigError(f"'{folder}' holds no tokenizer", expected=expected, hint=hint)
@@ -465,10 +520,24 @@ class _Tokens:
         return False
 
     def files(self) -> set[str]:
-        """Names of the files that the tokenizer reads."""
-        given = [value for value in self.tokenizer.init_kwargs.values() if isinstance(value, str)]
-        names = self.tokenizer.vocab_files_names.values()
-        return {*names, *(Path(value).name for value in given)}
+        """Names of the files that the tokenizer reads, as far as they lie in its folder.
+
+        They are arguments that transformers lists by name; what else a tokenizer was made with are
+        values, such as a chat template.
+        """
+        arguments = self.tokenizer.vocab_files_names
+        given = [self.tokenizer.init_kwargs.get(argument) for argument in arguments]
+        paths = [Path(value) for value in given if isinstance(value, str)]
+        for path in paths:
+            # transformers before 5.2 opens what tokenizer_config.json names anywhere on this disk
+            if path.is_file() and path.parent.resolve() != self._folder.resolve():
+                raise ConfigError(
+                    "the tokenizer reads a file outside of the encoder's folder",
+                    expected=f"a file in '{self._folder}'",
+                    found=str(path),
+                    where=str(self._folder / "tokenizer_config.json"),
+                )
+        return {*arguments.values(), *(path.name for path in paths)}
 
     def texts_of_vocabulary(self) -> list[str]:
         """Tokens of its own, evenly spread over the vocabulary, as texts of several cases.

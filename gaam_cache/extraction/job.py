@@ -70,6 +70,7 @@ def prepare_job(
     """
     rows, class_names, content, shared = checked or read_rows(config, report)
     encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
+    warn(encoder.notices())
     fields = plan_fields(rows, class_names, content, encoder.identity(), config.storage_dtype)
     bundled = config.dataset == DEFAULT_DATASET
     provenance = {
@@ -188,6 +189,7 @@ def make_plan(job: Job) -> Plan:
             "revision": encoder.revision,
             "batching": encoder.batching,
             **({"reference": reference} if reference else {}),
+            **({"adapter_of": encoder.adapter_of} if encoder.adapter_of else {}),
             **recorded_settings(config, "encoder"),
         },
         dataset=job.provenance | {"shared_texts": job.shared_texts},

@@ -17,7 +17,18 @@ from gaam_cache.messages import shortened
 TIMEOUT_SECONDS = 8.0  # for the hub to name a commit; its client would wait for minutes
 # files of a model repository that an encoder needs: all at the top level, none of them code
 SMALL, WEIGHTS = ("*.json", "vocab*.txt", "merges*.txt", "*.model"), ("model*.safetensors",)
-WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in SMALL + WEIGHTS))
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+RARE = ("*.spm", "*.codes", "*.tokenizer", "dict.txt", "tokenizer.model.v*", "chat_template.jinja")
+"""Files of few tokenizers. Those that a tokenizer reads are hashed because it names them; a chat
+template is text around the texts, and is hashed where it is used."""
+
+
+def _pattern(globs: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(g.replace(".", r"\.").replace("*", "[^/]*") for g in globs))
+
+
+WANTED = _pattern(SMALL + WEIGHTS)
+TOKENIZER = _pattern(RARE)
 IS_WEIGHTS = re.compile(r"model.*\.safetensors")  # weights and their index
 COMMIT = re.compile(r"[0-9a-f]{40}")
 KINDS = {"model": "model", "dataset": "data set"}
@@ -103,12 +114,17 @@ def fetch(
 
 
 def fetch_model(repo_id: str, revision: str | None, *, weights: bool = True) -> tuple[Path, str]:
-    """Fetch configuration, tokenizer and safetensors weights; the folder and its commit."""
+    """Fetch configuration, tokenizer and safetensors weights, of adapters too.
+
+    Returns the folder and its commit.
+    """
     # the small files first: what they forbid is known before the weights are paid for
-    folder, _ = fetch(repo_id, revision, SMALL, kind="model")
+    small = SMALL + RARE
+    folder, _ = fetch(repo_id, revision, small, kind="model")
     refuse_code(folder)
     if weights:
-        folder, _ = fetch(repo_id, folder.name, SMALL + WEIGHTS, kind="model")
+        patterns = (*small, *WEIGHTS, ADAPTER_WEIGHTS)
+        folder, _ = fetch(repo_id, folder.name, patterns, kind="model")
     return folder, folder.name
 
 

@@ -53,8 +53,11 @@ GAUSSIAN = "gaussian"
 """What ``states`` says of planted ones that were drawn; else it is the fingerprint of a cache."""
 
 
-def describe_encoder(name: str, untrained_seed: int | None) -> str:
-    return name if untrained_seed is None else f"{name}, untrained (seed {untrained_seed})"
+def describe_encoder(name: str, untrained_seed: int | None, adapter_of: str | None = None) -> str:
+    """What people call an encoder: ``adapter_of`` is the base model of its adapter."""
+    if untrained_seed is not None:
+        return f"{name}, untrained (seed {untrained_seed})"
+    return name if adapter_of is None else f"{name} (adapter of {adapter_of})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +152,8 @@ class Plan:
 
     @property
     def encoder_label(self) -> str:
-        return describe_encoder(self.encoder["name"], self.untrained_seed)
+        name, adapter_of = self.encoder["name"], self.encoder.get("adapter_of")
+        return describe_encoder(name, self.untrained_seed, adapter_of)
 
     @property
     def dataset_label(self) -> str:
