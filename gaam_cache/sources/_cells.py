@@ -116,8 +116,12 @@ def is_odd(name: str) -> bool:
     """Whether a class is called as what programs write where there is no label: -1, nan."""
     if name[0] not in "-nN<#\\ \t":  # nearly every name
         return False
-    word = name.strip().casefold()
-    return word in WRITTEN_FOR_NOTHING or NEGATIVE.fullmatch(word) is not None
+    return is_nothing(name) or NEGATIVE.fullmatch(name.strip()) is not None
+
+
+def is_nothing(text: str) -> bool:
+    """Whether a text is what programs write where there is no value."""
+    return text.strip().casefold() in WRITTEN_FOR_NOTHING
 
 
 def is_doubtful(name: str, classes: Collection[str]) -> bool:

@@ -224,6 +224,10 @@ def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
                     hint="files were joined: remove that line",
                 )
             elif len(row) == len(names) > 0:
+                if delimiter == "\t" and any("\t" in field and "\n" in field for field in row):
+                    text = f"{path}, {place}: a quoted field holds tabs and line breaks; if the "
+                    text += "file is written without quotes, rows are lost: write it as CSV"
+                    warnings.warn(text, GaamWarning, stacklevel=2)
                 yield place, dict(zip(names, row, strict=True))
             elif row:
                 raise DataError(
