@@ -42,8 +42,8 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
         part = record[column]
         if part is not None and not isinstance(part, str):
             # a number could be written in several ways: which one is not ours to choose
-            what = f"a text in column '{column}' is no string"
-            raise _unusable(what, part, "a string", "--text-column")
+            problem = f"a text in column '{column}' is no string"
+            raise _unusable(problem, part, "a string", "--text-column")
         if part is not None:
             _refuse_mark(part, f"a text in column '{column}'")
         if part is not None and not is_blank(part):
@@ -142,8 +142,8 @@ def kept_value(value: Any, column: str) -> str:
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "\0"
     if "\0" in text or len(text.encode(errors="replace")) > MAX_VALUE_BYTES:
         expected = f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number"
-        what = f"the column '{column}' cannot be kept"
-        raise _unusable(what, value, expected, "--keep-column")
+        problem = f"the column '{column}' cannot be kept"
+        raise _unusable(problem, value, expected, "--keep-column")
     _refuse_mark(text, f"the column '{column}'")
     return text
 

@@ -111,13 +111,13 @@ def collect(
     choice = _choose_rows(table, columns, config, names, problems, report)
     wanted = _Wanted(columns, config, choice)
     files = Files(folder, config) if columns.of_files else None
-    found: Any = wanted.of(table.records(columns))
+    records: Any = wanted.among(table.records(columns))
     if files:
-        found = files.read(found, columns.inputs[0])
+        records = files.read(records, columns.inputs[0])
     gathered = _Gathered(columns)
     total = 0
     every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
-    for place, record, *read in counting(found, report, f"reading {origin}", every=every):
+    for place, record, *read in counting(records, report, f"reading {origin}", every=every):
         total += 1
         try:
             made = _inputs_of(record, columns, *read)
@@ -215,8 +215,8 @@ def _choose_rows(
     rows = _Wanted(needed, config, None)
     labels = list[str]()
     total = 0
-    found = rows.of(table.records(needed))
-    for place, record in counting(found, report, f"reading the labels of {problems.origin}"):
+    records = rows.among(table.records(needed))
+    for place, record in counting(records, report, f"reading the labels of {problems.origin}"):
         total += 1
         try:
             labels.append(_label_of(record, columns, config, names))
@@ -246,7 +246,7 @@ class _Wanted:
         self._columns, self._skip_empty = columns, config.skip_empty
         self._choice = choice
 
-    def of(self, records: Iterator[Record]) -> Iterator[Record]:
+    def among(self, records: Iterator[Record]) -> Iterator[Record]:
         """Those among the records of a table, which is read no further than to the last."""
         rows = itertools.count() if self._choice is None else iter(self._choice.rows)
         wanted = next(rows, None)
@@ -297,7 +297,7 @@ class _Problems:
             raise self._no_labels(place, total)
         first.details["where"] = f"{self.origin}, {place}"
         if self._count > 1:
-            lines = [f"{at}: {one.reason}" for at, one in self._first]
+            lines = [f"{row}: {error.reason}" for row, error in self._first]
             if self._count > SHOWN:
                 lines.append(f"and {self._count - SHOWN:,} more")
             first.message = f"{self._count:,} of {total:,} rows cannot be used: {first.message}"
