@@ -447,7 +447,7 @@ def study(
 def predict(
     run: Annotated[Path, typer.Argument(help="A run, or a folder of runs, of which the report recommends one.")],
     texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin, one a line.", show_default=False)] = None,
-    file: Annotated[Path | None, _option("--file", kind="FILE", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
+    file: Annotated[Path | None, _option("--file", kind="FILE", help="Rows of a table: .csv, .json, .jsonl, .parquet.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Results of all rows: .csv, .jsonl, .parquet (default: stdout).")] = None,
     text_columns: Annotated[Strings, _option("--text-column", kind="NAME", help="Column of the text, repeatable (default: those of the run).")] = None,
     attn: Annotated[str | None, _option("--attn", kind="FILE.py:CLASS", help="The mechanism of your own that the run was trained with.")] = None,

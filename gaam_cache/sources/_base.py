@@ -21,7 +21,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
-from gaam_cache.sources._cells import is_doubtful, spelling
+from gaam_cache.sources._cells import is_doubtful, is_nothing, spelling
 from gaam_cache.sources._limit import limited
 from gaam_cache.terminal import Report, counting, silent
 
@@ -247,10 +247,11 @@ def check_rows(
         groups: their ``repeated_texts``.
         known: classes that somebody says are classes, however they are called.
     """
+    nothing = list(_nothing(rows))
     rows = {name: part for name, part in rows.items() if part.labelled}
     found = [line for pair in combinations(rows, 2) for line in _leak(rows, *pair, groups)]
     found += [line for name in rows for line in _contradiction(rows[name], name, groups)]
-    return [*found, *_classes(rows, class_names), *_doubtful(rows, known)]
+    return [*found, *nothing, *_classes(rows, class_names), *_doubtful(rows, known)]
 
 
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:
@@ -335,8 +336,8 @@ def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> Iterator[s
     alike = ((seen.setdefault(_plain(name), name), name) for name in class_names)
     if pairs := [f"{excerpt(one)} and {excerpt(other)}" for one, other in alike if one != other]:
         yield (
-            "classes that differ only in case, white space, quotes or the spelling of a number are "
-            f"kept apart: {_listed(pairs)}"
+            "classes that differ only in case, white space, quotes, characters that look alike or "
+            f"the spelling of a number are kept apart: {_listed(pairs)}"
         )
 
 
@@ -356,10 +357,25 @@ def _doubtful(rows: Mapping[str, Rows], known: Collection[str]) -> Iterator[str]
         )
 
 
+def _nothing(rows: Mapping[str, Rows]) -> Iterator[str]:
+    """A line if texts are what programs write where there is none."""
+    for name, part in rows.items():
+        if part.kind != Texts.kind:
+            continue
+        odd = [row for row, text in enumerate(part.inputs) if len(text) < 9 and is_nothing(text)]
+        if odd:
+            yield (
+                f"{len(odd):,} texts of '{name}' may say that there is no text, such as row "
+                f"{odd[0] + 1:,}: {part.excerpt(odd[0])}"
+            )
+
+
 def _plain(name: str) -> str | float:
     """What classes share that may be one, written differently."""
-    number = re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII)
-    return float(name) if number else " ".join(name.replace('"', " ").casefold().split())
+    if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
+        return float(name)
+    seen = [c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf"]
+    return " ".join("".join(seen).replace('"', " ").casefold().split())
 
 
 def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:

@@ -42,8 +42,8 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
         part = record[column]
         if part is not None and not isinstance(part, str):
             # a number could be written in several ways: which one is not ours to choose
-            what = f"a text in column '{column}' is no string"
-            raise _unusable(what, part, "a string", "--text-column")
+            problem = f"a text in column '{column}' is no string"
+            raise _unusable(problem, part, "a string", "--text-column")
         if part is not None:
             _refuse_mark(part, f"a text in column '{column}'")
         if part is not None and not is_blank(part):
@@ -116,8 +116,12 @@ def is_odd(name: str) -> bool:
     """Whether a class is called as what programs write where there is no label: -1, nan."""
     if name[0] not in "-nN<#\\ \t":  # nearly every name
         return False
-    word = name.strip().casefold()
-    return word in WRITTEN_FOR_NOTHING or NEGATIVE.fullmatch(word) is not None
+    return is_nothing(name) or NEGATIVE.fullmatch(name.strip()) is not None
+
+
+def is_nothing(text: str) -> bool:
+    """Whether a text is what programs write where there is no value."""
+    return text.strip().casefold() in WRITTEN_FOR_NOTHING
 
 
 def is_doubtful(name: str, classes: Collection[str]) -> bool:
@@ -138,8 +142,8 @@ def kept_value(value: Any, column: str) -> str:
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "\0"
     if "\0" in text or len(text.encode(errors="replace")) > MAX_VALUE_BYTES:
         expected = f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number"
-        what = f"the column '{column}' cannot be kept"
-        raise _unusable(what, value, expected, "--keep-column")
+        problem = f"the column '{column}' cannot be kept"
+        raise _unusable(problem, value, expected, "--keep-column")
     _refuse_mark(text, f"the column '{column}'")
     return text
 

@@ -111,60 +111,81 @@ def collect(
     choice = _choose_rows(table, columns, config, names, problems, report)
     wanted = _Wanted(columns, config, choice)
     files = Files(folder, config) if columns.of_files else None
-    found: Any = wanted.of(table.records(columns))
+    records: Any = wanted.among(table.records(columns))
     if files:
-        found = files.read(found, columns.inputs[0])
-    inputs, labels, units, clips = list[Any](), list[str](), list[int](), list[str]()
-    kept: dict[str, list[str]] = {name: [] for name in columns.kept}
-    kinds = set[str]()
+        records = files.read(records, columns.inputs[0])
+    gathered = _Gathered(columns)
     total = 0
     every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
-    for place, record, *read in counting(found, report, f"reading {origin}", every=every):
+    for place, record, *read in counting(records, report, f"reading {origin}", every=every):
         total += 1
         try:
             made = _inputs_of(record, columns, *read)
             label = _label_of(record, columns, config, names)
-            values = [kept_value(record[name], name) for name in kept]
+            values = [kept_value(record[name], name) for name in columns.kept]
             "".join([label, *values, *([] if files else made)]).encode()
         except (DataError, UnicodeEncodeError) as error:
             problems.add(place, error)
             continue
-        if columns.label is not None:
-            kinds.add(LABEL_KINDS[type(record[columns.label])])
-        for one in made:
-            inputs.append(one)
-            labels.append(label)
-            for of, value in zip(kept.values(), values, strict=True):
-                of.append(value)
-            if files:
-                units.append(total)
-                clips.append(one.name)
+        gathered.add(record, made, label, values, total)
     problems.check(total)
-    if len(kinds) > 1:
-        text = f"labels of '{split}' are {' in some rows, '.join(sorted(kinds))} in others: is 1 "
-        warnings.warn(text + "the same class as '1'?", GaamWarning, stacklevel=2)
-    if not labels:
+    if not gathered.labels:
         left = f"{wanted.skipped:,} of which nothing is to be encoded" if wanted.skipped else "none"
         raise DataError("no rows", expected="at least one row", found=left, where=origin)
+    gathered.tell_kinds(split)
     if files and config.clip_mode == "split":
-        kept[CLIP_OF] = clips
-    skipped, held = wanted.skipped, list[bool]()
+        gathered.kept[CLIP_OF] = [item.name for item in gathered.inputs]
+    skipped, of_test = wanted.skipped, list[bool]()
     if choice is not None:
         skipped = max(skipped, choice.skipped)
-        held = list(choice.held_out)
-    if held and units:
-        held = [held[unit - 1] for unit in units]
+        of_test = list(choice.held_out)
     return (files.kind if files else Texts)(
-        inputs=inputs,
-        labels=labels,
+        inputs=gathered.inputs,
+        labels=gathered.labels,
         class_names=names,
         origin=origin,
-        kept=kept,
+        kept=gathered.kept,
         skipped=skipped,
         labelled=columns.label is not None,
-        units=units,
-        held_out=held,
+        units=gathered.numbers if files else (),
+        held_out=[of_test[number - 1] for number in gathered.numbers] if of_test else (),
     )
+
+
+class _Gathered:
+    """What was read of a table so far, an entry for each row."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.inputs, self.labels = list[Any](), list[str]()
+        self.kept: dict[str, list[str]] = {name: [] for name in columns.kept}
+        self.numbers = list[int]()
+        """Of the record that a row was made of, from 1: several rows are pieces of one sound."""
+        self._label, self._kinds = columns.label, set[str]()
+
+    def add(
+        self,
+        record: Mapping[str, Any],
+        made: Sequence[Any],
+        label: str,
+        values: Sequence[str],
+        number: int,
+    ) -> None:
+        """Take the rows that were made of a record."""
+        if self._label is not None:
+            self._kinds.add(LABEL_KINDS[type(record[self._label])])
+        for item in made:
+            self.inputs.append(item)
+            self.labels.append(label)
+            self.numbers.append(number)
+            for column, value in zip(self.kept.values(), values, strict=True):
+                column.append(value)
+
+    def tell_kinds(self, split: str) -> None:
+        """Warn where labels are numbers in some rows and text in others."""
+        if len(self._kinds) > 1:
+            kinds = " in some rows, ".join(sorted(self._kinds))
+            text = f"labels of '{split}' are {kinds} in others: is 1 the same class as '1'?"
+            warnings.warn(text, GaamWarning, stacklevel=3)
 
 
 class _Choice(NamedTuple):
@@ -194,8 +215,8 @@ def _choose_rows(
     rows = _Wanted(needed, config, None)
     labels = list[str]()
     total = 0
-    found = rows.of(table.records(needed))
-    for place, record in counting(found, report, f"reading the labels of {problems.origin}"):
+    records = rows.among(table.records(needed))
+    for place, record in counting(records, report, f"reading the labels of {problems.origin}"):
         total += 1
         try:
             labels.append(_label_of(record, columns, config, names))
@@ -225,7 +246,7 @@ class _Wanted:
         self._columns, self._skip_empty = columns, config.skip_empty
         self._choice = choice
 
-    def of(self, records: Iterator[Record]) -> Iterator[Record]:
+    def among(self, records: Iterator[Record]) -> Iterator[Record]:
         """Those among the records of a table, which is read no further than to the last."""
         rows = itertools.count() if self._choice is None else iter(self._choice.rows)
         wanted = next(rows, None)
@@ -276,7 +297,7 @@ class _Problems:
             raise self._no_labels(place, total)
         first.details["where"] = f"{self.origin}, {place}"
         if self._count > 1:
-            lines = [f"{at}: {one.reason}" for at, one in self._first]
+            lines = [f"{row}: {error.reason}" for row, error in self._first]
             if self._count > SHOWN:
                 lines.append(f"and {self._count - SHOWN:,} more")
             first.message = f"{self._count:,} of {total:,} rows cannot be used: {first.message}"

@@ -36,11 +36,16 @@ class SplitFiles:
     count: int | None = None  # of shards, where the files are some
 
     @property
+    def kind(self) -> str:
+        """How they are written, as ``SUFFIXES`` has it."""
+        return kind_of(self.paths[0])
+
+    @property
     def label(self) -> str:
         """What to call them in a message."""
         if self.count is None or len(self.paths) == 1:
             return self.paths[0].name
-        return f"{self.split}-*-of-{self.count:05}{kind_of(self.paths[0])}"
+        return f"{self.split}-*-of-{self.count:05}{self.kind}"
 
     def checked(self) -> tuple[Path, ...]:
         """The files; DataError where a shard is missing or is there twice."""
@@ -112,9 +117,9 @@ def check_file(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        what = "a link leads nowhere" if path.is_symlink() else "a file cannot be read"
+        problem = "a link leads nowhere" if path.is_symlink() else "a file cannot be read"
         hint = "get the file again"
-        raise DataError(what, found=str(error), where=str(path), hint=hint) from error
+        raise DataError(problem, found=str(error), where=str(path), hint=hint) from error
     refuse_pointer(head, str(path))
 
 
@@ -141,10 +146,10 @@ def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFil
 def holds_tables(folder: Path) -> bool:
     """Whether a folder is a data set of tables; a .json may also be about something else."""
     known = ("train", "test", *VALIDATION)
-    found = tables_in(folder)
+    tables = tables_in(folder)
     if (folder / SHARD_FOLDER).is_dir():
-        found += tables_in(folder / SHARD_FOLDER)
-    return any(kind_of(one.paths[0]) != ".json" or one.split in known for one in found)
+        tables += tables_in(folder / SHARD_FOLDER)
+    return any(table.kind != ".json" or table.split in known for table in tables)
 
 
 def candidates(split: str, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
@@ -180,20 +185,22 @@ def files_of_split(
     if below.is_dir() and not (only and there):
         there += tables_in(below, suffixes)
     if not there:
-        folders = [one for one in sorted(path.iterdir()) if one.is_dir() and one.name[0] != "."]
-        holding = {one: found for one in folders if (found := tables_in(one, suffixes))}
+        holding: dict[str, list[SplitFiles]] = {}
+        for folder in sorted(path.iterdir()):
+            if folder.is_dir() and not folder.name.startswith("."):
+                holding[folder.name] = tables_in(folder, suffixes)
+        holding = {name: tables for name, tables in holding.items() if tables}
         if len(holding) > 1:
-            names = ", ".join(one.name for one in holding)
             raise NotFoundError(
                 f"no data for the split '{split}' at '{path}'",
                 expected="tables in the folder, in its 'data', or in one folder below it",
-                found=f"folders with tables: {names}",
+                found=f"folders with tables: {', '.join(holding)}",
                 where=str(path.absolute()),
                 hint="--dataset names the folder of one subset; a split is one file, such as "
                 "train.csv, or shards",
             )
         there = next(iter(holding.values()), [])
-    chosen = there if only else candidates(split, there, lambda one: one.split)
+    chosen = there if only else candidates(split, there, lambda table: table.split)
     if len(chosen) == 1:
         if not only:
             tell_synonym(split, chosen[0].split, path)
@@ -205,7 +212,7 @@ def files_of_split(
     raise NotFoundError(
         problem,
         expected=f"one table {name}ending in {', '.join(suffixes)}, or all of its shards",
-        found=", ".join(one.label for one in chosen or there) or "no data files",
+        found=", ".join(table.label for table in chosen or there) or "no data files",
         where=str(path.absolute()),
         hint="name the splits there are with --split; --test-fraction 0.2 makes 'train' and 'test' "
         "of one file",

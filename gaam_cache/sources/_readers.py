@@ -187,9 +187,11 @@ def _of_text(path: Path, config: ExtractConfig, read: Reader) -> Table:
             for place, record in rows:
                 lacking = wanted - record.keys()
                 if lacking:
-                    what = "a line lacks a column that the first line has"
-                    expected = ", ".join(sorted(lacking))
-                    raise DataError(what, expected=expected, where=f"{path}, {place}")
+                    raise DataError(
+                        "a line lacks a column that the first line has",
+                        expected=", ".join(sorted(lacking)),
+                        where=f"{path}, {place}",
+                    )
                 yield place, record
 
     return Table(names, records)
@@ -224,6 +226,10 @@ def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
                     hint="files were joined: remove that line",
                 )
             elif len(row) == len(names) > 0:
+                if delimiter == "\t" and any("\t" in field and "\n" in field for field in row):
+                    text = f"{path}, {place}: a quoted field holds tabs and line breaks; if the "
+                    text += "file is written without quotes, rows are lost: write it as CSV"
+                    warnings.warn(text, GaamWarning, stacklevel=2)
                 yield place, dict(zip(names, row, strict=True))
             elif row:
                 raise DataError(
@@ -279,17 +285,16 @@ def _json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
     for number, line in enumerate(_lines(path, config), start=1):
         if not line.strip():
             continue
-        found = _decoded(line, f"{path}, line {number}")
-        if not isinstance(found, dict):
-            where, expected = f"{path}, line {number}", "one JSON object on each line"
-            if kind_of(path) == ".json":
-                expected += f", an array of objects, or an object with one under '{DATA}'"
-            what = "a line is no JSON object"
-            raise DataError(what, expected=expected, found=excerpt(line), where=where)
+        where = f"{path}, line {number}"
+        record = _decoded(line, where)
+        if not isinstance(record, dict):
+            expected = "one JSON object on each line"
+            problem = "a line is no JSON object"
+            raise DataError(problem, expected=expected, found=excerpt(line), where=where)
         if not named:
-            yield list(found)
+            yield list(record)
         named = True
-        yield f"line {number}", found
+        yield f"line {number}", record
 
 
 def _json(path: Path, config: ExtractConfig) -> Generator[Any]:
@@ -297,32 +302,34 @@ def _json(path: Path, config: ExtractConfig) -> Generator[Any]:
     if _is_json_lines(path, config):
         yield from _json_lines(path, config)
         return
-    found = _decoded("".join(_lines(path, config)), str(path))
-    if isinstance(found, dict):
-        found = found.get(DATA)
-    if not isinstance(found, list):
+    records = _decoded("".join(_lines(path, config)), str(path))
+    if isinstance(records, dict):
+        records = records.get(DATA)
+    if not isinstance(records, list):
         raise DataError(
             "the file holds no records",
             expected=f"an array of objects, an object with one under '{DATA}', or JSON lines",
             found="another value, or no whole JSON",
             where=str(path),
         )
-    for number, record in enumerate(found, start=1):
+    for number, record in enumerate(records, start=1):
         place = f"record {number}"
         if not isinstance(record, dict):
-            what = "a record is no JSON object"
-            raise DataError(what, found=excerpt(record), where=f"{path}, {place}")
+            problem = "a record is no JSON object"
+            raise DataError(problem, found=excerpt(record), where=f"{path}, {place}")
         if number == 1:
             yield list(record)
         yield place, record
 
 
 def _is_json_lines(path: Path, config: ExtractConfig) -> bool:
-    """Whether the first line is an object by itself, and none that holds all records."""
+    """Whether the first line is an object by itself, and not the one that holds all records."""
     with closing(_lines(path, config)) as lines:
-        first = next((line for line in lines if line.strip()), "")
-    found = _decoded(first, f"{path}, line 1")
-    return isinstance(found, dict) and not isinstance(found.get(DATA), list)
+        filled = (line for line in lines if line.strip())
+        first, second = next(filled, ""), next(filled, None)
+    record = _decoded(first, f"{path}, line 1")
+    alone = second is None
+    return isinstance(record, dict) and not (alone and isinstance(record.get(DATA), list))
 
 
 def _parquet(path: Path) -> Table:
@@ -338,12 +345,12 @@ def _parquet(path: Path) -> Table:
 
     with reading(str(path)):
         schema = pq.read_schema(path)
-    stored = tuple(
-        one.name
-        for one in schema
-        if pa.types.is_struct(one.type) and {part.name for part in one.type} == {"bytes", "path"}
-    )
-    return Table(list(schema.names), records, stored)
+    stored = []
+    for column in schema:
+        parts = column.type if pa.types.is_struct(column.type) else ()
+        if {part.name for part in parts} == {"bytes", "path"}:
+            stored.append(column.name)
+    return Table(list(schema.names), records, tuple(stored))
 
 
 def dataset_table(data: Any, config: ExtractConfig) -> Table:

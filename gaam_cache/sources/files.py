@@ -61,12 +61,13 @@ class FileSource(Source):
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
         """Of one file that nobody split, a fifth of every class is held out for testing."""
         path = Path(config.dataset).expanduser()
-        said = config.test_fraction is not None or config.splits != ("train", "test")
+        asked = config.test_fraction is not None or config.splits != ("train", "test")
         table = (path.is_file() and kind_of(path) in SUFFIXES) or is_saved_split(path)
-        if said or config.unlabelled or not table:
+        if asked or config.unlabelled or not table:
             return config
-        what = "one file" if path.is_file() else "one split"
-        text = f"'{path.name}' is {what}: {TEST_FRACTION:.0%} of every class are held out as 'test'"
+        noun = "file" if path.is_file() else "split"
+        text = f"'{path.name}' is one {noun}: {TEST_FRACTION:.0%} of every class are held out as "
+        text += "'test'"
         warnings.warn(f"{text} (--test-fraction)", GaamWarning, stacklevel=3)
         return replace(config, test_fraction=TEST_FRACTION)
 
@@ -133,26 +134,25 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> tuple[Table, s
     for file in sorted(path.glob("**/*.arrow")):
         check_file(file)
     with reading(str(path)):
-        found = datasets.load_from_disk(str(path))
+        data = datasets.load_from_disk(str(path))
     folder = path
-    if isinstance(found, datasets.DatasetDict):
-        names = list(found) if only else candidates(split, found, str)
+    if isinstance(data, datasets.DatasetDict):
+        names = list(data) if only else candidates(split, data, str)
         if len(names) != 1:
+            problem = f"several splits may be '{split}'" if names else f"no split '{split}'"
             raise NotFoundError(
-                f"no data for the split '{split}' at '{path}'"
-                if not names
-                else f"several splits may be '{split}' at '{path}'",
-                found=f"the splits {', '.join(found)}",
+                f"{problem} at '{path}'",
+                found=f"the splits {', '.join(data)}",
                 where=str(path.absolute()),
                 hint="name the splits there are with --split",
             )
         if not only:
             tell_synonym(split, names[0], path)
-        found, folder = found[names[0]], path / names[0]
-    elif not only and len(config.splits) > 1 and str(found.split) != split:
+        data, folder = data[names[0]], path / names[0]
+    elif not only and len(config.splits) > 1 and str(data.split) != split:
         raise NotFoundError(
             f"'{path}' is one split, and not '{split}'",
             where=str(path.absolute()),
             hint="--test-fraction 0.2 makes 'train' and 'test' of it",
         )
-    return dataset_table(found, config), str(folder), folder
+    return dataset_table(data, config), str(folder), folder

@@ -292,7 +292,9 @@ def test_names_are_harmless_through_predict(encoder: Path, tmp_path: Path) -> No
     """Names of classes, values of columns, and paths; programs read the true ones."""
     data, cache, runs = (tmp_path / f"\x1b[31m\u202e[red]\n{name}" for name in ("data", "c", "r"))
     data.mkdir()
-    rows = [{"label": f"{name}n", "text": "goal", "note": name} for name in KEPT]
+    # a field that begins with a byte-order mark is refused
+    names = [name for name in KEPT if not name.startswith("\ufeff")]
+    rows = [{"label": f"{name}n", "text": "goal", "note": name} for name in names]
     for split, times in (("train", 2), ("test", 1)):
         (data / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows * times)))
     command = ("extract", "--encoder", encoder, "--dataset", data, "--keep-column", "note")

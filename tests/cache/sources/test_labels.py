@@ -190,3 +190,25 @@ def test_a_column_twice_is_refused_in_parquet_too(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
     with pytest.raises(DataError, match="column"):
         read(tmp_path)
+
+
+SAID: dict[str, tuple[str, str, str]] = {
+    "classes that look alike": (
+        "csv", "label,text\ncafe\u0301,x\ncaf\u00e9,y\n", "characters that look alike"),
+    "a class with what cannot be seen": (
+        "csv", "label,text\nsports,x\nsports\u200b,y\n", "characters that look alike"),
+    "texts that are no text": ("csv", "label,text\na,x\nb,nan\na,NULL\n", "row 2: 'nan'"),
+    "quotes that are none": ("tsv", 'label\ttext\na\t"x\nb\ty"\nb\tz\n', "without quotes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_what_is_read_and_may_be_wrong_is_said(
+    case: str, tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
+    kind, content, message = SAID[case]
+    (tmp_path / f"train.{kind}").write_text(content, encoding="utf-8")
+    command = ("extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c")
+    said = gaam(*command, "--split", "train")
+    assert said.code == 0
+    assert message in said.err
