@@ -256,6 +256,7 @@ def _in_folder(path: Path, weights: bool) -> Located:
 
 def _based(path: Path, weights: bool) -> Located:
     """An adapter alone in its folder, with the base model that it names."""
+    _check_small(path)
     settings = _adapter_settings(path, weights)
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
@@ -337,9 +338,7 @@ def _checked(path: Path, weights: bool) -> Located:
     """A folder that holds a whole model, as far as that shows before anything is loaded."""
     names = sorted(entry.name for entry in path.iterdir())
     found = ", ".join(names[:6]) or "an empty folder"
-    for name in names:
-        if (WANTED.fullmatch(name) or TOKENIZER.fullmatch(name)) and not IS_WEIGHTS.match(name):
-            refuse_pointer(path / name)
+    _check_small(path)
     if CONFIG not in names:
         raise NotFoundError(
             f"'{path}' holds no encoder",
@@ -362,8 +361,18 @@ def _checked(path: Path, weights: bool) -> Located:
             expected=f"{ADAPTER} beside {ADAPTER_WEIGHTS}",
             hint=f"fetch {ADAPTER}, or move {ADAPTER_WEIGHTS} away",
         )
+    if weights:
+        _refuse_other_weights(path)
+    return Located(path=path, revision=None, weights=weights)
+
+
+def _check_small(path: Path) -> None:
+    """Refuse small files of a folder that are not what they seem, or that lead out of it."""
+    for entry in sorted(path.iterdir()):
+        small = WANTED.fullmatch(entry.name) or TOKENIZER.fullmatch(entry.name)
+        if small and not IS_WEIGHTS.match(entry.name):
+            refuse_pointer(entry)
     refuse_code(path)
-    _refuse_other_weights(path)
     listing = {"config": "configuration_files", "tokenizer_config": "fast_tokenizer_files"}
     for name, key in listing.items():
         listed: list[object] = []
@@ -373,7 +382,6 @@ def _checked(path: Path, weights: bool) -> Located:
         if any(Path(str(entry)).name != entry for entry in listed):
             message = f"'{name}.json' names files outside of the encoder's folder"
             raise ConfigError(message, expected=f"plain names in '{key}'", where=str(path))
-    return Located(path=path, revision=None, weights=weights)
 
 
 def _refuse_other_weights(path: Path) -> None:
