@@ -116,6 +116,14 @@ class Located:
     def _shards(self) -> list[Path]:
         """The weight files that the index names."""
         refuse_pointer(self.path / INDEX)
+        if not (self.path / INDEX).exists():
+            there = sorted(file.name for file in self.path.glob("*.safetensors"))
+            raise ConfigError(
+                f"'{self.path}' holds no weights that can be found",
+                expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
+                found=", ".join(there[:6]),
+                hint=f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
+            )
         try:
             weight_map = _read_object(self.path / INDEX)["weight_map"]
             names = sorted(set(weight_map.values()))
@@ -346,8 +354,8 @@ def _checked(path: Path, weights: bool) -> Located:
             found=found,
             hint=_elsewhere(path) or _remedy(path / CONFIG),
         )
-    there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
-    if weights and not there and INDEX not in names:
+    there = any(IS_WEIGHTS.match(name) for name in names)
+    if weights and not there:
         raise ConfigError(
             f"the encoder '{path}' has no safetensors weights",
             expected=f"{WEIGHTS} {NEVER_READ}",
@@ -428,10 +436,9 @@ def _remedy(file: Path) -> str | None:
 
 
 def _elsewhere(path: Path) -> str | None:
-    """Where else an encoder lies: a GGUF file, or a part of a sentence-transformers model."""
+    """Where else an encoder lies: in a GGUF file, or in a folder of this one."""
     files = sorted(path.glob("*.gguf"))
     if files:
         return f"name the file: --encoder '{files[0]}'"
-    folders = sorted(entry.parent for entry in path.glob(f"*/{CONFIG}"))
-    inner = [folder for folder in folders if (folder / WEIGHTS).is_file()]
+    inner = sorted(file.parent for name in (WEIGHTS, ADAPTER) for file in path.glob(f"*/{name}"))
     return f"name the folder in it: --encoder '{inner[0]}'" if inner else None
