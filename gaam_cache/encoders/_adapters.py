@@ -40,9 +40,14 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
         tensors = load_file(adapter.folder / ADAPTER_WEIGHTS)
         settings: Any = PeftConfig.from_pretrained(str(adapter.folder))
         settings.inference_mode = True
+        problem = None
         if settings.is_prompt_learning:
+            problem = "adds tokens of its own to every text"
+        elif settings.peft_type == "XLORA" or getattr(settings, "megatron_config", None):
+            problem = "names files or modules to load"
+        if problem is not None:
             raise ConfigError(
-                f"the adapter of '{name}' adds tokens to every text, which has no states here",
+                f"the adapter of '{name}' {problem}, and is not applied here",
                 expected="an adapter of layers, such as LoRA",
                 found=str(settings.peft_type.value),
                 where=str(adapter.folder),
@@ -53,7 +58,7 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
             there = {path.split(".")[-1] for path, _ in adapted.named_modules()}
             settings.modules_to_save = [m for m in settings.modules_to_save if m in there] or None
         wrapped = PeftModel(adapted, settings, autocast_adapter_dtype=False)
-        loaded = set_peft_model_state_dict(wrapped, tensors)
+        loaded: Any = set_peft_model_state_dict(wrapped, tensors)
     placed = wrapped.state_dict(keep_vars=True)
     # several names may stand for one tensor
     taken = {id(tensor) for key, tensor in placed.items() if key not in loaded.missing_keys}

@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +95,31 @@ def load_gguf(
         if quantization is not None:
             # else packed weights would run in kernels that are fetched from the hub
             options = options | {"quantization_config": quantization(dequantize=True)}
-        model, info = model_class.from_pretrained(
-            folder,
-            config=model_config,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-            **reading,
-            **options,
-        )
+        with _without_bar():
+            model, info = model_class.from_pretrained(
+                folder,
+                config=model_config,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **reading,
+                **options,
+            )
     if hasattr(model, "hf_quantizer"):
         del model.hf_quantizer  # it holds the file open
     return model, info
+
+
+@contextmanager
+def _without_bar() -> Iterator[None]:
+    """Without the progress bar of transformers, which it shows whatever it was told."""
+    from transformers import modeling_gguf_pytorch_utils as reading
+
+    bar = reading.tqdm
+    reading.tqdm = partial(bar, disable=True)
+    try:
+        yield
+    finally:
+        reading.tqdm = bar
 
 
 def _check_whole(file: Path, model_class: Any, model_config: Any) -> None:
@@ -166,8 +181,8 @@ def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def _has(there: dict[str, Any], name: str, value: Any) -> bool:
     """Whether a configuration has a value: a fraction under any name, all else under its own."""
     if isinstance(value, float):
-        numbers = [number for number in there.values() if isinstance(number, int | float)]
-        return any(math.isclose(value, number, rel_tol=1e-6) for number in numbers)
+        fractions = [number for number in there.values() if isinstance(number, float)]
+        return any(math.isclose(value, number, rel_tol=1e-6) for number in fractions)
     return name in there and there[name] == value
 
 

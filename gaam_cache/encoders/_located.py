@@ -116,6 +116,14 @@ class Located:
     def _shards(self) -> list[Path]:
         """The weight files that the index names."""
         refuse_pointer(self.path / INDEX)
+        if not (self.path / INDEX).exists():
+            there = sorted(file.name for file in self.path.glob("*.safetensors"))
+            raise ConfigError(
+                f"'{self.path}' holds no weights that can be found",
+                expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
+                found=", ".join(there[:6]),
+                hint=f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
+            )
         try:
             weight_map = _read_object(self.path / INDEX)["weight_map"]
             names = sorted(set(weight_map.values()))
@@ -256,6 +264,7 @@ def _in_folder(path: Path, weights: bool) -> Located:
 
 def _based(path: Path, weights: bool) -> Located:
     """An adapter alone in its folder, with the base model that it names."""
+    _check_small(path)
     settings = _adapter_settings(path, weights)
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
@@ -337,9 +346,7 @@ def _checked(path: Path, weights: bool) -> Located:
     """A folder that holds a whole model, as far as that shows before anything is loaded."""
     names = sorted(entry.name for entry in path.iterdir())
     found = ", ".join(names[:6]) or "an empty folder"
-    for name in names:
-        if (WANTED.fullmatch(name) or TOKENIZER.fullmatch(name)) and not IS_WEIGHTS.match(name):
-            refuse_pointer(path / name)
+    _check_small(path)
     if CONFIG not in names:
         raise NotFoundError(
             f"'{path}' holds no encoder",
@@ -347,8 +354,8 @@ def _checked(path: Path, weights: bool) -> Located:
             found=found,
             hint=_elsewhere(path) or _remedy(path / CONFIG),
         )
-    there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
-    if weights and not there and INDEX not in names:
+    there = any(IS_WEIGHTS.match(name) for name in names)
+    if weights and not there:
         raise ConfigError(
             f"the encoder '{path}' has no safetensors weights",
             expected=f"{WEIGHTS} {NEVER_READ}",
@@ -362,8 +369,18 @@ def _checked(path: Path, weights: bool) -> Located:
             expected=f"{ADAPTER} beside {ADAPTER_WEIGHTS}",
             hint=f"fetch {ADAPTER}, or move {ADAPTER_WEIGHTS} away",
         )
+    if weights:
+        _refuse_other_weights(path)
+    return Located(path=path, revision=None, weights=weights)
+
+
+def _check_small(path: Path) -> None:
+    """Refuse small files of a folder that are not what they seem, or that lead out of it."""
+    for entry in sorted(path.iterdir()):
+        small = WANTED.fullmatch(entry.name) or TOKENIZER.fullmatch(entry.name)
+        if small and not IS_WEIGHTS.match(entry.name):
+            refuse_pointer(entry)
     refuse_code(path)
-    _refuse_other_weights(path)
     listing = {"config": "configuration_files", "tokenizer_config": "fast_tokenizer_files"}
     for name, key in listing.items():
         listed: list[object] = []
@@ -373,7 +390,6 @@ def _checked(path: Path, weights: bool) -> Located:
         if any(Path(str(entry)).name != entry for entry in listed):
             message = f"'{name}.json' names files outside of the encoder's folder"
             raise ConfigError(message, expected=f"plain names in '{key}'", where=str(path))
-    return Located(path=path, revision=None, weights=weights)
 
 
 def _refuse_other_weights(path: Path) -> None:
@@ -420,10 +436,9 @@ def _remedy(file: Path) -> str | None:
 
 
 def _elsewhere(path: Path) -> str | None:
-    """Where else an encoder lies: a GGUF file, or a part of a sentence-transformers model."""
+    """Where else an encoder lies: in a GGUF file, or in a folder of this one."""
     files = sorted(path.glob("*.gguf"))
     if files:
         return f"name the file: --encoder '{files[0]}'"
-    folders = sorted(entry.parent for entry in path.glob(f"*/{CONFIG}"))
-    inner = [folder for folder in folders if (folder / WEIGHTS).is_file()]
+    inner = sorted(file.parent for name in (WEIGHTS, ADAPTER) for file in path.glob(f"*/{name}"))
     return f"name the folder in it: --encoder '{inner[0]}'" if inner else None

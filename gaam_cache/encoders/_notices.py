@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,8 @@ import torch
 from safetensors import safe_open
 
 from gaam_cache.config import PLACE
-from gaam_cache.encoders._located import INDEX, WEIGHTS, Located
+from gaam_cache.encoders._located import ADAPTER, INDEX, WEIGHTS, Located
+from gaam_cache.hub.fetch import ADAPTER_WEIGHTS
 from gaam_cache.messages import shortened, visible
 
 POOLINGS = {"cls": "first", "cls_token": "first", "lasttoken": "last", "mean_tokens": "mean"}
@@ -22,14 +24,20 @@ POOLINGS |= {"max_tokens": "max", "mean": "mean", "max": "max"}
 """Poolings of sentence-transformers -> what ``--pool`` calls them."""
 POOLS = {"first": "the first token", "last": "the last token", "max": "the maximum over tokens"}
 POOLS |= {"mean": "the mean over tokens"}
+ADAPTER_FILE = re.compile(r"(^|[._-])(adapter|lora)([._-].*)?\.(safetensors|bin|pt)$")
+"""Names of files of adapters, by which diffusers, AdapterHub and MMS call them too."""
 OWN = ("Transformer", "Pooling", "Normalize")
 """Modules that are said otherwise; and one that only scales the pooled states."""
 
 
 def other_weights(located: Located) -> Iterator[str]:
-    """Weights beside those that are read, where they are others."""
+    """Weights beside those that are read, where they are others; adapters that are not applied."""
     if not located.weights or located.is_gguf:
         return
+    adapters = _adapters_beside(located)
+    if adapters:
+        more = f", and {len(adapters) - 1} more" if len(adapters) > 1 else ""
+        yield f"an adapter beside the weights is not applied: {visible(adapters[0])}{more}"
     files = located.weight_files()
     read = files[0].name if len(files) == 1 else f"the files of {INDEX}"
     if files[0].name == WEIGHTS and (located.path / INDEX).exists():
@@ -43,6 +51,17 @@ def other_weights(located: Located) -> Iterator[str]:
             checksums |= {(entry.file_size, entry.CRC) for entry in archive.infolist()}
     if checksums and not _have_all(checksums, files):
         yield f"{read} is read; {pickles[0].name} beside it holds other weights, and is not"
+
+
+def _adapters_beside(located: Located) -> list[str]:
+    """Names of files and folders in an encoder's folder that hold adapters which nobody applies."""
+    applied = (ADAPTER, ADAPTER_WEIGHTS) if located.adapter is not None else ()
+    return sorted(
+        entry.name
+        for entry in located.path.iterdir()
+        if entry.name not in applied
+        and (ADAPTER_FILE.search(entry.name) or (entry / ADAPTER).is_file())
+    )
 
 
 def _have_all(checksums: set[tuple[int, int]], files: Sequence[Path]) -> bool:

@@ -238,7 +238,15 @@ def _hooks(module: nn.Module) -> Sequence[Any]:
 
 
 def _built(model_config: transformers.PretrainedConfig, **options: Any) -> Any:
-    """The model that ``AutoModel`` makes; ``T5EncoderModel`` and its kind where one was saved."""
+    """The model that ``AutoModel`` makes; ``T5EncoderModel`` and its kind where one was saved.
+
+    And the class that was saved where ``AutoModel`` has none, as of ``SiglipTextModel``.
+    """
+    if transformers.MODEL_MAPPING.get(type(model_config), None) is None:
+        for name in model_config.architectures or ():
+            saved: Any = getattr(transformers, name, None)
+            if getattr(saved, "config_class", None) is type(model_config):
+                return saved._from_config(model_config, **options)
     auto: Any = transformers.AutoModel
     encoder: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(model_config), None)
     if encoder is not None and encoder.__name__ in (model_config.architectures or ()):

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME as INDEX
-from transformers.utils import SAFE_WEIGHTS_NAME as WEIGHTS
 
-from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
+from tests.cache.encoders.folders import opened, split_weights
 from tests.conftest import build_encoder
 
 
@@ -25,31 +23,10 @@ def folder(tmp_path: Path) -> Path:
     return build_encoder(tmp_path / "encoder", "bert")
 
 
-def split(folder: Path) -> dict[str, str]:
-    """Weights in two files with an index; returns its map."""
-    weights = load_file(folder / WEIGHTS)
-    (folder / WEIGHTS).unlink()
-    weight_map = {}
-    for part in (0, 1):
-        name = f"model-{part + 1:05d}-of-00002.safetensors"
-        some = {key: weights[key] for key in sorted(weights)[part::2]}
-        save_file(some, folder / name, metadata={"format": "pt"})
-        weight_map |= dict.fromkeys(some, name)
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    return weight_map
-
-
-def opened(folder: Path) -> TextEncoder:
-    return TextEncoder.open(ExtractConfig(encoder=str(folder), device="cpu"))
-
-
 def test_split_weights_are_loaded_and_hashed_and_no_others(folder: Path) -> None:
     whole = transformers.AutoModel.from_pretrained(folder).state_dict()
     save_file({"x": torch.zeros(1)}, folder / "model-other.safetensors")
-    config = json.loads((folder / "config.json").read_text())
-    config["transformers_weights"] = "model-other.safetensors"
-    (folder / "config.json").write_text(json.dumps(config))
-    weight_map = split(folder)
+    weight_map = split_weights(folder)
     encoder = opened(folder)
     files = encoder.identity()["files"]
     assert {INDEX, *weight_map.values()} <= set(files)
@@ -61,7 +38,7 @@ def test_split_weights_are_loaded_and_hashed_and_no_others(folder: Path) -> None
 
 
 def test_an_index_names_weight_files_of_its_own_folder_only(folder: Path) -> None:
-    weight_map = split(folder)
+    weight_map = split_weights(folder)
     there = ["../elsewhere/model.safetensors", "sub/model.safetensors", "w.safetensors"]
     for file in there:
         (folder / file).parent.mkdir(exist_ok=True)
@@ -79,6 +56,7 @@ def test_what_a_configuration_must_not_name_is_refused(folder: Path) -> None:
         ("tokenizer_config.json", {"fast_tokenizer_files": outside}, "fast_tokenizer_files"),
         ("config.json", {"configuration_files": outside}, "configuration_files"),
         ("config.json", {"attn_implementation": "someone/kernels"}, "someone/kernels"),
+        ("config.json", {"transformers_weights": "model-other.safetensors"}, "model-other"),
         ("config.json", {"hidden_size": 256}, "256"),
         ("config.json", {"num_hidden_layers": 24}, r"layer\.\d+"),
     ):
