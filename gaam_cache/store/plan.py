@@ -18,7 +18,7 @@ from gaam_cache.paths import shown_path
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import (
     DAMAGE,
-    DanglingLinkError,
+    ElsewhereError,
     fingerprint,
     read_json,
     sealed_text,
@@ -212,7 +212,7 @@ def read_plan(root: Path) -> Plan:
                 hint=f"use the gaam that made it: {brief(str(content.get('created_with')))}",
             )
         return Plan.from_dict(content)
-    except DanglingLinkError as error:
+    except ElsewhereError as error:
         raise error.refusal(f"the plan of the cache '{shown_path(root)}'", path) from error
     except DAMAGE as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)

@@ -105,11 +105,9 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         name = f"{shard.name}-{receipt.sha256[:8]}.h5"
         if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
             raise ValueError(f"bad file name {receipt.file!r}")
-        size = disk.regular_file(path.with_name(name)).st_size
-        if size != receipt.bytes:
-            raise ValueError(f"{name} has {size:,} bytes, the receipt says {receipt.bytes:,}")
+        disk.check_size(path.with_name(name), receipt.bytes)
         return receipt
-    except disk.DanglingLinkError as error:
+    except disk.ElsewhereError as error:
         raise error.refusal(f"the shard '{shard.name}'", path) from error
     except disk.DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
@@ -130,7 +128,7 @@ def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
     try:
         disk.regular_file(path)
         digest = disk.hash_file(path)
-    except disk.DanglingLinkError as error:
+    except disk.ElsewhereError as error:
         raise error.refusal(f"the shard '{name}'", path) from error
     except FileNotFoundError as error:
         if not root.is_dir():  # it was moved while it was in use
@@ -159,8 +157,8 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
     # one listing: a shard a stat would be slow for a plan of many shards
     folder = root / SHARD_FOLDER
     if folder.is_symlink() and not folder.is_dir():  # its disk is not mounted
-        away = disk.DanglingLinkError(folder, str(folder.readlink()))
-        raise away.refusal("what the shards of the cache lie in", folder)
+        away = disk.ElsewhereError.of_link(folder)
+        raise away.refusal("the folder of the shards", folder)
     there = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 names are enough
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
 
