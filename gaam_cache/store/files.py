@@ -113,17 +113,20 @@ def regular_file(path: Path) -> os.stat_result:
     """Size and times of a regular file, or of the one that a link leads to.
 
     Raises:
-        ElsewhereError: a link, and nothing is where it leads.
+        ElsewhereError: a link, or in a folder that is one, and nothing is where that leads.
         ValueError: a folder, a device, a pipe, or a link to one of these.
         OSError: no such file, or it cannot be reached now.
     """
     try:
         status = path.stat()
     except OSError as error:
-        leads_nowhere = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-        if not leads_nowhere or not path.is_symlink():
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             raise
-        raise ElsewhereError.of_link(path) from error
+        # its folder may be a link, too
+        for place in (path, path.parent):
+            if place.is_symlink() and not place.exists():
+                raise ElsewhereError.of_link(place) from error
+        raise
     if not stat.S_ISREG(status.st_mode):
         leads = f", but a link to '{path.readlink()}'" if path.is_symlink() else ""
         raise ValueError(f"{path.name} is no regular file{leads}")

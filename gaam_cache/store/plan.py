@@ -238,7 +238,7 @@ def _instead(root: Path) -> str:
     """What is there, where a plan is not."""
     if root.is_dir():
         return f"no {PLAN_FILE} in it"
-    return f"a link to '{root.readlink()}'" if root.is_symlink() else "no such folder"
+    return "a file" if root.is_file() else "no such folder"
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:

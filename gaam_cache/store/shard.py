@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import CacheError
+from gaam_cache.errors import CacheError, StorageError
 from gaam_cache.store import files as disk
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.plan import FORMAT_VERSION, PLAN_FILE, SHARD_FOLDER, Plan, ShardSpec
@@ -164,10 +164,25 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
 
 
 def prepare_folder(root: Path) -> None:
-    """Make the folder of the shards, and learn before anything is spent whether it can be used."""
-    probe = disk.temporary_path(root / SHARD_FOLDER, "probe")
-    disk.write_file(probe, b"can a shard be published here?", exclusive=True)
-    probe.unlink()
+    """Make the folder of the shards, and learn before anything is spent whether it can be used.
+
+    Raises:
+        StorageError: nothing can be published there.
+    """
+    folder = root / SHARD_FOLDER
+    probe = disk.temporary_path(folder, "probe")
+    try:
+        disk.write_file(probe, b"can a shard be published here?", exclusive=True)
+        probe.unlink()
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            "no shard can be written",
+            found=error.strerror,
+            where=str(folder),
+            hint="choose another --out; nothing was encoded yet",
+        ) from error
 
 
 def remove_locks(root: Path) -> None:
