@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import CacheError, StorageError
+from gaam_cache.errors import CacheError, OutOfReachError, StorageError
 from gaam_cache.store import files as disk
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.plan import FORMAT_VERSION, PLAN_FILE, SHARD_FOLDER, Plan, ShardSpec
@@ -84,13 +84,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         }
         receipt = Receipt(datasets=specs, **content)
         if receipt.fingerprint != plan.fingerprint:
-            raise CacheError(
-                f"the shard '{shard.name}' is of another cache",
-                expected=f"the fingerprint of the plan, {disk.short_digest(plan.fingerprint)}",
-                found=disk.short_digest(str(receipt.fingerprint)),
-                where=str(path.absolute()),
-                hint=f"bring back the {PLAN_FILE} of these shards, or move the shard to it",
-            )
+            raise _of_another(path, receipt.fingerprint, plan.fingerprint)
         if not _place(plan, shard).items() <= content.items():
             raise ValueError("it is of other rows")
         count = shard.stop - shard.start
@@ -112,6 +106,26 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
     except disk.DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         raise damaged(root, plan, shard.name, found) from error
+
+
+def _of_another(receipt: Path, found: str, expected: str) -> OutOfReachError:
+    return OutOfReachError(
+        f"the shard '{receipt.stem}' is of another cache",
+        expected=f"the fingerprint {disk.short_digest(expected)}",
+        found=f"the fingerprint {disk.short_digest(str(found))}",
+        where=str(receipt.absolute()),
+        hint=f"bring back the {PLAN_FILE} of these shards, or move them to where it is",
+    )
+
+
+def check_no_others(root: Path, fingerprint: str) -> None:
+    """Refuse a folder without a plan in which shards of another cache lie."""
+    for receipt in sorted((root / SHARD_FOLDER).glob("*.json")):
+        with suppress(*disk.DAMAGE):
+            found = disk.read_json(receipt)["fingerprint"]
+            if found != fingerprint:
+                raise _of_another(receipt, found, fingerprint)
+            return
 
 
 def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
