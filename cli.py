@@ -7,6 +7,7 @@ Annotations are no strings here: typer would take each apart three times, for ev
 
 import dataclasses
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -282,7 +283,8 @@ def inspect(
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
-    if not (place := absolute_path(path)).exists():
+    place = absolute_path(path)
+    if not os.path.lexists(place):
         raise NotFoundError(f"nothing at '{path}'", where=str(place))
     while True:
         package: Any = gaam_cache if gaam_cache.inspect.is_cache(place) else gaam_decoder

@@ -21,8 +21,8 @@ def absolute_path(path: str | Path) -> Path:
         return Path(os.path.realpath(path)) if ".." in path.parts else path.absolute()
     except FileNotFoundError as error:
         raise NotFoundError(
-            f"'{path}' means nothing: the working folder is gone",
-            hint="go to a folder that is there, or give the whole path",
+            f"the working folder is gone, and '{path}' means nothing",
+            hint="go to a folder that is there",
         ) from error
 
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from gaam_cache.devices import as_refusal as as_refusal
 from gaam_cache.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.messages import duration, nearest, tell, visible
+from gaam_cache.paths import absolute_path
 
 T = TypeVar("T")
 Report = Callable[[int, int, str], None]
@@ -145,6 +146,7 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
     from typer.exceptions import TyperException
 
     try:
+        absolute_path(".")  # a library that finds no working folder ends the process
         code = int(app(standalone_mode=False) or 0)
         sys.stdout.flush()
         return code

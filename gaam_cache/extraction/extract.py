@@ -44,9 +44,10 @@ from gaam_cache.extraction.job import (
 from gaam_cache.extraction.states import Encoded, Piece, StateMaker
 from gaam_cache.extraction.summary import ExtractSummary, Tally
 from gaam_cache.sources._base import find_source, truncation
-from gaam_cache.store.files import check_writable
+from gaam_cache.store.files import check_writable, fingerprint
 from gaam_cache.store.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, read_plan, write_plan
 from gaam_cache.store.shard import (
+    check_no_others,
     embeddings_key,
     missing_shards,
     prepare_folder,
@@ -185,6 +186,8 @@ def make_missing(
         plan = adopt_plan(out, job.fields, job.provenance)
         broken = discard_broken(out, plan)
         warn(f"{name} is made again: {why}" for name, why in broken.items())
+    else:
+        check_no_others(out, fingerprint(job.fields))
     if plan is None or missing_shards(out, plan):  # a complete cache costs no model load
         prepare_folder(out)
         _load(job, report)

@@ -278,7 +278,7 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
     with every shard by name.
 
     Raises:
-        OutOfReachError: a link leads to nothing; what it means may be whole, and is not made again.
+        OutOfReachError: a file is elsewhere, or of another cache; what may be whole is left alone.
     """
     broken, missing = {}, set(missing_shards(root, plan))
     for shard in plan.shards():

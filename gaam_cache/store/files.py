@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from gaam_cache.errors import ConfigError, OutOfReachError, StorageError
 
@@ -31,15 +31,18 @@ NO_HARD_LINKS = frozenset(
     (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
 )
 """What file systems answer that have none: FAT and exFAT, FUSE, shares of Windows."""
+POINTERS = (b"version https://git-lfs.github.com/", b"/annex/objects/")
+LONGEST_POINTER = 64  # bytes of its beginning that tell one
 NO_SYNC = frozenset((errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP))
 """What file systems answer that cannot sync a folder; they have nothing more to offer."""
 
 
-class DanglingLinkError(FileNotFoundError):
-    """A link in the place of a file leads to nothing: what it means lies elsewhere, maybe whole."""
+class ElsewhereError(FileNotFoundError):
+    """In the place of a file stands what means one that is elsewhere, and maybe whole there."""
 
-    def __init__(self, path: Path, target: str) -> None:
-        super().__init__(f"{path.name} is a link to '{target}', and nothing is there")
+    @classmethod
+    def of_link(cls, path: Path) -> Self:
+        return cls(f"{path.name} is a link to '{path.readlink()}', and nothing is there")
 
     def refusal(self, what: str, path: Path) -> OutOfReachError:
         """What is said of the cache or run whose file this is."""
@@ -47,8 +50,8 @@ class DanglingLinkError(FileNotFoundError):
             f"{what} is out of reach",
             found=str(self),
             where=str(path.absolute()),
-            hint="bring back what the link leads to: mount its disk, or fetch it again "
-            "('git annex get', 'dvc pull', 'hf download')",
+            hint="bring back what it means: mount its disk, or fetch it "
+            "('hf download', 'git lfs pull', 'git annex get', 'dvc pull')",
         )
 
 
@@ -110,21 +113,41 @@ def regular_file(path: Path) -> os.stat_result:
     """Size and times of a regular file, or of the one that a link leads to.
 
     Raises:
-        DanglingLinkError: a link, and nothing is where it leads.
+        ElsewhereError: a link, or in a folder that is one, and nothing is where that leads.
         ValueError: a folder, a device, a pipe, or a link to one of these.
         OSError: no such file, or it cannot be reached now.
     """
     try:
         status = path.stat()
     except OSError as error:
-        leads_nowhere = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-        if not leads_nowhere or not path.is_symlink():
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             raise
-        raise DanglingLinkError(path, str(path.readlink())) from error
+        # its folder may be a link, too
+        for place in (path, path.parent):
+            if place.is_symlink() and not place.exists():
+                raise ElsewhereError.of_link(place) from error
+        raise
     if not stat.S_ISREG(status.st_mode):
         leads = f", but a link to '{path.readlink()}'" if path.is_symlink() else ""
         raise ValueError(f"{path.name} is no regular file{leads}")
     return status
+
+
+def check_size(path: Path, size: int) -> None:
+    """Refuse a file that is not as large as it must be; one of ``DAMAGE``."""
+    found = regular_file(path).st_size
+    if found != size:
+        check_fetched(path)
+        raise ValueError(f"{path.name} has {found:,} bytes, and {size:,} were written")
+
+
+def check_fetched(path: Path) -> None:
+    """Refuse what Git LFS and git-annex keep in the place of a file that was not fetched."""
+    with path.open("rb") as file:
+        start = file.read(LONGEST_POINTER)
+    if start.startswith(POINTERS):
+        tool = "Git LFS" if start.startswith(POINTERS[0]) else "git-annex"
+        raise ElsewhereError(f"{path.name} is a pointer of {tool}: the file was not fetched")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -132,7 +155,11 @@ def read_json(path: Path) -> dict[str, Any]:
     size = regular_file(path).st_size
     if size > MAX_JSON_BYTES:
         raise ValueError(f"{path.name} has {size:,} bytes")
-    value = json.loads(path.read_bytes())
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError:
+        check_fetched(path)
+        raise
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} does not hold a JSON object")
     return value

@@ -19,7 +19,7 @@ from gaam_cache.paths import shown_path
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import (
     DAMAGE,
-    DanglingLinkError,
+    ElsewhereError,
     fingerprint,
     read_json,
     sealed_text,
@@ -243,7 +243,7 @@ def read_plan(root: Path) -> Plan:
                 hint=f"use the gaam that made it: {brief(str(content.get('created_with')))}",
             )
         return Plan.from_dict(content)
-    except DanglingLinkError as error:
+    except ElsewhereError as error:
         raise error.refusal(f"the plan of the cache '{shown_path(root)}'", path) from error
     except DAMAGE as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
@@ -269,7 +269,7 @@ def _instead(root: Path) -> str:
     """What is there, where a plan is not."""
     if root.is_dir():
         return f"no {PLAN_FILE} in it"
-    return f"a link to '{root.readlink()}'" if root.is_symlink() else "no such folder"
+    return "a file" if root.is_file() else "no such folder"
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:

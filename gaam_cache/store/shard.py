@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import CacheError
+from gaam_cache.errors import CacheError, OutOfReachError, StorageError
 from gaam_cache.store import files as disk
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.plan import FORMAT_VERSION, PLAN_FILE, SHARD_FOLDER, Plan, ShardSpec
@@ -84,13 +84,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         }
         receipt = Receipt(datasets=specs, **content)
         if receipt.fingerprint != plan.fingerprint:
-            raise CacheError(
-                f"the shard '{shard.name}' is of another cache",
-                expected=f"the fingerprint of the plan, {disk.short_digest(plan.fingerprint)}",
-                found=disk.short_digest(str(receipt.fingerprint)),
-                where=str(path.absolute()),
-                hint=f"bring back the {PLAN_FILE} of these shards, or move the shard to it",
-            )
+            raise _of_another(path, receipt.fingerprint, plan.fingerprint)
         if not _place(plan, shard).items() <= content.items():
             raise ValueError("it is of other rows")
         count = shard.stop - shard.start
@@ -105,15 +99,33 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         name = f"{shard.name}-{receipt.sha256[:8]}.h5"
         if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
             raise ValueError(f"bad file name {receipt.file!r}")
-        size = disk.regular_file(path.with_name(name)).st_size
-        if size != receipt.bytes:
-            raise ValueError(f"{name} has {size:,} bytes, the receipt says {receipt.bytes:,}")
+        disk.check_size(path.with_name(name), receipt.bytes)
         return receipt
-    except disk.DanglingLinkError as error:
+    except disk.ElsewhereError as error:
         raise error.refusal(f"the shard '{shard.name}'", path) from error
     except disk.DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         raise damaged(root, plan, shard.name, found) from error
+
+
+def _of_another(receipt: Path, found: str, expected: str) -> OutOfReachError:
+    return OutOfReachError(
+        f"the shard '{receipt.stem}' is of another cache",
+        expected=f"the fingerprint {disk.short_digest(expected)}",
+        found=f"the fingerprint {disk.short_digest(str(found))}",
+        where=str(receipt.absolute()),
+        hint=f"bring back the {PLAN_FILE} of these shards, or move them to where it is",
+    )
+
+
+def check_no_others(root: Path, fingerprint: str) -> None:
+    """Refuse a folder without a plan in which shards of another cache lie."""
+    for receipt in sorted((root / SHARD_FOLDER).glob("*.json")):
+        with suppress(*disk.DAMAGE):
+            found = disk.read_json(receipt)["fingerprint"]
+            if found != fingerprint:
+                raise _of_another(receipt, found, fingerprint)
+            return
 
 
 def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
@@ -130,7 +142,7 @@ def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
     try:
         disk.regular_file(path)
         digest = disk.hash_file(path)
-    except disk.DanglingLinkError as error:
+    except disk.ElsewhereError as error:
         raise error.refusal(f"the shard '{name}'", path) from error
     except FileNotFoundError as error:
         if not root.is_dir():  # it was moved while it was in use
@@ -159,17 +171,32 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
     # one listing: a shard a stat would be slow for a plan of many shards
     folder = root / SHARD_FOLDER
     if folder.is_symlink() and not folder.is_dir():  # its disk is not mounted
-        away = disk.DanglingLinkError(folder, str(folder.readlink()))
-        raise away.refusal("what the shards of the cache lie in", folder)
+        away = disk.ElsewhereError.of_link(folder)
+        raise away.refusal("the folder of the shards", folder)
     there = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 names are enough
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
 
 
 def prepare_folder(root: Path) -> None:
-    """Make the folder of the shards, and learn before anything is spent whether it can be used."""
-    probe = disk.temporary_path(root / SHARD_FOLDER, "probe")
-    disk.write_file(probe, b"can a shard be published here?", exclusive=True)
-    probe.unlink()
+    """Make the folder of the shards, and learn before anything is spent whether it can be used.
+
+    Raises:
+        StorageError: nothing can be published there.
+    """
+    folder = root / SHARD_FOLDER
+    probe = disk.temporary_path(folder, "probe")
+    try:
+        disk.write_file(probe, b"can a shard be published here?", exclusive=True)
+        probe.unlink()
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            "no shard can be written",
+            found=error.strerror,
+            where=str(folder),
+            hint="choose another --out; nothing was encoded yet",
+        ) from error
 
 
 def remove_locks(root: Path) -> None:

@@ -59,7 +59,7 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
                 expected=f"a name that ends in '{ending(run.key, run.seeds)}'",
                 found=f"one with {key[:8]}, which is looked for",
                 where=str(run.path),
-                hint="rename it, where somebody renamed it; else it is damaged: move it away",
+                hint="give it that name again, or move it out of the folder of runs",
             )
     return [run for run in found if run.key == key]
 

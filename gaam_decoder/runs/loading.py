@@ -15,6 +15,7 @@ from gaam_cache.engines._claims import holdings
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief, did_you_mean
 from gaam_cache.paths import absolute_path, shown_path
+from gaam_cache.store.files import ElsewhereError
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
@@ -306,6 +307,8 @@ def one_run(path: Path) -> RunResult:
 def _nothing(path: Path) -> NotFoundError:
     beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {path.name}
     found = "no run in it" if path.is_dir() else "no such folder"
+    if path.is_symlink() and not path.exists():
+        found = str(ElsewhereError.of_link(path))
     hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'", expected="a run", found=found, hint=hint

@@ -310,9 +310,7 @@ def read_run(path: Path) -> RunResult:
             raise ValueError(f"files: {', '.join(content['files'])}")
         for name, about in content["files"].items():
             with reading(path / name):
-                size = disk.regular_file(path / name).st_size
-                if size != about["bytes"]:
-                    raise ValueError(f"{size:,} bytes, {about['bytes']:,} were written")
+                disk.check_size(path / name, about["bytes"])
         seeds = {entry["seed"]: entry for entry in content.pop("seeds")}
         return RunResult(
             path=path,
@@ -331,13 +329,14 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except GaamError:
         raise  # said already
-    except disk.DanglingLinkError as error:
+    except disk.ElsewhereError as error:
         raise error.refusal(f"the run '{path.parent.name}'", path) from error
     except (*disk.DAMAGE, SafetensorError) as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone and not path.parent.is_dir():
             raise disk.moved_away("run", path.parent) from error
-        found = f"{path.name}: {getattr(error, 'strerror', None) or error}"
+        found = getattr(error, "strerror", None) or str(error)
+        found = found if path.name in found else f"{path.name}: {found}"
         raise damaged_run(path, found) from error
 
 

@@ -112,7 +112,7 @@ class Unfinished:
                 continue
             except DAMAGED as error:
                 path.unlink(missing_ok=True)
-                text = f"unfinished work '{path.absolute()}' is damaged and is trained again"
+                text = f"unfinished work '{path}' cannot be gone on with and is trained again"
                 warnings.warn(visible(f"{text} ({error})"), GaamWarning, stacklevel=2)
                 continue
             files.append(about)

@@ -6,6 +6,7 @@ what it says of the undamaged folder; ``verify`` always refuses.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -190,3 +191,63 @@ def test_a_link_to_nothing_is_named_and_nobody_is_told_to_remove_anything(
         assert outcome.code == 3, (command, outcome)
         assert f"{file.name} is a link to '/mnt/not-mounted/annex/1f9c'" in words, command
         assert not re.search(r"damaged|delete|rm -r|move", words, re.IGNORECASE), (command, words)
+
+
+def rewritten(file: Path, **values: Any) -> None:
+    """A file of JSON with other values, and the digest that goes with them."""
+    content = {k: v for k, v in json.loads(file.read_text()).items() if k != "sha256_of_this"}
+    content |= values
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    digest = hashlib.sha256(canonical).hexdigest()
+    file.write_text(json.dumps(content | {"sha256_of_this": digest}))
+
+
+def of_another_format() -> None:
+    rewritten(Path("cache/cache.json"), format_version=2)
+
+
+def of_another_gaam() -> None:
+    rewritten(next(Path("runs").glob("gaam*/run.json")), run_version=99)
+
+
+def with_the_name_of_another() -> None:
+    mine, other = (next(Path("runs").glob(f"{name}*")) for name in ("gaam", "laplace"))
+    other.rename("aside")
+    mine.rename(Path("runs", other.name))
+
+
+def under_the_plan_of_another() -> None:
+    shutil.copy("other/cache.json", "cache/cache.json")
+
+
+def moved() -> None:
+    Path("cache").rename("elsewhere")
+
+
+INTACT: dict[Any, tuple[tuple[object, ...], ...]] = {
+    of_another_format: (
+        ("verify", CACHE), ("inspect", CACHE), ("train", "--cache", CACHE, "--runs", OUT, *SHORT)),
+    of_another_gaam: (
+        ("verify", RUNS), ("report", RUNS), ("runs", RUNS), ("inspect", RUNS)),
+    with_the_name_of_another: (
+        ("train", "--cache", CACHE, "--runs", RUNS, "--attn", "laplace", *LONG),),
+    under_the_plan_of_another: (
+        ("inspect", CACHE), ("train", "--cache", CACHE, "--runs", OUT, *SHORT)),
+    moved: (("train", "--cache", CACHE, *SHORT), ("predict", RUN, "--cache", CACHE)),
+}  # fmt: skip
+"""What is whole, and what refuses it all the same."""
+
+
+@pytest.mark.parametrize("change", INTACT)
+def test_what_is_whole_is_not_called_damaged_and_nobody_is_told_to_remove_it(
+    change: Any, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(sound, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    change()
+    for line in INTACT[change]:
+        mine = str(next(Path("runs").glob("*gaam*"), ""))
+        outcome = run(*(mine if word == RUN else word for word in line))
+        assert outcome.code in (2, 3), (line, outcome)
+        words = outcome.out + outcome.err
+        assert not re.search(r"damaged|delete|remove|\brm\b", words, re.IGNORECASE), (line, words)

@@ -102,10 +102,31 @@ def test_a_link_is_the_file_that_it_leads_to_or_is_out_of_reach_and_never_damage
         assert read(cache) == whole
         assert gaam_cache.verify(cache).good
         return
+    out_of_reach(cache, kind, f"a link to '{target}', and nothing is there")
+
+
+POINTERS = {
+    "Git LFS": "version https://git-lfs.github.com/spec/v1\noid sha256:1f9c\nsize 283888\n",
+    "git-annex": "/annex/objects/SHA256E-s283888--1f9c.h5\n",
+}
+
+
+@pytest.mark.parametrize("tool", POINTERS)
+@pytest.mark.parametrize("kind", FILES)
+def test_a_pointer_of_a_file_that_was_not_fetched_is_no_damage(
+    kind: str, tool: str, cache: Path
+) -> None:
+    (path,) = cache.glob(FILES[kind])
+    path.write_text(POINTERS[tool])
+    out_of_reach(cache, kind, f"a pointer of {tool}")
+
+
+def out_of_reach(cache: Path, kind: str, why: str) -> None:
+    """It is said that a file is elsewhere, and nobody is told to delete anything."""
     with pytest.raises(OutOfReachError) as refusal:
         read(cache)
     said = str(refusal.value)
-    assert f"a link to '{target}', and nothing is there" in said
+    assert why in said
     assert "damaged" not in said
     assert "delete" not in said
     if kind != "plan":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save
 
+import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
 from gaam_cache.store.files import read_json, sealed_text, unsealed
 from gaam_cache.store.plan import fingerprint
 from gaam_decoder import Runs, TrainConfig, load_runs
+from gaam_decoder.attention.layer_mean import LayerMean
 from gaam_decoder.reports.table import build_tables
-from gaam_decoder.runs.folders import find_cache
+from gaam_decoder.runs.folders import find_cache, runs_of_key
 from gaam_decoder.runs.result import read_run
 from gaam_decoder.runs.tuning import by_seed, first_runs
 from tests.conftest import GOLDEN
@@ -131,3 +134,66 @@ def test_the_cache_of_a_run_is_found_where_it_was_or_beside_the_runs_and_never_a
     for named in (None, study / "cache"):
         with pytest.raises(CacheError, match=content["fingerprint"][:12]):
             find_cache(run.cache, run.path, named)
+
+
+class Wanderer(LayerMean):
+    """A mean over layers that goes to another folder."""
+
+    away: Path
+
+    def __init__(self, num_layers: int, hidden_size: int) -> None:
+        super().__init__(num_layers, hidden_size)
+        os.chdir(self.away)
+
+
+def test_a_program_that_goes_to_another_folder_finds_all_that_it_named(
+    tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it trains, and between training and reporting; even where that folder is removed."""
+    here, Wanderer.away = tmp_path / "here", tmp_path / "away"
+    here.mkdir()
+    Wanderer.away.mkdir()
+    monkeypatch.chdir(here)
+    Path("cache").symlink_to(tiny_cache)
+    config = TrainConfig(
+        attn=(Wanderer, "none"), cache="cache", runs="runs", seeds=2, lr=3e-4, epochs=1
+    )
+    opened = gaam_cache.open_cache("cache")
+    runs = gaam_decoder.train(config)
+    assert Path.cwd() == Wanderer.away
+    assert not list(Wanderer.away.iterdir())
+    assert {run.path.parent for run in runs} == {here / "runs"}
+    assert {run.cache["path"] for run in runs} == {str(here / "cache")}
+    os.chdir(here)
+    loaded = load_runs("runs")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    assert opened["train"].embeddings[:2].shape[0] == 2
+    for run in (*runs, *loaded):
+        assert run.logits is not None
+        assert run.learned is not None
+        assert run.log
+        assert str(here) in run.summary()
+    assert gaam_decoder.report(runs).text() == gaam_decoder.report(loaded).text()
+    for name in ("runs", "../runs"):
+        with pytest.raises(NotFoundError, match="the working folder is gone"):
+            load_runs(name)
+
+
+def test_a_run_that_was_moved_is_not_called_damaged(study: Path, tmp_path: Path) -> None:
+    first, second, *_ = sorted((study / "runs").iterdir())
+    run = load_runs(first)[0]
+    first.rename(tmp_path / "moved")
+    with pytest.raises(OutOfReachError, match="no longer where it was") as refusal:
+        run.log  # noqa: B018 it is read when it is asked for
+    assert "damaged" not in str(refusal.value)
+    assert load_runs(tmp_path / "moved")[0].log
+    ending = "-".join(second.name.split("-")[-3:])
+    renamed = first.with_name(f"mine-{ending}")
+    (tmp_path / "moved").rename(renamed)  # the end of a name says which run it is
+    with pytest.raises(CacheError, match="the name of another run") as misnamed:
+        runs_of_key(study / "runs", load_runs(second)[0].key)
+    assert run.key[:8] in misnamed.value.details["expected"]
+    assert "rm" not in misnamed.value.details["to do"].split()
