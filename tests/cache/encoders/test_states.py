@@ -114,6 +114,7 @@ def test_all_hidden_states_are_there_and_the_others_keep_their_bits(
     encoder.load()
     assert encoder._forward.stack is not None, "hooks were not taken"
     assert (encoder._forward.mask == "never") is (architecture != "bert")
+    assert encoder.acts_causal is (architecture != "bert")
     outline = TextEncoder.open_outline(zero)
     outline.outline()
     assert (outline.num_layers, outline.hidden_size) == (4, 32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batches import token_budget_batches
 from gaam_cache.extraction.states import StateMaker, choose_rows
@@ -46,6 +46,67 @@ def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
     assert "train.csv, row" in caught.value.details["where"]
     assert "--set batch-tokens=1" in caught.value.details["to do"]
     assert not list((config.out / "shards").glob("*.json"))
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What arithmetic adds to the states of a batch, and to those of a row alone."""
+
+    in_batch: float
+    alone: float
+    in_higher_precision: bool  # to those of a batch there too, as no rounding does
+    accepted: bool
+
+    @property
+    def case(self) -> str:
+        stays = "stays" if self.in_higher_precision else "goes"
+        return f"{self.in_batch:g} beside {self.alone:g} {stays}"
+
+
+@pytest.mark.parametrize(
+    "rounded",
+    [
+        Rounded(2e-4, 6e-5, in_higher_precision=False, accepted=True),
+        Rounded(2e-4, 6e-5, in_higher_precision=True, accepted=False),
+        Rounded(2e-4, 1e-5, in_higher_precision=False, accepted=False),
+    ],
+    ids=lambda rounded: rounded.case,
+)
+def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_so(
+    rounded: Rounded, tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_for, together, alone = TextEncoder.load_for, _TextForward.__call__, _TextForward.reference
+
+    def times(states: dict[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
+        return {name: x_BLD * (1 + share) for name, x_BLD in states.items()}
+
+    def in_batch(self: _TextForward, items: Any) -> dict[str, torch.Tensor]:
+        counts = self.dtype == torch.float32 or rounded.in_higher_precision
+        shifted = len(items) > 1 and counts
+        return times(together(self, items), rounded.in_batch if shifted else 0.0)
+
+    def by_itself(self: _TextForward, item: Any) -> dict[str, torch.Tensor]:
+        counts = self.dtype == torch.float32
+        return times(alone(self, item), rounded.alone if counts else 0.0)
+
+    def load_and_shift(self: TextEncoder, *given: Any, **named: Any) -> None:
+        load_for(self, *given, **named)  # what is measured is right: it happens to real rows alone
+        monkeypatch.setattr(_TextForward, "__call__", in_batch)
+        monkeypatch.setattr(_TextForward, "reference", by_itself)
+
+    monkeypatch.setattr(TextEncoder, "load_for", load_and_shift)
+    config = replace(tiny_config, dtype="float32", storage_dtype="float32")
+    if not rounded.accepted:
+        with pytest.raises(NumericsError, match="rounding explains"):
+            gaam_cache.extract(config)
+        assert not list((config.out / "shards").glob("*.json"))
+        return
+    gaam_cache.extract(config)
+    found = gaam_cache.verify(config.out, recompute_rows=84)
+    assert found.good
+    assert found.recomputed is not None
+    assert max(found.recomputed["deviation"]) == pytest.approx(1.4e-4, rel=0.02)
+    assert found.recomputed["limit"] >= max(found.recomputed["deviation"])
 
 
 def test_rows_that_changed_places_on_their_way_stop_the_extraction(
