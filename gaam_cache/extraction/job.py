@@ -19,7 +19,14 @@ from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import CacheError, DataError, GaamWarning
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
-from gaam_cache.sources._base import Rows, check_rows, find_source, repeated_texts, shared_texts
+from gaam_cache.sources._base import (
+    Rows,
+    check_rows,
+    equal_rows,
+    find_source,
+    repeated_texts,
+    shared_texts,
+)
 from gaam_cache.store.dtypes import packed, width_of
 from gaam_cache.store.files import fingerprint, hash_parts
 from gaam_cache.store.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard
@@ -43,6 +50,7 @@ class CheckedRows(NamedTuple):
     class_names: tuple[str, ...]
     content: dict[str, str]  # hash of every split
     shared_texts: dict[str, dict[str, int]]  # rows of a split whose text a split has too
+    equal_rows: dict[str, list[list[int]]]  # rows of a split that are copies of one another
 
 
 class Job(NamedTuple):
@@ -54,6 +62,7 @@ class Job(NamedTuple):
     fields: dict[str, Any]  # what the fingerprint of its cache covers
     provenance: dict[str, Any]  # what it takes to read the same rows again, from any folder
     shared_texts: dict[str, dict[str, int]]
+    equal_rows: dict[str, list[list[int]]]
 
 
 def prepare_job(
@@ -67,7 +76,7 @@ def prepare_job(
 
     Without ``weights`` the encoder's need not be there; the fields of the job then cover none.
     """
-    rows, class_names, content, shared = checked or read_rows(config, report)
+    rows, class_names, content, shared, copies = checked or read_rows(config, report)
     encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
     fields = plan_fields(rows, class_names, content, encoder.identity(), config.storage_dtype)
     bundled = config.dataset == DEFAULT_DATASET
@@ -81,7 +90,7 @@ def prepare_job(
         "origin": {name: part.origin for name, part in rows.items()},
         **recorded_settings(config, "dataset"),
     }
-    return Job(config, rows, encoder, fields, provenance, shared)
+    return Job(config, rows, encoder, fields, provenance, shared, copies)
 
 
 def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
@@ -94,7 +103,8 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
     class_names = _class_names(rows, config)
     groups = list(repeated_texts(rows, report))
     warn(check_rows(rows, class_names, groups))
-    return CheckedRows(rows, class_names, content_of(rows, report), shared_texts(groups))
+    content = content_of(rows, report)
+    return CheckedRows(rows, class_names, content, shared_texts(groups), equal_rows(groups))
 
 
 def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, str]:
@@ -185,7 +195,9 @@ def make_plan(job: Job) -> Plan:
             "batching": encoder.batching,
             **recorded_settings(config, "encoder"),
         },
-        dataset=job.provenance | {"shared_texts": job.shared_texts},
+        dataset=job.provenance
+        | {"shared_texts": job.shared_texts}
+        | ({"equal_rows": job.equal_rows} if job.equal_rows else {}),
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         shard_rows=config.shard_rows,

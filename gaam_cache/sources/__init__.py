@@ -1,5 +1,12 @@
 """Where rows come from; a file in this folder is a source."""
 
-from gaam_cache.sources._base import Rows, Source, Texts, find_source, held_out
+from gaam_cache.sources._base import (
+    Rows,
+    Source,
+    Texts,
+    find_source,
+    held_out,
+    held_out_groups,
+)
 
-__all__ = ["Rows", "Source", "Texts", "find_source", "held_out"]
+__all__ = ["Rows", "Source", "Texts", "find_source", "held_out", "held_out_groups"]

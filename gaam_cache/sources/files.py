@@ -50,6 +50,8 @@ class FileSource(Source):
         if said or config.unlabelled or kind_of(path) not in SUFFIXES or not path.is_file():
             return config
         what = f"'{path.name}' is one file: {TEST_FRACTION:.0%} of every class are held out as"
+        if config.test_groups is not None:
+            what = f"'{path.name}' is one file: about {TEST_FRACTION:.0%} are held out as"
         warnings.warn(f"{what} 'test' (--test-fraction)", GaamWarning, stacklevel=3)
         return replace(config, test_fraction=TEST_FRACTION)
 
