@@ -246,8 +246,9 @@ def held_out_groups(
     digests = {name: hashlib.sha256(f"{seed} {name}".encode()).digest() for name in set(groups)}
     place = {name: number for number, name in enumerate(sorted(digests, key=digests.__getitem__))}
     group_N = np.array([place[name] for name in groups])
+    class_N = np.array([class_number[label] for label in labels])
     count_GC = np.zeros((len(place), len(class_number)), np.int64)
-    np.add.at(count_GC, (group_N, [class_number[label] for label in labels]), 1)
+    np.add.at(count_GC, (group_N, class_N), 1)
     all_C = count_GC.sum(0)
     share_C = round(1e6 * fraction) * all_C
     held_C, is_held_G = np.zeros_like(all_C), np.zeros(len(place), np.bool_)

@@ -48,7 +48,9 @@ def in_words(name: str) -> str:
     return name if name in OTHERS else f"'{brief(name, 40)}'"
 
 
-def table_groups(tests: Tests, repeats: int, asked: str | None) -> TableGroups:
+def table_groups(
+    tests: Tests, of_cache: Sequence[RunResult], repeats: int, asked: str | None
+) -> TableGroups:
     """Groups of the test rows of a table: of all that says that rows belong together.
 
     Rows that one relation puts together belong together, whatever another says: a finer one never
@@ -56,6 +58,8 @@ def table_groups(tests: Tests, repeats: int, asked: str | None) -> TableGroups:
 
     Args:
         tests: the runs of every part of the test rows, in order.
+        of_cache: all runs on the same cache, those that filters left out too: what a column says of
+            their rows holds for these, so that no filter makes a test of more groups.
         repeats: how often every row is among them.
         asked: a kept column that a report was asked to take for groups, too.
 
@@ -67,6 +71,7 @@ def table_groups(tests: Tests, repeats: int, asked: str | None) -> TableGroups:
         row_N = np.concatenate([runs[0].test_rows for runs in tests])
         order_N = np.argsort(row_N, kind="stable")[::repeats]
     names = {name for runs in tests for run in runs for name in names_in_force(run)}
+    names |= {name for run in of_cache for name in names_in_force(run)} - {GROUPS_FILE}
     names |= {asked} if asked is not None else set()
     there = [{name for run in runs for name in run.same} for runs in tests]
     recorded = set.intersection(*there)
@@ -103,15 +108,22 @@ def _numbers(tests: Tests, name: str, order_N: NDArray[np.int64] | None) -> Numb
 
 
 def _no_column(asked: str, run: RunResult) -> ConfigError:
-    kept = sorted({*run.same} - OTHERS | {*run.cache.get("plan", {}).get("columns", {})})
-    there = asked in kept
+    """Why the column that was asked for says nothing of the test rows."""
+    of_cache = run.cache.get("plan", {}).get("columns", {})
+    kept = sorted({*run.same} - OTHERS | {*of_cache})
+    if asked in kept:
+        return ConfigError(
+            f"the runs do not hold the column '{brief(asked)}', and their cache is gone",
+            expected=f"the cache of the runs, where it was: {brief(run.cache['path'], 200)}",
+            where=f"the run {run.path}",
+            hint="move the cache back, or train the runs again: they hold kept columns now",
+        )
     return ConfigError(
-        f"--groups: nobody knows the column '{brief(asked)}' of the test rows",
-        expected="its cache, for the runs do not hold it" if there
-        else f"a kept column: {', '.join(map(brief, kept)) or 'the cache has none'}",
+        f"--groups '{brief(asked)}' is no kept column",
+        expected=f"one of: {', '.join(map(brief, kept))}" if kept else "a cache that has some",
         where=f"the run {run.path}",
-        hint="gaam extract --keep-column NAME; runs that are trained from now on hold it",
-    )  # fmt: skip
+        hint="gaam extract --keep-column NAME",
+    )
 
 
 def columns_like_groups(

@@ -191,8 +191,12 @@ def _few_learned(table: Table) -> str | None:
     rows = min((row.train_rows for row, _ in table.compared), default=math.inf)
     if rows >= table.num_test_rows:
         return None
-    text = f"test rows count as no more than training rows ({rows:,.0f} at least) in differences"
-    return f"{text}: which were drawn matters as much (--folds 5 tests on all)"
+    # as many groups as have so many rows, if they are as large as those that are tested
+    count = rows * (table.num_groups or table.num_test_rows) / table.num_test_rows
+    text = (
+        f"test {table.units} count as no more than training {table.units} ({count:,.0f} at least)"
+    )
+    return f"{text} in differences: which were drawn matters as much (--folds 5 tests on all)"
 
 
 def chance(row: Row) -> float:

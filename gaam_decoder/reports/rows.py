@@ -277,6 +277,7 @@ def rows_by_test(
     score: str,
     temperature: bool,
     grouped_by: str | None = None,
+    beside: Sequence[RunResult] = (),
 ) -> Iterator[Tested]:
     """All rows, by what tests them.
 
@@ -296,7 +297,9 @@ def rows_by_test(
         first = decoders[0]
         repeats = len({_split_seed(part[0]) for part in first})
         tests = [[run for of in decoders for run in of[i]] for i in range(len(first))]
-        groups = table_groups(tests, repeats, grouped_by)
+        cache = first[0][0].cache["fingerprint"]
+        of_cache = [run for run in (*runs, *beside) if run.cache["fingerprint"] == cache]
+        groups = table_groups(tests, of_cache, repeats, grouped_by)
         rows = [_row(parts, tunings, score, temperature, groups) for parts in decoders]
         label_N = np.concatenate([part[0].labels for part in first])
         if repeats > 1:

@@ -169,7 +169,8 @@ def build_tables(
     def by_test(runs: Sequence[RunResult]) -> tuple[Choice, list[Tested]]:
         choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
         evaluated = [run for run in choice.runs if run.evaluated]
-        return choice, list(rows_by_test(evaluated, choice.tunings, score, temperature, groups))
+        of_tests = rows_by_test(evaluated, choice.tunings, score, temperature, groups, beside)
+        return choice, list(of_tests)
 
     choice, tested = by_test(runs)
     hidden = by_test([*runs, *beside])[1] if beside else []

@@ -18,6 +18,7 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, stats
 from gaam_decoder.reports.notes import caused, conclusion, warnings
 from gaam_decoder.reports.table import Table, build_tables
+from gaam_decoder.runs.loading import Runs
 from tests.conftest import Outcome
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen, written
 
@@ -81,6 +82,14 @@ def test_a_finer_column_never_makes_more_groups_of_what_belongs_together() -> No
     for asked in (None, "who", "row", "half"):
         assert table_of(runs, asked).num_groups == 20
     assert table_of(two({"row": np.arange(ROWS)}), "row").num_groups is None
+
+
+def test_no_filter_makes_rows_of_groups() -> None:
+    """Runs that were trained with groups say of all runs which test rows belong together."""
+    runs = Runs([*two({"who": WHO}), build_run("mha", answers(8, 0.8, 3), same={"who": WHO})])
+    trained_with_groups(runs[-1:])
+    assert table_of(runs).num_groups == 20
+    assert table_of(runs.selected(attn=["gaam", "none"])).num_groups == 20
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -165,11 +174,17 @@ def test_a_column_seldom_looks_like_groups_by_chance() -> None:
     assert found <= 4
 
 
-def test_a_column_that_no_run_knows_is_refused() -> None:
-    for same, expected in (({"who": WHO}, "who"), ({}, "has none")):
-        with pytest.raises(ConfigError, match="nobody knows the column 'speaker'") as refused:
-            table_of(two(same), "speaker")
-        assert expected in str(refused.value)
+@pytest.mark.parametrize("case", ["another column", "no column", "the cache is gone"])
+def test_a_column_that_says_nothing_of_the_rows_is_refused(case: str) -> None:
+    runs = {
+        "another column": two({"who": WHO}),
+        "no column": two({}),
+        "the cache is gone": two({}, plan={"dataset": {}, "columns": {"speaker": 3}}),
+    }[case]
+    expected = {"another column": "one of: who", "the cache is gone": "/nowhere/cache"}
+    with pytest.raises(ConfigError, match="'speaker'") as refused:
+        table_of(runs, "speaker")
+    assert expected.get(case, "a cache that has some") in str(refused.value)
 
 
 def test_groups_that_hold_and_that_nobody_has_are_a_warning() -> None:
