@@ -218,12 +218,12 @@ def _whole_groups(rows: Rows, column: str, fraction: float, seed: int) -> NDArra
             where=rows.origin,
         )
     there = len({name for name, is_test in zip(names, test_N, strict=True) if is_test})
-    said = f"'test' has {there:,} of {count:,} groups of '{column}', "
-    said += f"{test_N.sum():,} of {len(rows):,} rows ({test_N.mean():.1%})"
+    message = f"'test' has {there:,} of {count:,} groups of '{column}', "
+    message += f"{test_N.sum():,} of {len(rows):,} rows ({test_N.mean():.1%})"
     if there < FEWEST_GROUPS:
-        said += f": of fewer than {FEWEST_GROUPS} no report makes a claim; "
-        said += f"gaam train --folds 5 --groups {column} tests all groups of one split"
-    warnings.warn(said, GaamWarning, stacklevel=2)
+        message += f": of fewer than {FEWEST_GROUPS} no report makes a claim; "
+        message += f"gaam train --folds 5 --groups {column} tests all groups of one split"
+    warnings.warn(message, GaamWarning, stacklevel=2)
     return test_N
 
 
@@ -316,16 +316,18 @@ def equal_rows(groups: Sequence[Group]) -> dict[str, list[list[int]]]:
 
     Nothing where so many rows are copies that the plan of a cache is no place for them.
     """
-    found: dict[str, list[list[int]]] = {}
+    copies: dict[str, list[list[int]]] = {}
     for group in groups:
         by_split: dict[str, list[int]] = {}
         for split, row in group:
             by_split.setdefault(split, []).append(row)
         for split, rows in by_split.items():
             if len(rows) > 1:
-                found.setdefault(split, []).append(rows)
-    count = sum(len(rows) for several in found.values() for rows in several)
-    return {} if count > MOST_COPIES else {split: sorted(of) for split, of in found.items()}
+                copies.setdefault(split, []).append(rows)
+    count = sum(len(rows) for lists in copies.values() for rows in lists)
+    if count > MOST_COPIES:
+        return {}
+    return {split: sorted(lists) for split, lists in copies.items()}
 
 
 def _leak(

@@ -75,23 +75,23 @@ def table_groups(
     names |= {asked} if asked is not None else set()
     there = [{name for run in runs for name in run.same} for runs in tests]
     recorded = set.intersection(*there)
-    found = {
+    numbers = {
         name: _numbers(tests, name, order_N)
         for name in sorted(names | recorded - OTHERS, key=lambda name: (name in OTHERS, name))
     }
-    if asked is not None and found[asked] is None:
+    if asked is not None and numbers[asked] is None:
         raise _no_column(asked, tests[0][0])
     together = {
         name: number_N
-        for name, number_N in found.items()
+        for name, number_N in numbers.items()
         if name in names and number_N is not None and len(np.unique(number_N)) < len(number_N)
     }
-    columns = {name: number_N for name, number_N in found.items() if number_N is not None}
+    known = {name: number_N for name, number_N in numbers.items() if number_N is not None}
     return TableGroups(
         names=tuple(together),
         groups=row_groups(joined([*together.values()])) if together else None,
-        unknown=tuple(sorted(name for name in names if found[name] is None)),
-        columns={name: columns[name] for name in columns if name in recorded},
+        unknown=tuple(sorted(name for name in names if numbers[name] is None)),
+        columns={name: known[name] for name in known if name in recorded},
     )
 
 
@@ -127,7 +127,7 @@ def _no_column(asked: str, run: RunResult) -> ConfigError:
 
 
 def columns_like_groups(
-    found: TableGroups, right_N: NDArray[np.float64], label_N: NDArray[np.int64]
+    known: TableGroups, right_N: NDArray[np.float64], label_N: NDArray[np.int64]
 ) -> dict[str, int]:
     """Kept columns that look like groups, and how many values they have.
 
@@ -137,17 +137,17 @@ def columns_like_groups(
     are the unit, their means are what varies, and a column that parts one of them is none.
 
     Args:
-        found: groups and kept columns of the test rows.
+        known: groups and kept columns of the test rows.
         right_N: share of all decoders and seeds that are right on each row.
         label_N: class of each row.
     """
     rows_C = np.maximum(1, np.bincount(label_N))
     left_N = right_N - (np.bincount(label_N, right_N) / rows_C)[label_N]
     classes = len(np.unique(label_N))
-    groups, alike = found.groups, {}
-    for name, number_N in found.columns.items():
+    groups, alike = known.groups, {}
+    for name, number_N in known.columns.items():
         value_U, number_U = left_N, number_N
-        if name in found.names:
+        if name in known.names:
             continue
         if groups is not None:
             first_G = np.unique(groups.group_N, return_index=True)[1]

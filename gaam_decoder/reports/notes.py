@@ -111,10 +111,12 @@ def _like_groups(table: Table) -> str | None:
     """Columns that may say that rows are no independent draws."""
     if not table.like_groups:
         return None
-    told = ", ".join(f"'{brief(n)}' ({count} values)" for n, count in table.like_groups.items())
+    columns = ", ".join(
+        f"'{brief(name)}' ({count} values)" for name, count in table.like_groups.items()
+    )
     first = shlex.quote(next(iter(table.like_groups)))
     return (
-        f"accuracy varies with {told} more than chance allows: where rows of one value belong "
+        f"accuracy varies with {columns} more than chance allows: where rows of one value belong "
         f"together, intervals and verdicts are too sure without --groups {brief(first)}"
     )
 
@@ -124,8 +126,9 @@ def _groups_not_known(table: Table) -> str | None:
     if table.groups is None:
         return None
     if names := table.groups.unknown:
-        told = ", ".join(map(in_words, names))
-        return f"rows that belong together ({told}) count as independent: the runs do not name them"
+        relations = ", ".join(map(in_words, names))
+        text = f"rows that belong together ({relations}) count as independent"
+        return f"{text}: the runs do not name them"
     recipe = table.rows[0].runs[0].recipe
     split = recipe.get("test_split", "test")
     if recipe.get("fold"):

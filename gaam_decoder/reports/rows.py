@@ -296,7 +296,8 @@ def rows_by_test(
     def tested(where: str, decoders: list[list[Part]], incomplete: list[str]) -> Tested:
         first = decoders[0]
         repeats = len({_split_seed(part[0]) for part in first})
-        tests = [[run for of in decoders for run in of[i]] for i in range(len(first))]
+        # of every part of the test rows the runs of all decoders
+        tests = [[run for part in parts for run in part] for parts in zip(*decoders, strict=True)]
         cache = first[0][0].cache["fingerprint"]
         of_cache = [run for run in (*runs, *beside) if run.cache["fingerprint"] == cache]
         groups = table_groups(tests, of_cache, repeats, grouped_by)

@@ -34,15 +34,15 @@ def relations(cache: EmbeddingCache, split: str, groups: Groups | None) -> dict[
         split: whose rows.
         groups: of the rows of this split; None where they have none.
     """
-    found = {name: _numbers_of_column(cache[split], name) for name in cache.columns}
+    numbers = {name: _numbers_of_column(cache[split], name) for name in cache.columns}
     if groups is not None and groups.kind == "file":
-        found[GROUPS_FILE] = _numbered(groups.names)
+        numbers[GROUPS_FILE] = _numbered(groups.names)
     if copies := cache.plan.equal_rows.get(split):
         number_N = np.arange(len(cache[split]), dtype=np.int32)
         for rows in copies:
             number_N[rows] = rows[0]
-        found[EQUAL_ROWS] = number_N
-    return found
+        numbers[EQUAL_ROWS] = number_N
+    return numbers
 
 
 @lru_cache(maxsize=16)  # every run of a sweep records them

@@ -73,13 +73,13 @@ class Validation:
 
     def same_of_seed(self, place: int, names: Collection[str]) -> list[NDArray[np.int32]]:
         """Numbers of these rows in those relations that are known, in their order."""
-        found = []
+        numbers = []
         for name in sorted(names):
             if name in self.same:
                 number_V = self.same[name]
                 number_V = number_V if number_V.ndim == 1 else number_V[place]
-                found.append(number_V[number_V >= 0])
-        return found
+                numbers.append(number_V[number_V >= 0])
+        return numbers
 
     def temperature(self, place: int) -> float | None:
         """Of the seed at a place, fitted on these rows; 1 if all is right, None if not finite."""
@@ -263,11 +263,11 @@ class RunResult:
         if VALIDATION_FILE not in self.files:
             return None
         with self.tensors(VALIDATION_FILE) as file:
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        same = [name for name in found if name.startswith(SAME)]
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        same = [name for name in arrays if name.startswith(SAME)]
         return Validation(
-            same={name.removeprefix(SAME): found.pop(name) for name in same},
-            **{name: found[name] for name in ("logits", "labels", "rows")},
+            same={name.removeprefix(SAME): arrays[name] for name in same},
+            **{name: arrays[name] for name in ("logits", "labels", "rows")},
         )
 
     # (S, V, C) and (V,) or (S, V)
