@@ -118,6 +118,7 @@ def extract(
     keep_columns: Annotated[Strings, _e("--keep-column", kind="NAME", panel=DATA)] = None,
     splits: Annotated[Strings, _e("--split", kind="NAME", panel=DATA)] = None,
     test_fraction: Annotated[float | None, _e("--test-fraction", kind="0.2", panel=DATA)] = None,
+    test_groups: Annotated[str | None, _e("--test-groups", kind="COLUMN", panel=DATA)] = None,
     prompt: Annotated[str | None, _e("--prompt", kind="TEXT", panel=ENCODER)] = None,
     max_length: Annotated[int | None, _e("--max-length", kind="N", panel=ENCODER)] = None,
     layers: Annotated[str | None, _e("--layers", kind="N-M", panel=ENCODER)] = None,
@@ -218,6 +219,7 @@ def report(
     margin: Annotated[float | None, _option("--margin", kind="POINTS", help="Largest difference that does not matter (default: 0.5 points; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
     temperature: Annotated[bool, _option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch.")] = False,
     pairs: Annotated[str | None, _option("--pairs", kind="SETTING", help="Compare all rows that differ in this alone (attn, head, layers, lr, ...), each with each.")] = None,
+    groups: Annotated[str | None, _option("--groups", kind="COLUMN", help="Kept column whose rows of one value belong together, such as a speaker: intervals and verdicts are then over groups.")] = None,
     every_candidate: Annotated[bool, _option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
     top: Annotated[int | None, _option("--top", kind="N", help="Show only so many rows of each table, and their baselines.")] = None,
     section: Annotated[str | None, _option("--section", kind="NAME", help="Print this part alone; every report says which there are.", panel=OUTPUT)] = None,
@@ -244,6 +246,7 @@ def report(
         check_writable(figures, option="--figures")
     options: dict[str, Any] = {"baseline": baseline, "margin": margin, "score": score, "top": top}
     options |= {"temperature": temperature, "every_candidate": every_candidate, "pairs": pairs}
+    options["groups"] = groups
     found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)
     if figures:
         tell(f"{len(found.save_figures(figures))} files in {figures}", to=sys.stderr)

@@ -177,6 +177,8 @@ class ExtractConfig(Placing):
     """Leave out rows of which nothing is to be encoded, and count them."""
     test_fraction: float | None = field(default=None, metadata=OF_ROWS)
     """Part of a single file, or of the only split, that becomes 'test', stratified."""
+    test_groups: str | None = field(default=None, metadata=OF_ROWS)
+    """Column by which test-fraction takes whole groups, such as who speaks; the cache keeps it."""
     split_seed: int = field(default=0, metadata=OF_ROWS | KEY)
     """Which rows test-fraction takes."""
     unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS | KEY)
@@ -225,6 +227,8 @@ class ExtractConfig(Placing):
 
     def __post_init__(self) -> None:
         settle(self)
+        if self.test_groups is not None and self.test_groups not in self.keep_columns:
+            object.__setattr__(self, "keep_columns", (*self.keep_columns, self.test_groups))
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
         check_rules(self, self._rules())

@@ -20,7 +20,14 @@ from gaam_cache.errors import CacheError, DataError, GaamWarning, OutOfReachErro
 from gaam_cache.extraction.behaviour import covered_fields, measure_reference
 from gaam_cache.extraction.reopen import recorded_settings
 from gaam_cache.messages import excerpt, shortened
-from gaam_cache.sources._base import Rows, check_rows, find_source, repeated_texts, shared_texts
+from gaam_cache.sources._base import (
+    Rows,
+    check_rows,
+    equal_rows,
+    find_source,
+    repeated_texts,
+    shared_texts,
+)
 from gaam_cache.store.dtypes import packed, width_of
 from gaam_cache.store.files import fingerprint, hash_parts
 from gaam_cache.store.plan import FORMAT_VERSION, LIBRARIES, Plan, ShardSpec, rows_per_shard
@@ -44,6 +51,7 @@ class CheckedRows(NamedTuple):
     class_names: tuple[str, ...]
     content: dict[str, str]  # hash of every split
     shared_texts: dict[str, dict[str, int]]  # rows of a split whose text a split has too
+    equal_rows: dict[str, list[list[int]]]  # rows of a split that are copies of one another
 
 
 class Job(NamedTuple):
@@ -55,6 +63,7 @@ class Job(NamedTuple):
     fields: dict[str, Any]  # what the fingerprint of its cache covers
     provenance: dict[str, Any]  # what it takes to read the same rows again, from any folder
     shared_texts: dict[str, dict[str, int]]
+    equal_rows: dict[str, list[list[int]]]
 
 
 def prepare_job(
@@ -68,7 +77,7 @@ def prepare_job(
 
     Without ``weights`` the encoder's need not be there; the fields of the job then cover none.
     """
-    rows, class_names, content, shared = checked or read_rows(config, report)
+    rows, class_names, content, shared, copies = checked or read_rows(config, report)
     encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
     warn(encoder.notices())
     fields = plan_fields(rows, class_names, content, encoder.identity(), config.storage_dtype)
@@ -85,7 +94,7 @@ def prepare_job(
     }
     if config.limit is not None:
         provenance["limit_rule"] = config.limit_rule
-    return Job(config, rows, encoder, fields, provenance, shared)
+    return Job(config, rows, encoder, fields, provenance, shared, copies)
 
 
 def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
@@ -98,7 +107,8 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
     class_names = _class_names(rows, config)
     groups = list(repeated_texts(rows, report))
     warn(check_rows(rows, class_names, groups, known=config.odd_classes))
-    return CheckedRows(rows, class_names, content_of(rows, report), shared_texts(groups))
+    content = content_of(rows, report)
+    return CheckedRows(rows, class_names, content, shared_texts(groups), equal_rows(groups))
 
 
 def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, str]:
@@ -192,7 +202,9 @@ def make_plan(job: Job) -> Plan:
             **({"adapter_of": encoder.adapter_of} if encoder.adapter_of else {}),
             **recorded_settings(config, "encoder"),
         },
-        dataset=job.provenance | {"shared_texts": job.shared_texts},
+        dataset=job.provenance
+        | {"shared_texts": job.shared_texts}
+        | ({"equal_rows": job.equal_rows} if job.equal_rows else {}),
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         shard_rows=config.shard_rows,

@@ -1,6 +1,13 @@
 """Where rows come from; a file in this folder is a source."""
 
-from gaam_cache.sources._base import Rows, Source, Texts, find_source, held_out
+from gaam_cache.sources._base import (
+    Rows,
+    Source,
+    Texts,
+    find_source,
+    held_out,
+    held_out_groups,
+)
 from gaam_cache.sources._limit import limited
 
-__all__ = ["Rows", "Source", "Texts", "find_source", "held_out", "limited"]
+__all__ = ["Rows", "Source", "Texts", "find_source", "held_out", "held_out_groups", "limited"]

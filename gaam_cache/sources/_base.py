@@ -6,6 +6,7 @@ Rows are the same where their essences are: of texts, all but white space and ca
 import hashlib
 import re
 import unicodedata
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._cells import is_doubtful, is_nothing, spelling
@@ -30,9 +31,11 @@ Record = tuple[str, Mapping[str, Any]]
 NO_LABEL = ""  # of a row whose class nobody knows; no class can be called so
 SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"
 FEWEST_ROWS = 10  # of which some can be held out for testing
+FEWEST_GROUPS = 6  # of test rows that belong together, with which a report compares mechanisms
 DIGEST_BYTES = 16  # two texts of ten million agree by chance once in 10^24 data sets
 TOLERATED_TRUNCATED_SHARE = 0.01
 LONGEST_LIST = 10
+MOST_COPIES = 200_000  # rows that a plan lists because they are copies: some 1.5 MB
 Group = list[tuple[str, int]]  # rows that are the same, each by its split and its index there
 
 
@@ -128,6 +131,13 @@ class Source(ABC):
             raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
         if not self.has_revisions and config.subset is not None:
             raise hub_only("--subset", config.subset, config.dataset)
+        if config.test_fraction is None and config.test_groups is not None:
+            raise ConfigError(
+                "--test-groups says how 'test' is cut off, and the data set has its splits",
+                expected="--test-fraction beside it, or a single file",
+                found=f"--test-groups {excerpt(config.test_groups)}",
+                where=config.dataset,
+            )
         if config.test_fraction is None:
             return _limited(self.rows(config, split, report), config)
         if self._parts is None:
@@ -153,6 +163,8 @@ def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Ro
     """The splits 'train' and 'test', in order; pieces of a sound stay together in one of them."""
     if rows.held_out:
         test_N = np.asarray(rows.held_out, np.bool_)
+    elif config.test_groups is not None:
+        test_N = _whole_groups(rows, config.test_groups, fraction, config.split_seed)
     else:
         labels, unit_N = _units(rows)
         test_N = held_out(labels, fraction, config.split_seed)[unit_N]
@@ -232,6 +244,68 @@ def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bo
     return held_N
 
 
+def _whole_groups(rows: Rows, column: str, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Which rows are 'test', of a column by whose values they belong together; says how many."""
+    names = rows.kept[column]
+    test_N = held_out_groups(rows.labels, names, fraction, seed)
+    count = len(set(names))
+    if not test_N.any():
+        raise ConfigError(
+            f"no group of '{column}' can be held out: without any of them a class would be gone",
+            expected=f"groups with at most {fraction:.0%} of the rows, and every class in several",
+            found=f"{count:,} group{'s' if count != 1 else ''}",
+            where=rows.origin,
+        )
+    there = len({name for name, is_test in zip(names, test_N, strict=True) if is_test})
+    message = f"'test' has {there:,} of {count:,} groups of '{column}', "
+    message += f"{test_N.sum():,} of {len(rows):,} rows ({test_N.mean():.1%})"
+    if there < FEWEST_GROUPS:
+        message += f": of fewer than {FEWEST_GROUPS} no report makes a claim; "
+        message += f"gaam train --folds 5 --groups {column} tests all groups of one split"
+    warnings.warn(message, GaamWarning, stacklevel=2)
+    return test_N
+
+
+def held_out_groups(
+    labels: Sequence[str], groups: Sequence[str], fraction: float, seed: int
+) -> NDArray[np.bool_]:
+    """For every row, (N,), whether it is held out for testing, of a group all rows or none.
+
+    The rule is for ever, as that of ``held_out`` is. Groups are put in order by their digests: the
+    SHA-256 of '<seed> <name of the group>' in UTF-8. How far off a choice is: for every class
+    ``|1,000,000 h - f n|``, of which h of n rows are held out, with f the fraction in millionths,
+    rounded; and the sum of that over the classes. A group is never held out if then all rows of a
+    class were.
+
+    First every group, in order, is held out if of no class more than its share is held out then:
+    ``1,000,000 h <= f n``. Then, one after the other, the group that brings the choice nearest,
+    of equal ones the first, until none brings it nearer.
+    """
+    class_number = {name: number for number, name in enumerate(sorted(set(labels)))}
+    digests = {name: hashlib.sha256(f"{seed} {name}".encode()).digest() for name in set(groups)}
+    place = {name: number for number, name in enumerate(sorted(digests, key=digests.__getitem__))}
+    group_N = np.array([place[name] for name in groups])
+    class_N = np.array([class_number[label] for label in labels])
+    count_GC = np.zeros((len(place), len(class_number)), np.int64)
+    np.add.at(count_GC, (group_N, class_N), 1)
+    all_C = count_GC.sum(0)
+    share_C = round(1e6 * fraction) * all_C
+    held_C, is_held_G = np.zeros_like(all_C), np.zeros(len(place), np.bool_)
+    for group, count_C in enumerate(count_GC):
+        then_C = held_C + count_C
+        if (10**6 * then_C <= share_C).all() and (then_C < all_C).all():
+            held_C, is_held_G[group] = then_C, True
+    while True:
+        then_GC = held_C + count_GC
+        off_G = abs(10**6 * then_GC - share_C).sum(1)
+        never_G = is_held_G | ((then_GC >= all_C) & (count_GC > 0)).any(1)
+        off_G[never_G] = np.iinfo(np.int64).max
+        best = int(off_G.argmin())
+        if off_G[best] >= abs(10**6 * held_C - share_C).sum():
+            return is_held_G[group_N]
+        held_C, is_held_G[best] = then_GC[best], True
+
+
 def check_rows(
     rows: Mapping[str, Rows],
     class_names: Sequence[str],
@@ -280,6 +354,25 @@ def shared_texts(groups: Sequence[Group]) -> dict[str, dict[str, int]]:
                 of = counts.setdefault(split, {})
                 of[other] = of.get(other, 0) + places[split]
     return counts
+
+
+def equal_rows(groups: Sequence[Group]) -> dict[str, list[list[int]]]:
+    """For every split that has some: the rows of each text that occurs in it more than once.
+
+    Nothing where so many rows are copies that the plan of a cache is no place for them.
+    """
+    copies: dict[str, list[list[int]]] = {}
+    for group in groups:
+        by_split: dict[str, list[int]] = {}
+        for split, row in group:
+            by_split.setdefault(split, []).append(row)
+        for split, rows in by_split.items():
+            if len(rows) > 1:
+                copies.setdefault(split, []).append(rows)
+    count = sum(len(rows) for lists in copies.values() for rows in lists)
+    if count > MOST_COPIES:
+        return {}
+    return {split: sorted(lists) for split, lists in copies.items()}
 
 
 def _leak(

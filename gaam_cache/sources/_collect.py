@@ -208,6 +208,8 @@ def _choose_rows(
     limit, fraction = config.limit, config.test_fraction
     if limit is None or (config.limit_rule == "first" and fraction is not None):
         return None
+    if config.test_groups is not None:  # which rows are of 'test' their groups say, not labels
+        return None
     if columns.label is None or config.limit_rule == "first":
         return _Choice(range(limit))
     inputs = columns.inputs if config.skip_empty else ()

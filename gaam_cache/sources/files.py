@@ -66,8 +66,10 @@ class FileSource(Source):
         if asked or config.unlabelled or not table:
             return config
         noun = "file" if path.is_file() else "split"
-        text = f"'{path.name}' is one {noun}: {TEST_FRACTION:.0%} of every class are held out as "
-        text += "'test'"
+        share = f"{TEST_FRACTION:.0%} of every class"
+        if config.test_groups is not None:
+            share = f"about {TEST_FRACTION:.0%}"
+        text = f"'{path.name}' is one {noun}: {share} are held out as 'test'"
         warnings.warn(f"{text} (--test-fraction)", GaamWarning, stacklevel=3)
         return replace(config, test_fraction=TEST_FRACTION)
 

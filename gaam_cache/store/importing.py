@@ -347,6 +347,8 @@ def _make(
         job.warn(row_checks.check_rows(rows, plan.class_names, groups))
         fields["content"] = job.content_of(rows, report)
         plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
+        if copies := row_checks.equal_rows(groups):
+            plan.dataset["equal_rows"] = copies
         prepare_folder(config.out)
         plan = write_plan(config.out, replace(plan, fingerprint=fingerprint(fields)))
         broken = job.discard_broken(config.out, plan)

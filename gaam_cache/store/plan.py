@@ -34,7 +34,13 @@ FORMAT_VERSION = 1
 PLAN_FILE = "cache.json"
 SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
-NOT_SETTINGS = ("path", "origin", "shared_texts", "import")  # of what is said of a data set
+NOT_SETTINGS = (
+    "path",
+    "origin",
+    "shared_texts",
+    "equal_rows",
+    "import",
+)  # of what is said of a data set
 OPTIONAL = ("columns", "unlabelled")
 MAX_VALUE_BYTES = 4096  # of a value of a kept column in UTF-8: a name, not a text
 Batching = Literal["padded", "equal lengths", "alone"]
@@ -149,6 +155,11 @@ class Plan:
     def states(self) -> str:
         """The name of these very states: what the fingerprint covers, and what was computed."""
         return states_digest(self.fingerprint, self.reference)
+
+    @property
+    def equal_rows(self) -> dict[str, list[list[int]]]:
+        """Rows of a split that are copies of one another; empty where the plan has none."""
+        return dict(self.dataset.get("equal_rows", {}))
 
     @property
     def encoder_label(self) -> str:

@@ -79,6 +79,8 @@ def _decide(row: Row) -> str:
         return f"about {seeds:,} seeds" if seeds > claim.num_seeds else "a few more seeds"
     if (rows := claim.rows_to_decide) is not None:
         return f"about {rows:,} rows"
+    if (groups := claim.groups_to_decide) is not None:
+        return f"about {groups:,} groups"
     return "neither alone, or too few rows differ to say"
 
 
@@ -88,15 +90,15 @@ SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all r
 SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows")
 SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds")
 SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given")
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "over seeds and test rows: what other seeds on another test set of this kind might give")
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "over seeds and test rows, or groups of them: what other seeds on another test set of this kind might give")
 SEEDS = Column("seeds", "seeds", lambda r: str(len(r.seeds)) + f" ({len(r.failed)} failed)" * bool(r.failed), "how many were trained; those that failed count in no mean and drop out of pairs")
 PARAMETERS = Column("parameters (attn / total)", "parameters\nattn / total", lambda r: f"{r.parameters['attention']:,} / {r.parameters['total']:,}", "of the mechanism, and with its head")
 SECONDS = Column("s/seed", "s per\nseed", lambda r: f"{np.mean([r.seconds[s] for s in r.finished]):.2f}" if r.finished else "-", "seconds of training, mean over seeds")
 DIFFERENCE = Column("difference", "diff", lambda r: r.chosen.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
-DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
+DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, or groups of them, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
 P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
 VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", pair=True)
-DECIDE = Column("would decide", "", _decide, "how many seeds or test rows would, if what was seen is so", pair=True)
+DECIDE = Column("would decide", "", _decide, "how many seeds, or test rows or groups, would, if what was seen is so", pair=True)
 P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
 # fmt: on
 COLUMNS = (
@@ -110,12 +112,13 @@ DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)  # what goes first from a
 # of the page of a study
 OF_STUDY = (DECODER, SCORE, SD, DIFFERENCE, DIFFERENCE_CI, VERDICT)
 VERDICTS = {
-    "better, worse": "p Holm is below 0.05, over seeds and test rows: other seeds on other rows of "
-    "the kind would show it too. Without any difference it is said in at most 5 of 100 reports",
+    "better, worse": "p Holm is below 0.05, over seeds and test rows, or groups of them: other "
+    "seeds on other rows of the kind would show it too. Without any difference it is said in at most 5 of 100 reports",
     "equivalent": "two one-sided tests of the same kind show that the difference is smaller than "
     "--margin, corrected by Holm in a family of their own",
     "undecided": f"neither, or fewer than {stats.LEAST_SEEDS} paired seeds",
-    "no claim": "the score, or the data, allow none",
+    "no claim": "the score, or the data, allow none: "
+    f"fewer than {stats.LEAST_GROUPS} groups of rows, for one",
 }
 
 

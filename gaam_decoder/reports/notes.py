@@ -4,6 +4,7 @@
 """
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ from gaam_cache.store.files import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.compare import DEFAULT_BASELINE, is_of
+from gaam_decoder.reports.groups import in_words
 from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
+from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.tuning import Tuning
 from gaam_decoder.stats.scores._base import percent
 
@@ -104,6 +107,39 @@ def _few_seeds(table: Table) -> str | None:
     return f"no claim with fewer than {least} seeds: p is {2 / 2**fewest:.3g} at least"
 
 
+def _like_groups(table: Table) -> str | None:
+    """Columns that may say that rows are no independent draws."""
+    if not table.like_groups:
+        return None
+    columns = ", ".join(
+        f"'{brief(name)}' ({count} values)" for name, count in table.like_groups.items()
+    )
+    first = shlex.quote(next(iter(table.like_groups)))
+    return (
+        f"accuracy varies with {columns} more than chance allows: where rows of one value belong "
+        f"together, intervals and verdicts are too sure without --groups {brief(first)}"
+    )
+
+
+def _groups_not_known(table: Table) -> str | None:
+    """Rows that belong together, and count as if they did not."""
+    if table.groups is None:
+        return None
+    if names := table.groups.unknown:
+        relations = ", ".join(map(in_words, names))
+        text = f"rows that belong together ({relations}) count as independent"
+        return f"{text}: the runs do not name them"
+    recipe = table.rows[0].runs[0].recipe
+    split = recipe.get("test_split", "test")
+    if recipe.get("fold"):
+        split = recipe.get("train_split", "train")
+    copies = table.cache.get("shared_texts", {}).get(split, {}).get(split, 0)
+    if not copies or EQUAL_ROWS in table.groups.names:
+        return None
+    text = f"{copies:,} rows of '{brief(split)}' are copies of others and count as independent"
+    return f"{text}: the cache does not say which"
+
+
 def _one_class(row: Row) -> bool:
     predicted_C = row.confusion.sum(0)
     return bool(len(predicted_C) > 1 and row.finished and (predicted_C > 0).sum() == 1)
@@ -158,8 +194,12 @@ def _few_learned(table: Table) -> str | None:
     rows = min((row.train_rows for row, _ in table.compared), default=math.inf)
     if rows >= table.num_test_rows:
         return None
-    text = f"test rows count as no more than training rows ({rows:,} at least) in differences"
-    return f"{text}: which were drawn matters as much (--folds 5 tests on all)"
+    # as many groups as have so many rows, if they are as large as those that are tested
+    count = rows * (table.num_groups or table.num_test_rows) / table.num_test_rows
+    text = (
+        f"test {table.units} count as no more than training {table.units} ({count:,.0f} at least)"
+    )
+    return f"{text} in differences: which were drawn matters as much (--folds 5 tests on all)"
 
 
 def chance(row: Row) -> float:
@@ -183,6 +223,8 @@ NOTES: tuple[Note, ...] = (
     _no_control,
     _few_rows,
     _few_seeds,
+    _like_groups,
+    _groups_not_known,
     _leaks,
     _rows("every seed predicts one and the same class", _one_class),
     _not_compared,
@@ -202,7 +244,7 @@ NOTES: tuple[Note, ...] = (
         "not chosen among, for no seed with a validation accuracy is in all", lambda r: r.unchosen
     ),
 )
-GRAVE = 8  # how many of them are warnings
+GRAVE = 10  # how many of them are warnings
 
 
 def explained(table: Table) -> Iterator[str]:
@@ -221,8 +263,9 @@ def explained(table: Table) -> Iterator[str]:
     if table.compared:
         yield (
             f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, within the "
-            "same head and recipe; intervals and verdicts are of seeds and rows, corrected by Holm "
-            f"for {table.num_tests}; equivalent: within {unit.size(table.margin)}"
+            f"same head and recipe; intervals and verdicts are of seeds and {table.units}, "
+            f"corrected by Holm for {table.num_tests}; equivalent: within "
+            f"{unit.size(table.margin)}"
         )
     for row in table.rows:
         for tuning in dict.fromkeys(map(_grid, row.tunings)):
@@ -286,8 +329,11 @@ def _spread(table: Table) -> str:
     text = f"differences of {' to '.join(dict.fromkeys((low, high)))}{' points' * unit.percent}"
     if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
         text += f", intervals up to {unit.size(max(widths), '.2f')} wide"
-    if rows := max(claims, key=lambda claim: abs(claim.difference)).rows_to_decide:
+    furthest = max(claims, key=lambda claim: abs(claim.difference))
+    if rows := furthest.rows_to_decide:
         text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
+    elif groups := furthest.groups_to_decide:
+        text += f"; {table.num_groups:,} groups cannot tell, about {groups:,} would"
     return text
 
 
@@ -318,7 +364,8 @@ def _alone(table: Table) -> str:
     unit = table.unit
     of = f"{brief(table.rows[0].attention)} {f'{unit.title} ' * (table.score != DEFAULT)}"
     said = f"{of}{unit.span(found)}{'%' * unit.percent} in 95 of 100 cases"
-    return f"Other seeds on other test rows of the kind give {said}{_conditions(table)}"
+    other = "groups of test rows" if table.num_groups else "test rows"
+    return f"Other seeds on other {other} of the kind give {said}{_conditions(table)}"
 
 
 def _conditions(table: Table) -> str:

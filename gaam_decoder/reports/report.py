@@ -104,6 +104,7 @@ def report(
     every_candidate: bool = False,
     top: int | None = None,
     pairs: str | None = None,
+    groups: str | None = None,
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
@@ -127,10 +128,13 @@ def report(
         every_candidate: show every learning rate and weight decay; default: what validation chose.
         top: rows of each table that are shown, the best, and their baselines; all are counted.
         pairs: setting in which the rows of every pair differ, such as layers; default: attn.
+        groups: kept column whose value says which rows belong together, such as who speaks: the
+            group is then the unit of intervals and verdicts. So are, without being asked for, the
+            groups of the training, pieces of one sound, and copies.
 
     Raises:
-        ConfigError: no such baseline, margin, score or filter, pairs along what does not vary, or
-            no run of which a temperature can be fitted.
+        ConfigError: no such baseline, margin, score, filter or column, pairs along what does not
+            vary, or no run of which a temperature can be fitted.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
@@ -141,7 +145,7 @@ def report(
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
     about: dict[str, Any] = {"margin": margin, "score": score, "temperature": temperature}
-    about |= {"every_candidate": every_candidate, "top": top, "pairs": pairs}
+    about |= {"every_candidate": every_candidate, "top": top, "pairs": pairs, "groups": groups}
     tables = build_tables(found, spec, **about)
     if temperature and not any(row.temperature for table in tables for row in table.rows):
         expected = "runs of --select val, which keep the logits of the rows that chose"

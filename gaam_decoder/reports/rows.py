@@ -4,7 +4,7 @@ S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,9 +19,11 @@ from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports.groups import TableGroups, table_groups
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
+from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scored import Scored, interval_by_score
 from gaam_decoder.stats.scores._base import Answers, Interval, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
@@ -92,7 +94,7 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
     """A claim as JSON values."""
     here = claim.on_these_rows
     names = "difference verdict significant margin p p_holm p_equivalent p_equivalent_holm"
-    names += " seeds_to_decide rows_to_decide"
+    names += " num_groups seeds_to_decide rows_to_decide groups_to_decide"
     return {name: getattr(claim, name) for name in names.split()} | {
         "difference_points": 100 * claim.difference,
         "within_margin": claim.negligible,
@@ -154,6 +156,7 @@ class Row:
     probed: Comparison | None = None  # with the linear probe on the same states
     unchosen: bool = False  # whether it is a candidate among which nothing could choose
     shown: bool = True  # whether it is among the best that were asked for
+    grouped_by: tuple[str, ...] = ()  # what says which test rows belong together
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -167,9 +170,25 @@ class Row:
 
     @property
     def train_rows(self) -> float:
-        """That it learned from and chose by; no limit of folds, which learn from others each."""
-        of_cache = self.runs[0].cache["rows"][self.runs[0].setting("train_split")]
-        return math.inf if self.folds > 1 else self.drawn or of_cache
+        """That it learned from and chose by; no limit of folds, which learn from others each.
+
+        Where groups are the unit, no more than so many groups have, if each is as large as those
+        that are tested.
+        """
+        if self.folds > 1:
+            return math.inf
+        rows = self.drawn or self.runs[0].cache["rows"][self.runs[0].setting("train_split")]
+        groups = self.accuracy.scored.groups
+        if groups is None:
+            return rows
+        rows_each = len(groups.group_N) / len(groups)
+        known = [
+            run.learned_groups[name]
+            for run in self.runs
+            for name in self.grouped_by
+            if name in run.learned_groups
+        ]
+        return min([rows, *(rows_each * count for count in known)])
 
     @property
     def unsure(self) -> bool:
@@ -242,10 +261,25 @@ class Row:
         }
 
 
+class Tested(NamedTuple):
+    """Rows of a table to be, which are tested on the same rows of the data."""
+
+    where: str  # what tests them, in words
+    rows: list[Row]  # the best first
+    incomplete: list[str]  # what lacks folds and is not among them
+    groups: TableGroups
+    labels: NDArray[np.int64]  # of the test rows, (N,)
+
+
 def rows_by_test(
-    runs: Sequence[RunResult], tunings: Mapping[str, Tuning], score: str, temperature: bool
-) -> Iterator[tuple[str, list[Row], list[str]]]:
-    """What tests rows, in words, the best rows first, and what lacks folds and is not among them.
+    runs: Sequence[RunResult],
+    tunings: Mapping[str, Tuning],
+    score: str,
+    temperature: bool,
+    grouped_by: str | None = None,
+    beside: Sequence[RunResult] = (),
+) -> Iterator[Tested]:
+    """All rows, by what tests them.
 
     Rows of different folds are different test rows. Where all folds of a mechanism are there, its
     test rows are put one after the other, so that every row of the split is tested once, by
@@ -259,8 +293,20 @@ def rows_by_test(
         named = some, row.attention, row.head, row.select, size, str(row.recipe)
         return -mean if better else mean, *named
 
-    def made(groups: Iterable[Sequence[Part]]) -> list[Row]:
-        return sorted((_row(of, tunings, score, temperature) for of in groups), key=place)
+    def tested(where: str, decoders: list[list[Part]], incomplete: list[str]) -> Tested:
+        first = decoders[0]
+        repeats = len({_split_seed(part[0]) for part in first})
+        # of every part of the test rows the runs of all decoders
+        tests = [[run for part in parts for run in part] for parts in zip(*decoders, strict=True)]
+        cache = first[0][0].cache["fingerprint"]
+        of_cache = [run for run in (*runs, *beside) if run.cache["fingerprint"] == cache]
+        groups = table_groups(tests, of_cache, repeats, grouped_by)
+        rows = [_row(parts, tunings, score, temperature, groups) for parts in decoders]
+        label_N = np.concatenate([part[0].labels for part in first])
+        if repeats > 1:
+            row_N = np.concatenate([part[0].test_rows for part in first])
+            label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
+        return Tested(where, sorted(rows, key=place), incomplete, groups, label_N)
 
     # by what folds must share, by what a row is, by split seed and fold
     folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
@@ -288,7 +334,7 @@ def rows_by_test(
             }
             times = f"{len(seeds)} times" if len(seeds) > 1 else "all"
             where = f"{times} {len(numbers)} folds{_split(full[0][needed[0]][0], seeds)}"
-            yield where, made([of[one] for one in needed] for of in full), sorted(lacking)
+            yield tested(where, [[of[one] for one in needed] for of in full], sorted(lacking))
     alone: dict[Any, dict[str, list[RunResult]]] = {}
     for run in runs:
         fold, seed = run.recipe.get("fold"), _split_seed(run)
@@ -302,7 +348,7 @@ def rows_by_test(
         where = f"test split '{test_split or 'test'}'"
         if fold:
             where = f"fold {fold.replace('/', ' of ')}{_split(first, [_split_seed(first)])}"
-        yield where, made([part] for part in by_key.values()), []
+        yield tested(where, [[part] for part in by_key.values()], [])
 
 
 def _split_seed(run: RunResult) -> int:
@@ -325,7 +371,11 @@ def _split(run: RunResult, seeds: list[int]) -> str:
 
 
 def _row(
-    parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str, temperature: bool
+    parts: Sequence[Part],
+    tunings: Mapping[str, Tuning],
+    score: str,
+    temperature: bool,
+    groups: TableGroups,
 ) -> Row:
     first, meant = parts[0][0], score_of(score)
     by_part: list[dict[int, RunResult]] = []
@@ -356,10 +406,10 @@ def _row(
         run for part in parts for run in ([o for o in part if set(o.seeds) & seeds] or part)
     )
     tuned = [(part, tunings[part[0].key]) for part in parts if part[0].key in tunings]
-    answered = _answers(parts, sorted(seeds), len(split_seeds), meant, temperature)
+    answered = _answers(parts, sorted(seeds), len(split_seeds), meant, temperature, groups)
     finished = answered["finished"]
     late = {seed for run in counted for seed in run.still_learning}.intersection(finished)
-    choices = tuple(one for of in tuned if (one := _choice(*of, meant)))
+    choices = tuple(one for of in tuned if (one := _choice(*of, meant, groups.names)))
     chance = any(one.share < SURE for one in choices)  # other rows would choose another rate
     same = ("attention", "head", "select", "parameters", "shuffled")
     return Row(
@@ -381,22 +431,31 @@ def _row(
         and stats.later_than_chance(len(late), len(finished), recipe["epochs"], len(parts)),
         at_edge=frozenset(n for _, tuning in tuned for n in tuning.at_edge if not chance),
         runs=counted,
+        grouped_by=groups.names,
         **answered,
     )
 
 
-def _choice(part: Part, tuning: Tuning, score: Score) -> ChoiceOf | None:
+def _choice(part: Part, tuning: Tuning, score: Score, grouped_by: Sequence[str]) -> ChoiceOf | None:
     labels, right, values = part[0].labels, [], []
-    for right_N, logits in tuning.answers():
+    groups = None
+    for right_N, logits, same in tuning.answers(grouped_by):
         right.append(right_N)
+        if same and groups is None:
+            groups = row_groups(joined(same))
         values.append([score.value(Answers(logits_NC, labels)) for logits_NC in logits])
     if len(right) < 2 or any(value is None for of in values for value in of):
         return None
-    return choice_of(np.stack(right), np.array(values, np.float64))
+    return choice_of(np.stack(right), np.array(values, np.float64), groups)
 
 
 def _answers(
-    parts: Sequence[Part], seeds: Sequence[int], repeats: int, score: Score, fit: bool
+    parts: Sequence[Part],
+    seeds: Sequence[int],
+    repeats: int,
+    score: Score,
+    fit: bool,
+    groups: TableGroups,
 ) -> dict[str, Any]:
     """What a row has of the seeds that finished in all parts, by the names of its fields."""
     by_part = [_logits(part) for part in parts]
@@ -429,14 +488,16 @@ def _answers(
     right_SN = predicted_SN == labels
     every = {name: np.array(of_seeds, np.float64) for name, of_seeds in values.items()}
     votes = stats.majority_votes(logits_SNC, predicted_SN) if finished else None
-    right = Scored(values=every[DEFAULT], by_row=_by_row(right_SN, parts, repeats))
+    by_row_SN = _by_row(right_SN, parts, repeats)
+    right = Scored(values=every[DEFAULT], by_row=by_row_SN, groups=groups.groups)
     there, scored = [one for one in found if one is not None], right
     if len(there) < len(found):
         why = f"these rows and classes have no {score.title}"
         scored = Scored(values=np.full(len(found), np.nan), by_row=None, no_claim=why)
     elif found:
         rows = [one.by_row for one in there if one.by_row is not None]
-        scored = Scored.of(there, _by_row(np.stack(rows), parts, repeats) if rows else None, why)
+        by_row = _by_row(np.stack(rows), parts, repeats) if rows else None
+        scored = Scored.of(there, by_row, why, groups.groups)
     at_once = bool(parts[0][0].fit)
     return {
         "finished": tuple(finished),

@@ -1,16 +1,20 @@
 """Rows of the same states and test rows side by side: what reports say, apart from how it looks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
-from gaam_decoder.reports.rows import DEFAULT, Comparison, Row, rows_by_test, score_of
+from gaam_decoder.reports.groups import TableGroups, columns_like_groups
+from gaam_decoder.reports.rows import DEFAULT, Comparison, Row, Tested, rows_by_test, score_of
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult, states_of
@@ -48,6 +52,9 @@ class Table:
     selection: Selection | None  # what was left out of the whole report
     uncounted: int = 0  # runs that were left out unread: Holm corrects for none of them
     finals: tuple[dict[str, Any], ...] = ()  # models that are not evaluated, as JSON values
+    groups: TableGroups | None = None  # of its test rows; None where nothing is tested
+    like_groups: Mapping[str, int] = field(default_factory=dict)
+    """Kept columns that look like groups and are not taken for such, by how many values."""
     runs: tuple[RunResult, ...]  # of its rows, and of its final models
 
     @property
@@ -67,8 +74,10 @@ class Table:
 
     def title(self) -> str:
         """One line that says what was encoded with what."""
-        fold = "" if self.where == "test split 'test'" else f", {brief(self.where)}"
-        return f"{self.of_cache}{', ' if self.apart else ''}{self.apart}{fold}"
+        where = self.where.partition(", groups ")[0] if self.num_groups else self.where
+        fold = "" if where == "test split 'test'" else f", {brief(where)}"
+        groups = f", {self.groups.in_words()}" if self.groups and self.num_groups else ""
+        return f"{self.of_cache}{', ' if self.apart else ''}{self.apart}{fold}{groups}"
 
     @property
     def of_cache(self) -> str:
@@ -80,6 +89,17 @@ class Table:
             f"{brief(self.cache['dataset'])} ({rows} rows) through {brief(self.cache['encoder'])}, "
             f"{count} layers{some} x {self.cache['hidden_size']}"
         )
+
+    @property
+    def num_groups(self) -> int | None:
+        """How many groups the test rows are in, where these are the unit; else None."""
+        groups = self.groups.groups if self.groups else None
+        return None if groups is None else len(groups)
+
+    @property
+    def units(self) -> str:
+        """What other test sets would have others of: groups, or rows."""
+        return "rows" if self.num_groups is None else "groups"
 
     def beside(self) -> list[str]:
         """What is not in the table: rows that are not shown, and final models."""
@@ -94,6 +114,11 @@ class Table:
             lines.append(f"{name}, {seeds}; rows of its recipe say how good it is")
         return lines
 
+    def _groups_as_json(self) -> dict[str, Any] | None:
+        if self.groups is None or self.num_groups is None:
+            return None
+        return {"number": self.num_groups, "columns": list(self.groups.names)}
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without notes; accuracies are fractions."""
         return {
@@ -105,6 +130,7 @@ class Table:
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
             "test_rows": self.num_test_rows,
+            "groups": self._groups_as_json(),
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
@@ -137,6 +163,7 @@ def build_tables(
     every_candidate: bool = False,
     top: int | None = None,
     pairs: str | None = None,
+    groups: str | None = None,
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
@@ -147,18 +174,19 @@ def build_tables(
     margin = unit.margin if margin is None else margin / unit.factor
     if not 0 < margin < unit.highest:
         expected = f"{unit.of_differences} above 0 and below {unit.factor * unit.highest:g}"
-        found = f"{unit.factor * margin:g}"
-        raise ConfigError("--margin is out of range", expected=expected, found=found)
+        given = f"{unit.factor * margin:g}"
+        raise ConfigError("--margin is out of range", expected=expected, found=given)
     selection, beside = getattr(runs, "selection", None), getattr(runs, "others", ())
 
-    def grouped(runs: Sequence[RunResult]) -> tuple[Choice, list[Any]]:
+    def by_test(runs: Sequence[RunResult]) -> tuple[Choice, list[Tested]]:
         choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
         evaluated = [run for run in choice.runs if run.evaluated]
-        return choice, list(rows_by_test(evaluated, choice.tunings, score, temperature))
+        of_tests = rows_by_test(evaluated, choice.tunings, score, temperature, groups, beside)
+        return choice, list(of_tests)
 
-    choice, tested = grouped(runs)
-    hidden = grouped([*runs, *beside])[1] if beside else []
-    lists, others = [rows for _, rows, _ in tested], [rows for _, rows, _ in hidden]
+    choice, tested = by_test(runs)
+    hidden = by_test([*runs, *beside])[1] if beside else []
+    lists, others = [one.rows for one in tested], [one.rows for one in hidden]
     chosen = compare.choose_baseline([row for rows in lists for row in rows], baseline)
 
     def of_baseline(row: Row, rows: Sequence[Row]) -> Row | None:
@@ -172,12 +200,12 @@ def build_tables(
     shared["temperature"] = temperature
     by_row = {mine: of for (mine, _), of in compared.items()}
     tables, of_pairs = [], iter(compare.every_pair(lists, pairs, margin, others))
-    for where, rows, incomplete in tested:
+    for where, rows, incomplete, found, label_N in tested:
         cache = rows[0].runs[0].cache
         near = [
-            of
-            for place, of, _ in hidden
-            if (place, of[0].runs[0].states) == (where, rows[0].runs[0].states)
+            one.rows
+            for one in hidden
+            if (one.where, one.rows[0].runs[0].states) == (where, rows[0].runs[0].states)
         ]
         probed = compare.corrected(
             compare.against([rows], margin, compare.probe_of),
@@ -199,7 +227,7 @@ def build_tables(
         table = Table(
             cache=cache,
             where=where,
-            num_test_rows=rows[0].accuracy.scored.by_row.shape[1],
+            num_test_rows=len(label_N),
             rows=_named(told),
             baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
             incomplete=incomplete,
@@ -207,6 +235,8 @@ def build_tables(
             pairs=next(of_pairs),
             runs=tuple(run for row in rows for run in row.runs),
             uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
+            groups=found,
+            like_groups=columns_like_groups(found, _share_right(rows), label_N),
             **shared,
         )
         tables.append(table)
@@ -233,6 +263,14 @@ def _told_apart(tables: Sequence[Table]) -> list[Table]:
         if len(by_states) > 1:
             words |= zip(by_states, apart(list(by_states.values())), strict=True)
     return [replace(table, apart=words.get(states_of(table.cache), "")) for table in tables]
+
+
+def _share_right(rows: Sequence[Row]) -> NDArray[np.float64]:
+    """What share of all decoders, each with its seeds, is right on each test row, (N,)."""
+    trained = [row for row in rows if row.finished and not row.shuffled]
+    by_row = [np.asarray(row.accuracy.scored.by_row) for row in trained or rows]
+    share_N: NDArray[np.float64] = np.mean([one_SN.mean(0) for one_SN in by_row], axis=0)
+    return np.nan_to_num(share_N)  # of a row without a finished seed
 
 
 def _named(rows: Sequence[Row]) -> tuple[Row, ...]:

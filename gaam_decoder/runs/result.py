@@ -10,8 +10,10 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
       log.jsonl            one line per seed and epoch
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
       test.safetensors     logits (S, N, C), labels (N,), of a fold rows (N,), mean attention_map
-                           (S, ...), learned.NAME (S, ...); of a final model N is 0, and no map
-      validation.safetensors  of the rows that chose: logits (S, V, C), labels and rows (V,)
+                           (S, ...), learned.NAME (S, ...), same.NAME (N,): equal numbers where
+                           rows belong together; of a final model N is 0, and no map
+      validation.safetensors  of the rows that chose: logits (S, V, C), labels, rows and same.NAME,
+                           (V,)
 
 It appears by one rename when it is finished. Sizes are checked when run.json is read, the digest of
 a file before it is first used.
@@ -23,7 +25,7 @@ import json
 import shlex
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,6 +53,8 @@ WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "
 VALIDATION_FILE, CONFIG_FILE = "validation.safetensors", "config.toml"
 RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}  # those that every run has beside run.json
 ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
+SAME = "same."
+"""Begins the names of tensors that say which rows belong together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,11 +64,23 @@ class Validation:
     logits: NDArray[np.float32]  # (S, V, C); NaN for seeds that failed or are not finite
     labels: NDArray[np.int64]  # (V,); (S, V) where seeds held out rows of their own, -1 below fewer
     rows: NDArray[np.int64]  # numbers in the train split, of the same shape
+    same: dict[str, NDArray[np.int32]] = field(default_factory=dict)
+    """As ``RunResult.same`` has it, of the same shape."""
 
     def of_seed(self, place: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Logits and labels of the rows that chose for the seed at a place."""
         label_V = self.labels if self.labels.ndim == 1 else self.labels[place]
         return self.logits[place][label_V >= 0], label_V[label_V >= 0]
+
+    def same_of_seed(self, place: int, names: Collection[str]) -> list[NDArray[np.int32]]:
+        """Numbers of these rows in those relations that are known, in their order."""
+        numbers = []
+        for name in sorted(names):
+            if name in self.same:
+                number_V = self.same[name]
+                number_V = number_V if number_V.ndim == 1 else number_V[place]
+                numbers.append(number_V[number_V >= 0])
+        return numbers
 
     def temperature(self, place: int) -> float | None:
         """Of the seed at a place, fitted on these rows; 1 if all is right, None if not finite."""
@@ -119,6 +135,8 @@ class RunResult:
     engine: dict[str, Any] = field(default_factory=dict)  # device, dtype, seed_batch, compiled, why
     fit: dict[str, Any] = field(default_factory=dict)  # of a head; its epochs are the values tried
     groups: dict[str, Any] = field(default_factory=dict)  # ``kind`` (column, file) and ``source``
+    learned_groups: dict[str, int] = field(default_factory=dict)
+    """How many groups the rows of train that learned or chose are in, by the names of ``same``."""
     drawn: dict[str, int] = field(default_factory=dict)  # rows: ``learn``, ``choose``; empty: all
     tuning: dict[str, Any] = field(default_factory=dict)  # ``seeds`` that were trained to choose
     created: str | None = None  # when it was published, UTC, such as ``2026-11-01T09:30:00Z``
@@ -213,6 +231,16 @@ class RunResult:
     failed seeds, None where the mechanism has none, or no rows were tested."""
 
     @cached_property
+    def same(self) -> dict[str, NDArray[np.int32]]:
+        """What may say which test rows belong together: a number for every row, (N,), by name.
+
+        Of every kept column of the cache, of a file of groups, and of copies.
+        """
+        with self.tensors(TEST_FILE) as file:
+            names = [name for name in file.keys() if name.startswith(SAME)]  # noqa: SIM118
+            return {name.removeprefix(SAME): file.get_tensor(name) for name in names}
+
+    @cached_property
     def learned(self) -> dict[str, NDArray[np.float32]]:
         """Learned parameters as they are used, such as ``xi``, each (S, ...)."""
         with self.tensors(TEST_FILE) as file:
@@ -246,7 +274,12 @@ class RunResult:
         if VALIDATION_FILE not in self.files:
             return None
         with self.tensors(VALIDATION_FILE) as file:
-            return Validation(**{k: file.get_tensor(k) for k in ("logits", "labels", "rows")})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        same = [name for name in arrays if name.startswith(SAME)]
+        return Validation(
+            same={name.removeprefix(SAME): arrays[name] for name in same},
+            **{name: arrays[name] for name in ("logits", "labels", "rows")},
+        )
 
     # (S, V, C) and (V,) or (S, V)
     validation_logits = property(lambda run: run.validation and run.validation.logits)
@@ -375,6 +408,7 @@ def write_run(
     rows: NDArray[np.int64] | None = None,
     held: Mapping[str, NDArray[Any]] | None = None,
     *,
+    same: Mapping[str, NDArray[Any]] | None = None,
     config: str,
 ) -> Path:
     """Publish a finished run by one rename; a run of that name that is there already wins."""
@@ -384,6 +418,7 @@ def write_run(
 
     test = {"logits": stacked(r.test_logits for r in results), "labels": labels.cpu().numpy()}
     test |= {} if rows is None else {"rows": rows}
+    test |= {SAME + name: number_N for name, number_N in (same or {}).items()}
     every = [r.attention_map for r in results]
     if (first := next((one for one in every if one is not None), None)) is not None:
         nothing = first.new_full(first.shape, np.nan)  # of a seed that failed

@@ -69,18 +69,29 @@ class Tuning:
     apart: bool  # whether the seeds that chose are left out of what is reported
     tried: tuple[tuple[RunResult, ...], ...] = ()  # runs of those that all these seeds have
 
-    def answers(self) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:
-        """Of every candidate whether it was right on rows that chose, and test logits by seed."""
+    def answers(
+        self, relations: Collection[str] = ()
+    ) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]], list[NDArray[np.int32]]]]:
+        """Of every candidate whether it was right on rows that chose, and test logits by seed.
+
+        And the numbers of these rows in each of the ``relations`` that the runs have.
+        """
         for runs in self.tried:
             counted, right, logits = first_runs(runs), [], []
+            same = list[list[NDArray[np.int32]]]()
             for seed, run in ((seed, counted[seed]) for seed in self.seeds):
                 if (held := run.validation) is None or not run.evaluated:
                     return
-                logits_VC, label_V = held.of_seed(run.seeds.index(seed))
+                place = run.seeds.index(seed)
+                logits_VC, label_V = held.of_seed(place)
                 right.append(logits_VC.argmax(-1) == label_V)
                 logits.append(run.finished_logits()[run.finished.index(seed)])
-            in_turn = runs[0].recipe.get(HELD) is not None
-            yield np.concatenate(right) if in_turn else np.mean(right, axis=0), logits
+                same.append(held.same_of_seed(place, relations))
+            if runs[0].recipe.get(HELD) is None:
+                yield np.mean(right, axis=0), logits, same[0]
+            else:  # every seed held out rows of its own
+                together = [np.concatenate(of_seeds) for of_seeds in zip(*same, strict=True)]
+                yield np.concatenate(right), logits, together
 
     @property
     def names(self) -> tuple[str, ...]:

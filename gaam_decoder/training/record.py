@@ -20,7 +20,8 @@ from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import OF_STEPS, Recipe
 from gaam_decoder.runs.folders import remove_unfinished, run_name
-from gaam_decoder.runs.result import SeedResult, padded, write_run
+from gaam_decoder.runs.groups import relations
+from gaam_decoder.runs.result import SAME, SeedResult, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.grid import Item
@@ -41,9 +42,12 @@ def publish(
     recipe, plan, decoder = item.recipe, cache.plan, build_decoder(item.spec, seed=0)
     label_N, train_N = torch.empty(0, dtype=torch.int64), cache[recipe.train_split].labels
     rows = majority = chose = None
+    same, of_train = {}, relations(cache, recipe.train_split, recipe.groups)
     if data.test is not None:
         label_N = data.test.label_N.cpu()
         rows = data.test.rows if recipe.fold is not None else None
+        tested = of_train if recipe.fold is not None else relations(cache, recipe.test_split, None)
+        same = {name: number_N[data.test.rows] for name, number_N in tested.items()}
         learned_N = train_N if rows is None else np.delete(train_N, rows)
         majority = float(np.mean(label_N.numpy() == np.bincount(learned_N).argmax()))
     if (subset := data.choosing(recipe)) is not None:
@@ -51,6 +55,10 @@ def publish(
         if recipe.val_folds is not None:
             of_seed = [parts_of(train_N, recipe, result.seed).held_N for result in results]
             chose = {"labels": padded([train_N[held] for held in of_seed]), "rows": padded(of_seed)}
+        for name, number_N in of_train.items():
+            chose[SAME + name] = np.where(chose["rows"] < 0, -1, number_N[chose["rows"]])
+    # a run says of its own rows which are copies
+    dataset = {name: value for name, value in plan.dataset.items() if name != "equal_rows"}
     about_cache = {
         "fingerprint": cache.fingerprint,
         "states": plan.states if plan.reference else None,
@@ -62,7 +70,7 @@ def publish(
         "rows": plan.rows,
         "shared_texts": plan.shared_texts,
         "class_names": list(cache.class_names),
-        "plan": plan.to_dict(),
+        "plan": plan.to_dict() | {"dataset": dataset},
         "fitted_on": plan.identity.get("fitted_on"),
         PLANTED: plan.planted,
         "first_layer": None if cache.first_layer == 1 else cache.first_layer,
@@ -94,6 +102,14 @@ def publish(
     if recipe.drawn:
         held = data.selection if recipe.select == "val" else None
         about["drawn"] = {"learn": len(data.train), "choose": len(held or ())}
+    if same and recipe.fold is None:
+        own = data.selection if recipe.select == "val" else None
+        learned_N = data.train.rows
+        if own is not None:
+            learned_N = np.concatenate([learned_N, own.rows])
+        about["learned_groups"] = {
+            name: len(np.unique(number_N[learned_N])) for name, number_N in of_train.items()
+        }
     if recipe.groups is not None:
         about["groups"] = {"kind": recipe.groups.kind, "source": recipe.groups.source}
     if fit is not None:
@@ -103,7 +119,9 @@ def publish(
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
     again = _config(recipe, seeds, engine, config, cache)
-    return write_run(config.runs, name, results, label_N, about, rows, chose, config=again)
+    return write_run(
+        config.runs, name, results, label_N, about, rows, chose, same=same, config=again
+    )
 
 
 def _config(

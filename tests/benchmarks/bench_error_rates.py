@@ -7,7 +7,8 @@ and 2,000 test rows together, and in brackets the worst of these. Beside the cla
 sign-flip test over seeds alone, from 6 seeds on. ``labels swapped``: one pair of mechanisms that do
 differ, of which on every row chance decides which is called which. ``scores``: every score. Silent:
 no claim was made, where there is no difference and where there is one; all others are of the claims
-that were made. ``tuned``: rates that validation chose. ``trained``: of real trainings, 20 s a
+that were made. ``tuned``: rates that validation chose. ``groups``: rows that belong together, over
+groups and, behind the stroke, as if rows were independent. ``trained``: of real trainings, 20 s a
 repetition.
 """
 
@@ -18,7 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from tests.benchmarks import trained_experiments
-from tests.decoder.stats import experiments, scored_experiments, tuned_experiments
+from tests.decoder.stats import (
+    experiments,
+    grouped_experiments,
+    scored_experiments,
+    tuned_experiments,
+)
 from tests.decoder.stats.experiments import Rates
 
 OF_CHOICES = {"held": "difference in interval", "held_without": "without the choice"}
@@ -90,6 +96,26 @@ def tuned(repetitions: int) -> Iterator[Line]:
             yield (world, *size, *(percent(found[name], repetitions) for name in OF_CHOICES))
 
 
+def groups(repetitions: int) -> Iterator[Line]:
+    """Of 6 seeds on 400 rows that belong together: over groups / over rows."""
+    columns = {
+        "found": "false difference",
+        "equivalent": "false equivalence",
+        "held": "difference in interval",
+        "accuracy_held": "accuracy in interval",
+        "power": "difference of 5 points found",
+        "equivalence": "equivalence within 5 points found",
+    }
+    yield ("rows", "sd of groups", *columns.values())
+    for layout, effect in product(grouped_experiments.LAYOUTS, grouped_experiments.EFFECTS):
+        found = grouped_experiments.simulate(layout, effect, repetitions)
+        shares = (
+            " / ".join(percent(getattr(found, name + end), repetitions) for end in ("", "_by_rows"))
+            for name in columns
+        )
+        yield (layout, effect, *shares)
+
+
 def trained(repetitions: int) -> Iterator[Line]:
     """Of mechanisms that were tuned and trained; the truth is what their best rates give."""
     yield ("mechanism", "rows of train", "test rows", "difference", *OF_CHOICES.values())
@@ -100,7 +126,13 @@ def trained(repetitions: int) -> Iterator[Line]:
             yield (name, *size, f"{100 * found['truth']:+.2f}", *shares)
 
 
-TABLES = {"claims": claims, "scores": scores, "tuned": tuned, "trained": trained}
+TABLES = {
+    "claims": claims,
+    "scores": scores,
+    "tuned": tuned,
+    "groups": groups,
+    "trained": trained,
+}
 
 
 def main() -> None:

@@ -36,6 +36,8 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
     left_out = table.selection.left_out if table.selection else {}
     counts = ", ".join(f"{count:,} by {name}" for name, count in left_out.items())
     shared |= {"left_out": counts or None, "compared_by": table.score}
+    if (groups := about["groups"]) is not None:
+        shared |= {"groups": groups["number"], "grouped_by": ", ".join(groups["columns"])}
     tested = {name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")}
     for row, values in zip(table.shown, about["rows"], strict=True):
         yield shared | flat(values) | tested | {"settings": row.settings, "evaluated": True}

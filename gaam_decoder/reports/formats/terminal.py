@@ -22,7 +22,7 @@ LEAST_WIDTH = 80  # on a narrower screen lines wrap: in a narrower table numbers
 MOST_NOTES = 6
 LONGEST_NAME = 20  # characters that the column of decoders has at least, which rich folds
 ALIASES = ("text", "txt", "table", "console")
-HOW = "95% intervals are over seeds and test rows; those of differences are corrected (Holm)"
+HOW = "95% intervals are over seeds and {}; those of differences are corrected (Holm)"
 
 
 class Terminal(Format):
@@ -63,7 +63,8 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     if table.rows:
         console.print(_main(table, console), "")
         heads = {row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name}
-        how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}; {HOW}"
+        how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}; "
+        how += HOW.format("groups of test rows" if table.num_groups else "test rows")
         how += f"; differences to {brief(str(table.baseline))}" if table.compared else ""
         _say(console, how)
     notes = caused(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning, NotFoundError
-from gaam_cache.sources import Rows, find_source, held_out, limited
+from gaam_cache.sources import Rows, find_source, held_out, held_out_groups, limited
 from tests.conftest import write_csv
 
 LABELS = st.lists(st.sampled_from(["a", "b", "c", "日本", "7"]), min_size=1, max_size=60)
@@ -36,6 +37,95 @@ def test_golden_rows() -> None:
     """Whoever changes the rule changes the meaning of every accuracy that was made by it."""
     for seed, rows in {0: [6, 13, 14, 17, 25, 34, 35, 38], 7: [3, 6, 7, 8, 19, 22, 32, 36]}.items():
         assert held_out(["a", "b", "a", "c", "b"] * 8, 0.2, seed).nonzero()[0].tolist() == rows
+
+
+def groups_by_hand(labels: list[str], groups: list[str], millionths: int, seed: int) -> set[str]:
+    """The names of the groups that the rule holds out, as its text says, with whole numbers."""
+
+    def counted(held: set[str]) -> dict[str, int]:
+        rows = [label for label, group in zip(labels, groups, strict=True) if group in held]
+        return {label: rows.count(label) for label in set(labels)}
+
+    total = counted(set(groups))
+
+    def off(held: set[str]) -> int:
+        return sum(abs(10**6 * count - millionths * total[c]) for c, count in counted(held).items())
+
+    def allowed(held: set[str]) -> bool:
+        return all(count < total[c] for c, count in counted(held).items())
+
+    order = sorted(set(groups), key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
+    held = set[str]()
+    for name in order:
+        then = counted(held | {name})
+        if all(10**6 * count <= millionths * total[c] for c, count in then.items()):
+            held |= {name}
+    while True:
+        others = [name for name in order if name not in held and allowed(held | {name})]
+        best = min(others, key=lambda name: off(held | {name}), default=None)
+        if best is None or off(held | {best}) >= off(held):
+            return held
+        held |= {best}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("stuvwé")), min_size=1, max_size=40),
+    st.integers(1, 999_999),
+    st.integers(0, 2**31 - 1),
+)
+def test_the_rule_of_whole_groups_is_the_one_that_its_text_says(
+    rows: list[tuple[str, str]], millionths: int, seed: int
+) -> None:
+    labels, groups = [label for label, _ in rows], [group for _, group in rows]
+    held = groups_by_hand(labels, groups, millionths, seed)
+    found = held_out_groups(labels, groups, millionths / 1e6, seed)
+    assert found.tolist() == [group in held for group in groups]
+
+
+def test_whole_groups_are_held_out_near_the_fraction_and_of_every_class_its_share() -> None:
+    labels, groups = [], []
+    for number in range(60):  # speakers of 3 to 20 rows, who say some words more than others
+        rows = 3 + number % 18
+        labels += ["abcd"[(row * (1 + number % 3)) % 4] for row in range(rows)]
+        groups += [f"speaker {number}"] * rows
+    held_N = held_out_groups(labels, groups, 0.2, 0)
+    assert held_N.mean() == pytest.approx(0.2, abs=0.01)
+    for label in "abcd":
+        own_N = [other == label for other in labels]
+        assert held_N[own_N].mean() == pytest.approx(0.2, abs=0.03)
+    assert not {*compress(groups, held_N)} & {*compress(groups, ~held_N)}
+    # golden: whoever changes the rule changes the meaning of every accuracy that was made by it
+    some = ["ab"[n % 2] for n in range(40)], [f"g{n // 5}" for n in range(40)]
+    held = {s: sorted({*compress(some[1], held_out_groups(*some, 0.25, s))}) for s in (0, 7)}
+    assert held == {0: ["g0", "g5"], 7: ["g2", "g3"]}
+
+
+def test_a_single_file_is_split_by_whole_groups_whose_column_is_kept(tmp_path: Path) -> None:
+    lines = [f"{'ab'[n % 2]},text {n},speaker {n % 8}\n" for n in range(80)]
+    (tmp_path / "all.csv").write_text("label,text,speaker\n" + "".join(lines))
+    options = {"dataset": str(tmp_path / "all.csv"), "encoder": "tfidf", "out": tmp_path / "c"}
+    config = ExtractConfig(test_groups="speaker", **options)
+    with pytest.warns(GaamWarning, match="2 of 8 groups of 'speaker', 20 of 80 rows"):
+        gaam_cache.extract(config)
+    cache = gaam_cache.open_cache(tmp_path / "c")
+    train, test = (set(cache[name].column("speaker")) for name in ("train", "test"))
+    assert (len(train), len(test), train & test) == (6, 2, set())
+    assert gaam_cache.verify(tmp_path / "c", recompute_rows=4).good, "rows are read again alike"
+
+
+@pytest.mark.parametrize("case", ["one group", "a class of its own", "splits of its own"])
+def test_groups_that_cannot_be_held_out_are_refused(case: str, tmp_path: Path) -> None:
+    speaker_of = {"one group": "g", "a class of its own": "gh"}.get(case, "gh")
+    lines = [f"{'ab'[n % 2]},text {n},{speaker_of[n % len(speaker_of)]}\n" for n in range(20)]
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.csv").write_text("label,text,who\n" + "".join(lines))
+    own = case == "splits of its own"
+    dataset = tmp_path if own else tmp_path / "train.csv"
+    config = ExtractConfig(
+        dataset=str(dataset), test_groups="who", test_fraction=None if own else 0.2
+    )
+    with pytest.raises(ConfigError, match="--test-groups" if own else "can be held out"):
+        read_both(config)
 
 
 def read_both(config: ExtractConfig) -> dict[str, Rows]:

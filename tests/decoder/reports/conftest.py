@@ -37,6 +37,7 @@ def build_run(
     log: list[dict[str, Any]] | None = None,
     validation: float | dict[int, float] | None = None,
     tuning_seeds: tuple[int, ...] = (),
+    same: dict[str, np.ndarray] | None = None,
     **recipe: Any,
 ) -> RunResult:
     """A run whose seed s is right on row n where ``right[s, n]`` says so.
@@ -44,6 +45,7 @@ def build_run(
     Args:
         validation: accuracy of the epoch that was kept, on what was held out; of some seeds.
         tuning_seeds: those that were trained to choose.
+        same: numbers of groups, by the name of a kept column.
     """
     right_SN = np.asarray(right, bool)
     num_seeds, num_rows = right_SN.shape
@@ -61,6 +63,7 @@ def build_run(
         recipe=settings,
         cache={
             "fingerprint": "f" * 64,
+            "path": "/nowhere/cache",
             "encoder": "an-encoder",
             "dataset": "a-dataset",
             "layers": 6,
@@ -97,6 +100,7 @@ def build_run(
         learned=learned or {},
         log=log or [],
         test_rows=None,
+        same=same or {},
     )
     return run
 

@@ -100,18 +100,17 @@ def hits(
     return of_one(CONSTANT + shift), of_one(CONSTANT)
 
 
-def simulate(layout: str, effect: float, repetitions: int, *, by_rows: bool = True) -> Rates:
+def simulate(layout: str, effect: float, repetitions: int) -> Rates:
     """Repeat an experiment, always the same ones."""
     rows_G = LAYOUTS[layout]
     group_N = np.repeat(np.arange(len(rows_G)), rows_G)
     generator = np.random.default_rng([*layout.encode(), int(10 * effect)])
     truth, shift = accuracy(CONSTANT, effect), shift_of(MARGIN, effect)
     counts = dict.fromkeys(Rates.__slots__, 0) | {"repetitions": repetitions}
-    kinds = {"": group_N, "_by_rows": None} if by_rows else {"": group_N}
     for _ in range(repetitions):
         same = hits(generator, group_N, effect)
         differ = hits(generator, group_N, effect, shift)
-        for end, groups in kinds.items():
+        for end, groups in (("", group_N), ("_by_rows", None)):
             equal = stats.claim(*same, margin=MARGIN, groups=groups)
             other = stats.claim(*differ, margin=MARGIN, groups=groups)
             interval = stats.two_level_interval(same[1], groups=stats.row_groups(groups))
