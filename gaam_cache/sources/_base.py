@@ -66,6 +66,10 @@ class Rows(ABC):
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
 
+    def doubts(self) -> Iterator[str]:
+        """A line for each sign that inputs are not what people see or hear in them."""
+        return iter(())
+
     @classmethod
     def decoders(cls) -> dict[str, str]:
         """What makes samples or pixels of bytes, and in which version: it decides them."""
@@ -202,10 +206,11 @@ def check_rows(
         class_names: all classes, in order.
         groups: their ``repeated_texts``.
     """
+    doubts = [line for part in rows.values() for line in part.doubts()]
     rows = {name: part for name, part in rows.items() if part.labelled}
     found = [line for pair in combinations(rows, 2) for line in _leak(rows, *pair, groups)]
     found += [line for name in rows for line in _contradiction(rows[name], name, groups)]
-    return [*found, *_classes(rows, class_names)]
+    return [*doubts, *found, *_classes(rows, class_names)]
 
 
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:

@@ -158,9 +158,9 @@ def collect(
     )
 
 
-def given_inputs(
+def given_rows(
     rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, places: Sequence[str]
-) -> Sequence[Any]:
+) -> Rows:
     """Texts, or paths of files, that a program hands over, checked as those of a data set are."""
     records = zip(places, ({"row": row} for row in rows), strict=True)
     table = Table(["row"], lambda columns: iter(records))
@@ -172,7 +172,7 @@ def given_inputs(
         what = "a file is not one row as those that were trained on"
         count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
         raise DataError(what, expected=f"one row of {kind} each", found=count, where=origin)
-    return found.inputs
+    return found
 
 
 def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:

@@ -2,8 +2,9 @@
 
 import io
 import warnings
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,39 @@ MODES = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa
 """Pillow's modes of 8 bits or fewer, of which it is known what they look like."""
 
 
-class _Picture(Item):
-    """A picture."""
+GREY_BITS = (10, 12, 14)
+"""Of cameras and scanners that write 16 bits."""
+DARKEST = 64  # of 255: where no picture of a split is brighter, something else may be meant
 
-    __slots__ = ()
+
+class _Seen(NamedTuple):
+    """What a picture file holds."""
+
+    pixels: NDArray[np.uint8]  # (height, width, 3), RGB, upright, on white
+    peak: int  # the brightest value in the file
+    depth: int  # bits of a value in the file: 16, or 8 and fewer
+    grey: bool  # whether it is of 16 bits and one colour
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Picture(Item):
+    """A picture, and what is known of its brightness."""
+
+    bits: int | None  # of a grey value of 16 bits those that are used, where somebody says so
+    peak: int
+    depth: int
+    grey: bool
+    blank: bool  # whether all of its pixels look the same
+
+    @property
+    def identity(self) -> bytes:
+        """The digest of the file, and how its grey values are read where that is not as usual."""
+        other = self.grey and self.bits not in (None, 16)
+        return bytes.fromhex(self.sha256) + (f"{self.bits} bits".encode() if other else b"")
 
     def pixels(self) -> NDArray[np.uint8]:
         """What is seen: shape (height, width, 3), RGB."""
-        return _decoded(self.content(), self.where)
+        return _decoded(self.content(), self.where, self.bits).pixels
 
 
 class Vision(Media):
@@ -39,9 +65,9 @@ class Vision(Media):
 
     Turned upright as EXIF says, and on white where transparent (``convert("RGB")`` shows the
     colours that a transparent pixel happens to hold, mostly black). Of 16 bits the upper 8 are
-    taken; CMYK is converted as Pillow does; no colour profile is applied. Fractions, whole numbers
-    of 32 bits and LAB are refused: nobody can say how bright they are meant to be. So are
-    animations and files of several pages.
+    taken, of ``grey_bits`` the upper 8 of those; CMYK is converted as Pillow does; no colour
+    profile is applied. Fractions, whole numbers of 32 bits and LAB are refused: nobody can say how
+    bright they are meant to be. So are animations and files of several pages.
     """
 
     kind: ClassVar[str] = "vision"
@@ -57,8 +83,42 @@ class Vision(Media):
 
     @classmethod
     def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Picture]:  # noqa: ARG003
-        _decoded(content, Item(**file).where)
-        return [_Picture(**file)]
+        seen = _decoded(content, Item(**file).where, config.grey_bits)
+        about = {"bits": config.grey_bits, **seen._asdict()}
+        pixels_HW3 = about.pop("pixels")
+        blank = bool((pixels_HW3 == pixels_HW3[:1, :1]).all())
+        return [_Picture(**file, **about, blank=blank)]
+
+    def doubts(self) -> Iterator[str]:
+        """Lines where pictures of the split are blank, or all of them are nearly black.
+
+        Raises:
+            DataError: all of 16 bits leave the upper ones unused, so that few levels of grey would
+                be left, and nobody says that they are meant to be so dark.
+        """
+        deep = [one for one in self.inputs if one.depth == 16]
+        used = max((one.peak for one in deep), default=0).bit_length()
+        if deep and used <= max(GREY_BITS) and any(one.bits is None for one in deep):
+            grey = all(one.grey for one in deep)
+            bits = min(n for n in GREY_BITS if n >= used)
+            told = f"--set grey-bits={bits} if they are of {bits} bits; "
+            told = told if grey else "make files of 8 bits of them; "
+            raise DataError(
+                f"the pictures of 16 bits use the lower {used} alone: nearly black, with "
+                f"{max(1, 2**used >> 8)} levels of brightness",
+                expected="a value above 16,383 in one of them at least",
+                found=f"at most {2**used - 1:,} in {len(deep):,} pictures",
+                where=self.origin,
+                hint=f"{told}--set grey-bits=16 if they are meant to be so dark",
+            )
+        shallow = [one for one in self.inputs if one.depth < 16]
+        peak = max((one.peak for one in shallow), default=DARKEST)
+        if peak < DARKEST:
+            yield (
+                f"no picture of {self.origin} is brighter than {peak} of 255: values that are no "
+                "brightness, such as numbers of classes, have to be spread over 0 to 255 before"
+            )
+        yield from self.few_alike(sum(one.blank for one in self.inputs), "show one colour alone")
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
@@ -70,8 +130,8 @@ class Vision(Media):
         return {"gaam": RULES, "pillow": str(features.version("pil"))} | some
 
 
-def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
-    """The pixels of a picture file: (height, width, 3), RGB, upright."""
+def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
+    """The pixels of a picture file, and how bright it is."""
     module, operations = library("PIL.Image", "vision"), library("PIL.ImageOps", "vision")
     try:
         with warnings.catch_warnings(), module.open(io.BytesIO(content), formats=FORMATS) as image:
@@ -79,8 +139,19 @@ def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
             pages = getattr(image, "n_frames", 1)
             if pages > 1 and image.format != "MPO":  # a JPEG with a preview: the first is meant
                 raise ValueError(f"{pages} pictures in one file; one is expected")
+            # Pillow takes the upper 8 bits of colours of 16, and says so only here
+            deep = any(";16" in str(tile[3]) for tile in image.tile)
             image.load()
-            return np.ascontiguousarray(_rgb(operations.exif_transpose(image)))
+            upright = operations.exif_transpose(image)
+            grey = upright.mode.startswith("I;16") and upright.info.get("transparency") is None
+            if grey:
+                grey_HW = np.array(upright)
+                pixels_HW3 = _rgb_of_grey(grey_HW, grey_bits or 16)
+                return _Seen(pixels_HW3, int(grey_HW.max()), 16, grey=True)
+            pixels_HW3, peak = _rgb(upright)
+            if deep:
+                return _Seen(pixels_HW3, (peak << 8) + 255, 16, grey=False)
+            return _Seen(pixels_HW3, peak, 8, grey=False)
     except Exception as error:  # whatever a damaged file leads a decoder to
         raise DataError(
             "a picture cannot be decoded",
@@ -91,17 +162,24 @@ def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
         ) from error
 
 
-def _rgb(image: Any) -> NDArray[np.uint8]:
-    """What is seen of a loaded picture, on white: shape (height, width, 3)."""
+def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
+    """The upper 8 of so many bits, in all three colours: (height, width, 3)."""
+    if (peak := int(grey_HW.max())) >> bits:
+        raise ValueError(f"a value of {peak:,}, which is more than the {bits} bits of grey-bits")
+    grey_HW1 = (grey_HW >> (bits - 8)).astype(np.uint8)[..., None]
+    return np.repeat(grey_HW1, 3, axis=2)
+
+
+def _rgb(image: Any) -> tuple[NDArray[np.uint8], int]:
+    """What is seen of a loaded picture, on white: (height, width, 3); its brightest value."""
     hidden = image.info.get("transparency")
-    if image.mode.startswith("I;16") and hidden is None:
-        grey_HW1 = (np.array(image) >> 8).astype(np.uint8)[..., None]
-        return np.repeat(grey_HW1, 3, axis=2)
     if image.mode not in MODES:
         raise ValueError(f"values of Pillow's mode {image.mode}, whose brightness nobody knows")
     if hidden is None and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
-        return np.array(image.convert("RGB"))
+        seen_HW3 = np.array(image.convert("RGB"))
+        return np.ascontiguousarray(seen_HW3), int(seen_HW3.max())
     rgba_HWC = np.array(image.convert("RGBA"))
     rgb_HWC, alpha_HW1 = rgba_HWC[..., :3].astype(np.uint16), rgba_HWC[..., 3:].astype(np.uint16)
     on_white_HWC = rgb_HWC * alpha_HW1 + 255 * (255 - alpha_HW1)
-    return ((on_white_HWC + np.uint16(127)) // np.uint16(255)).astype(np.uint8)
+    seen_HW3 = ((on_white_HWC + np.uint16(127)) // np.uint16(255)).astype(np.uint8)
+    return seen_HW3, int(rgb_HWC.max())
