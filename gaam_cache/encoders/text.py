@@ -6,6 +6,7 @@ B batch, T tokens.
 from __future__ import annotations
 
 import re
+import warnings
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ROWS, Items
 from gaam_cache.encoders._weights import encoder_part, foreign, skeleton
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.messages import visible
 from gaam_cache.store.files import digest_of
 
@@ -45,8 +46,12 @@ TWICE = 8
 """Texts of a shard that are tokenised twice: what is drawn at random is no state of a text."""
 DEFAULT_MAX_LENGTH = 512
 LONGEST_PATH = 200  # characters of a setting of a tokenizer that may name a file
+FEWEST_KNOWN = 0.9
+"""Of the tokens that a model has embeddings for those that its tokenizer makes: of models that fill
+up their vocabularies to a round number it is 0.98 and more."""
 EDGE = 4  # tokens at the start and end of a text in which a special one may stand twice
 SHOWN_START, SHOWN_END = 48, 16  # characters of the tokens of a text that people are shown
+RARE_LETTERS = ("\ua66e", "\ua387", "\U00013000")  # Cyrillic of one psalter, Yi, hieroglyphs
 PROBE_TEXT = "gaamtextgaam"  # stands for a text where a chat template is looked at
 CHAT_DATE = "26 Jul 2024"
 """What a chat template writes as today's date, on every day: that of Llama's own templates."""
@@ -111,6 +116,7 @@ class TextEncoder(ModelEncoder):
                 if isinstance(found := one.get_input_embeddings(), nn.Embedding):
                     size = found.num_embeddings
         forward.vocabulary = size
+        self._tokens.check_vocabulary(size)
         forward.pad_id = next(iter(self._tokens.pad_ids(size)), 0)
         if "token_type_ids" in forward.takes and self._tokens.have_types():
             raise Unusable("its tokenizer gives tokens types other than 0 (token_type_ids)")
@@ -448,6 +454,17 @@ class _Tokens:
                 if not between.strip():
                     yield token
 
+    def check_vocabulary(self, size: int | None) -> None:
+        """Warn where the model has embeddings for many more tokens than the tokenizer makes."""
+        tokens = len(self.tokenizer)
+        if size is not None and tokens < FEWEST_KNOWN * size:
+            warnings.warn(
+                f"the tokenizer in '{self._folder}' has {tokens:,} tokens and the model embeddings "
+                f"for {size:,}: it may be another model's, and then states mean nothing",
+                GaamWarning,
+                stacklevel=2,
+            )
+
     @cached_property
     def _special(self) -> set[int]:
         """Tokens that stand for no part of a text."""
@@ -461,12 +478,17 @@ class _Tokens:
 
     @cached_property
     def _unknown(self) -> set[int]:
-        """Tokens that stand for what the tokenizer does not know."""
-        ids = {self.tokenizer.unk_token_id}
-        model = getattr(getattr(self.tokenizer, "backend_tokenizer", None), "model", None)
-        if name := getattr(model, "unk_token", None):
-            ids.add(self.tokenizer.convert_tokens_to_ids(name))
-        return {i for i in ids if i is not None} - set(self._ids([""])[0])
+        """Tokens that stand for what the tokenizer does not know.
+
+        The one that it declares, and any that it makes of letters of three rare scripts alike.
+        """
+        ids: set[int] = set()
+        with suppress(ConfigError):  # one that refuses such letters makes no token of them
+            alike = set.intersection(*map(set, self._ids(RARE_LETTERS)))
+            ids = {i for i in alike if self.tokenizer.decode([i]).strip()}
+        if self.tokenizer.unk_token_id is not None:
+            ids.add(self.tokenizer.unk_token_id)
+        return ids - set(self._ids([""])[0])
 
     def shown(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
         """Tokens on one line, as the tokenizer calls them; of many the first and the last."""

@@ -42,9 +42,8 @@ class Tally:
     own_tokens: int = 0  # of the texts, without special ones; 0 where nobody counts them
     unknown_tokens: int = 0  # of those
     unread: int = 0  # texts without any token that is known
-    doubled: dict[str, int] = field(
-        default_factory=dict
-    )  # special token -> rows that hold it twice
+    doubled: dict[str, int] = field(default_factory=dict)
+    """Special token -> rows that hold it twice."""
     distinct: int = 0  # rows whose content no row before them in their shard has
     twins: dict[str, int] = field(default_factory=dict)
     """Pooling -> how many of those have the state of another, up to rounding."""
@@ -106,9 +105,10 @@ class Tally:
             causes.append(FIRST_OF_CAUSAL)
             remedies.append("--pool mean or last")
         if not causes:
-            causes.append("nothing that was counted: no unknown tokens, and few rows are cut")
+            causes.append("neither unknown tokens nor cut rows explain it")
             remedies.append(
-                "look at what a row becomes (gaam extract --dry-run), or choose another encoder"
+                "look at the rows and at what one becomes (gaam extract --dry-run), or choose "
+                "another encoder"
             )
         return Reason("; ".join(causes), ", or ".join(remedies))
 

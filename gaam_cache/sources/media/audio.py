@@ -92,7 +92,10 @@ class Audio(Media):
 
     def doubts(self) -> Iterator[str]:
         """A line where sounds are silent: nothing of one can be told from another."""
-        yield from self.few_alike(sum(one.silent for one in self.inputs), "are silent to the end")
+        yield from self.few_alike(
+            sum(one.silent for one in self.inputs),
+            "hold nothing but zeros, as far as they are read",
+        )
 
     @classmethod
     def decoders(cls) -> dict[str, str]:

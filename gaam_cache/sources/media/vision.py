@@ -27,14 +27,16 @@ MODES = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa
 
 GREY_BITS = (10, 12, 14)
 """Of cameras and scanners that write 16 bits."""
-DARKEST = 64  # of 255: where no picture of a split is brighter, something else may be meant
+FEWEST_LEVELS = 64
+"""Of 256: where the pictures of a split have fewer, their values may be no brightness."""
 
 
 class _Seen(NamedTuple):
     """What a picture file holds."""
 
     pixels: NDArray[np.uint8]  # (height, width, 3), RGB, upright, on white
-    peak: int  # the brightest value in the file
+    darkest: int  # value in the file
+    peak: int  # the brightest one
     depth: int  # bits of a value in the file: 16, or 8 and fewer
     grey: bool  # whether it is of 16 bits and one colour
 
@@ -44,6 +46,7 @@ class _Picture(Item):
     """A picture, and what is known of its brightness."""
 
     bits: int | None  # of a grey value of 16 bits those that are used, where somebody says so
+    darkest: int
     peak: int
     depth: int
     grey: bool
@@ -90,33 +93,36 @@ class Vision(Media):
         return [_Picture(**file, **about, blank=blank)]
 
     def doubts(self) -> Iterator[str]:
-        """Lines where pictures of the split are blank, or all of them are nearly black.
+        """Lines where pictures of the split are blank, or all of them of much the same brightness.
 
         Raises:
-            DataError: all of 16 bits leave the upper ones unused, so that few levels of grey would
-                be left, and nobody says that they are meant to be so dark.
+            DataError: of 16 bits so few differ that not many levels of brightness would be left,
+                and nobody says that this is meant.
         """
+        # of colours Pillow gives the upper 8 bits alone, whatever is said
         deep = [one for one in self.inputs if one.depth == 16]
-        used = max((one.peak for one in deep), default=0).bit_length()
-        if deep and used <= max(GREY_BITS) and any(one.bits is None for one in deep):
-            grey = all(one.grey for one in deep)
-            bits = min(n for n in GREY_BITS if n >= used)
-            told = f"--set grey-bits={bits} if they are of {bits} bits; "
-            told = told if grey else "make files of 8 bits of them; "
+        guessed = any(one.bits is None or not (one.grey or one.bits == 16) for one in deep)
+        darkest, peak = _range_of(deep)
+        if guessed and peak - darkest < FEWEST_LEVELS << 8:
+            bits = next((n for n in GREY_BITS if peak < 2**n), 16)
+            remedy = "make files of 8 bits of them"
+            if bits < 16 and all(one.grey for one in deep):
+                remedy = f"--set grey-bits={bits} if they are of {bits} bits"
             raise DataError(
-                f"the pictures of 16 bits use the lower {used} alone: nearly black, with "
-                f"{max(1, 2**used >> 8)} levels of brightness",
-                expected="a value above 16,383 in one of them at least",
-                found=f"at most {2**used - 1:,} in {len(deep):,} pictures",
+                "the pictures of 16 bits are all of much the same brightness: of their upper 8 "
+                f"bits {(peak >> 8) - (darkest >> 8) + 1} values are left",
+                expected=f"a range of {FEWEST_LEVELS << 8:,} values of 65,536 at least",
+                found=f"{darkest:,} to {peak:,} in {len(deep):,} pictures",
                 where=self.origin,
-                hint=f"{told}--set grey-bits=16 if they are meant to be so dark",
+                hint=f"{remedy}; --set grey-bits=16 if that is meant",
             )
         shallow = [one for one in self.inputs if one.depth < 16]
-        peak = max((one.peak for one in shallow), default=DARKEST)
-        if peak < DARKEST:
+        darkest, peak = _range_of(shallow)
+        if shallow and peak - darkest < FEWEST_LEVELS:
             yield (
-                f"no picture of {self.origin} is brighter than {peak} of 255: values that are no "
-                "brightness, such as numbers of classes, have to be spread over 0 to 255 before"
+                f"the pictures of {self.origin} are all of much the same brightness, {darkest} to "
+                f"{peak} of 255: values that are none, such as numbers of classes, have to be "
+                "spread over 0 to 255 before"
             )
         yield from self.few_alike(sum(one.blank for one in self.inputs), "show one colour alone")
 
@@ -128,6 +134,12 @@ class Vision(Media):
         found = {name: features.version(name) for name in (jpeg, "webp")}
         some = {name: str(version) for name, version in found.items() if version}
         return {"gaam": RULES, "pillow": str(features.version("pil"))} | some
+
+
+def _range_of(pictures: Sequence[_Picture]) -> tuple[int, int]:
+    """Their darkest and brightest value; all there could be, where there are no pictures."""
+    darkest = min((one.darkest for one in pictures), default=0)
+    return darkest, max((one.peak for one in pictures), default=2**16)
 
 
 def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
@@ -147,11 +159,12 @@ def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
             if grey:
                 grey_HW = np.array(upright)
                 pixels_HW3 = _rgb_of_grey(grey_HW, grey_bits or 16)
-                return _Seen(pixels_HW3, int(grey_HW.max()), 16, grey=True)
-            pixels_HW3, peak = _rgb(upright)
+                darkest, peak = int(grey_HW.min()), int(grey_HW.max())
+                return _Seen(pixels_HW3, darkest, peak, depth=16, grey=True)
+            pixels_HW3, darkest, peak = _rgb(upright)
             if deep:
-                return _Seen(pixels_HW3, (peak << 8) + 255, 16, grey=False)
-            return _Seen(pixels_HW3, peak, 8, grey=False)
+                darkest, peak = darkest << 8, (peak << 8) + 255
+            return _Seen(pixels_HW3, darkest, peak, depth=16 if deep else 8, grey=False)
     except Exception as error:  # whatever a damaged file leads a decoder to
         raise DataError(
             "a picture cannot be decoded",
@@ -170,16 +183,16 @@ def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
     return np.repeat(grey_HW1, 3, axis=2)
 
 
-def _rgb(image: Any) -> tuple[NDArray[np.uint8], int]:
-    """What is seen of a loaded picture, on white: (height, width, 3); its brightest value."""
+def _rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
+    """What is seen of a loaded picture, on white: (height, width, 3); its darkest and brightest."""
     hidden = image.info.get("transparency")
     if image.mode not in MODES:
         raise ValueError(f"values of Pillow's mode {image.mode}, whose brightness nobody knows")
     if hidden is None and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
         seen_HW3 = np.array(image.convert("RGB"))
-        return np.ascontiguousarray(seen_HW3), int(seen_HW3.max())
+        return np.ascontiguousarray(seen_HW3), int(seen_HW3.min()), int(seen_HW3.max())
     rgba_HWC = np.array(image.convert("RGBA"))
     rgb_HWC, alpha_HW1 = rgba_HWC[..., :3].astype(np.uint16), rgba_HWC[..., 3:].astype(np.uint16)
     on_white_HWC = rgb_HWC * alpha_HW1 + 255 * (255 - alpha_HW1)
     seen_HW3 = ((on_white_HWC + np.uint16(127)) // np.uint16(255)).astype(np.uint8)
-    return seen_HW3, int(rgb_HWC.max())
+    return seen_HW3, int(rgb_HWC.min()), int(rgb_HWC.max())
