@@ -120,6 +120,7 @@ def extract(
     test_fraction: Annotated[float | None, _e("--test-fraction", kind="0.2", panel=DATA)] = None,
     test_groups: Annotated[str | None, _e("--test-groups", kind="COLUMN", panel=DATA)] = None,
     prompt: Annotated[str | None, _e("--prompt", kind="TEXT", panel=ENCODER)] = None,
+    chat_template: Annotated[bool | None, _e("--chat-template", panel=ENCODER)] = None,
     max_length: Annotated[int | None, _e("--max-length", kind="N", panel=ENCODER)] = None,
     layers: Annotated[str | None, _e("--layers", kind="N-M", panel=ENCODER)] = None,
     untrained_encoder: Annotated[bool | None, _e("--untrained-encoder", panel=ENCODER)] = None,

@@ -187,6 +187,8 @@ class ExtractConfig(Placing):
     """Longest sound, or piece of one (default: 30, or less where the encoder takes less)."""
     clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS | KEY)
     """What becomes of a longer sound: its beginning, or a row for every piece (limit: sounds)."""
+    grey_bits: int | None = field(default=None, metadata=OF_ROWS | KEY)
+    """Bits that grey pictures of 16 bits use: 12 of many cameras (default: 16)."""
     published_audio: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Sounds as the published code has them: filled with zeros to 5 s, not normalised."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
@@ -199,6 +201,8 @@ class ExtractConfig(Placing):
     """Which tokens are pooled: all, or those of the row's own text without the prompt."""
     prompt: str | None = field(default=None, metadata={UNCHECKED: True})
     """Text around every text, which stands where '{text}' is."""
+    chat_template: bool = field(default=False, metadata=OF_ENCODER)
+    """Write every text as a user's message, by the tokenizer's own chat template."""
     layers: str | None = field(default=None, metadata={"parse": parse_range} | OF_ENCODER)
     """Layers to keep: 20-40, or one; 0 is the input of the first (default: all, from 1)."""
     layer_zero: bool = field(default=False, metadata=OF_ENCODER | KEY)
@@ -241,6 +245,7 @@ class ExtractConfig(Placing):
         # fmt: off
         yield "tokens_per_second", speed is None or 0 < speed < math.inf, RANGE, "> 0"
         yield "clip_seconds", seconds is None or 0.1 <= seconds < math.inf, RANGE, ">= 0.1"
+        yield "grey_bits", self.grey_bits in (None, *range(8, 17)), RANGE, "8 to 16"
         yield "test_fraction", part is None or 0 < part < 1, RANGE, "> 0 and < 1"
         yield ("device_map", spread in (None, *DEVICE_MAPS),
                "is unknown", f"one of: {', '.join(DEVICE_MAPS)}")
@@ -256,6 +261,8 @@ class ExtractConfig(Placing):
                "is what layers from 0 are", "one of the two")
         yield ("layers", not (self.layers and self.encoder.startswith("tfidf")),
                "are of an encoder that has several", "another --encoder")
+        yield ("chat_template", not (self.chat_template and self.encoder.startswith("tfidf")),
+               "is of an encoder with a tokenizer", "another --encoder")
         yield ("device_map", not (spread and self.untrained_encoder),
                "cannot spread an untrained encoder", "one device that holds it: --device")
         yield ("device_map devices", not spread or self.alone or self.engine != "local",

@@ -18,10 +18,11 @@ from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, one_ahead
 from gaam_cache.errors import DataError
+from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
-from gaam_cache.sources._collect import given_inputs
+from gaam_cache.sources._collect import given_rows
 from gaam_cache.sources.media._base import library
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
@@ -49,7 +50,8 @@ class RowEncoder:
 
     def __init__(self, plan: Plan, config: ExtractConfig, encoder: Encoder, tally: Tally) -> None:
         """Use ``RowEncoder.open``."""
-        self.plan, self.tally, self._config = plan, tally, config
+        self.plan, self.tally, self._config, self._encoder = plan, tally, config, encoder
+        self._warned = False
         self._maker = StateMaker(encoder, plan, config.batch_tokens, tally, further=True)
         self._preparing, self._running = threading.Lock(), threading.Lock()
 
@@ -117,15 +119,29 @@ class RowEncoder:
 
         for piece in one_ahead(lambda chunk: self._prepare(chunk, origin), placed()):
             yield self._states(piece, pooling)
+        self._warn_of_doubts()
+
+    def _warn_of_doubts(self) -> None:
+        """Say, once for all calls, where rows are not what they seem to be."""
+        encoder = self._encoder
+        lines = self.tally.doubts(
+            noun=encoder.noun,
+            max_length=encoder.max_length,
+            causal=bool(encoder.acts_causal),
+            storage_dtype=self.plan.storage_dtype,
+        )
+        if not self._warned:
+            warn(lines)
+        self._warned |= bool(lines)
 
     def _prepare(self, placed: Placed, origin: str) -> Piece | None:
         if not len(placed.rows):
             return None
         (rows, places), kind = placed, self.plan.kind
         cells = [_cell_of(row, kind, place) for row, place in zip(rows, places, strict=True)]
-        inputs = given_inputs(cells, kind, self._config, origin=origin, places=places)
+        found = given_rows(cells, kind, self._config, origin=origin, places=places)
         with self._preparing:
-            return self._maker.prepare(inputs, origin=origin, places=places)
+            return self._maker.prepare(found.inputs, found.essences(), origin=origin, places=places)
 
     def _states(self, piece: Piece | None, pooling: str) -> NDArray[np.float32]:
         if piece is None:

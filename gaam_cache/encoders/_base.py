@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -72,6 +72,12 @@ class Inputs:
     extents: Sequence[int] | NDArray[np.int64] | None = None
     """What decides which rows are of equal length, where that is finer: of a sound its samples."""
     width: int | None = None  # what every row takes of a batch, where all are filled to one length
+    own: Sequence[int] | NDArray[np.int64] = ()  # tokens of every row that are of its text
+    unknown: (
+        Sequence[int] | NDArray[np.int64]
+    ) = ()  # those of them that the tokenizer does not know
+    doubled: Mapping[str, int] = field(default_factory=dict)
+    """Special token that stands twice where the tokenizer adds one -> in how many rows."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -157,6 +163,10 @@ class Encoder(ABC):
         """
         return ()
 
+    def describe_row(self, inputs: Inputs, row: int) -> str:
+        """What a row becomes, on one line for people."""
+        return f"{int(inputs.lengths[row]):,} {self.unit}"
+
     def refuse_empty(self, row: Any, where: str) -> DataError:
         """What to say of a row that has no length."""
         return DataError(
@@ -237,6 +247,9 @@ def open_encoder(
         found = f"rows of {kind}: --dataset {config.dataset}"
         message = f"the encoder '{named}' does not read such rows"
         raise ConfigError(message, expected=f"rows of {cls.called}", found=found)
+    if config.chat_template and kind != "text":
+        message, found = "--chat-template is for texts", f"rows of {kind}: {config.dataset}"
+        raise ConfigError(message, expected="a data set of texts", found=found)
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened

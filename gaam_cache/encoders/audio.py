@@ -99,6 +99,12 @@ class AudioEncoder(ModelEncoder):
             width=hearing.width,
         )
 
+    def describe_row(self, inputs: Inputs, row: int) -> str:
+        """How many frames, and of how long a sound."""
+        rate = self._hearing.rate
+        seconds = 0.0 if inputs.extents is None else inputs.extents[row] / rate
+        return f"{super().describe_row(inputs, row)} of {seconds:.2f} s at {rate:,} Hz"
+
     def fit(self, rows: Mapping[str, Rows]) -> None:
         """Refuse a sound that is too short before anything is computed."""
         for part in rows.values():

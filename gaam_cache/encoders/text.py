@@ -9,9 +9,12 @@ import heapq
 import inspect
 import json
 import re
+import warnings
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,7 +28,7 @@ from gaam_cache.config import DEFAULT_ENCODER, PLACE, ExtractConfig, budget_of
 from gaam_cache.devices import memory_left
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
-from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
+from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable, said
 from gaam_cache.encoders._gguf import alone
 from gaam_cache.encoders._located import Located, foreign
 from gaam_cache.encoders._model import ModelEncoder
@@ -33,8 +36,15 @@ from gaam_cache.encoders._notices import as_sentences
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._room import SURE, longest_fitting
 from gaam_cache.encoders._weights import encoder_part, skeleton
-from gaam_cache.errors import ConfigError, DataError, GaamError, ShortOfMemoryError
-from gaam_cache.store.files import hash_parts, short_digest
+from gaam_cache.errors import (
+    ConfigError,
+    DataError,
+    GaamError,
+    GaamWarning,
+    ShortOfMemoryError,
+)
+from gaam_cache.messages import visible
+from gaam_cache.store.files import digest_of, hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none: a causal model that is taken for
@@ -67,6 +77,16 @@ MEDIA = {"pixel_values", "input_features", "input_values"}
 TWICE = 8
 """Texts of a shard that are tokenised twice: what is drawn at random is no state of a text."""
 DEFAULT_MAX_LENGTH = 512
+LONGEST_PATH = 200  # characters of a setting of a tokenizer that may name a file
+FEWEST_KNOWN = 0.9
+"""Of the tokens that a model has embeddings for those that its tokenizer makes: of models that fill
+up their vocabularies to a round number it is 0.98 and more."""
+EDGE = 4  # tokens at the start and end of a text in which a special one may stand twice
+SHOWN_START, SHOWN_END = 48, 16  # characters of the tokens of a text that people are shown
+RARE_LETTERS = ("\ua66e", "\ua387", "\U00013000")  # Cyrillic of one psalter, Yi, hieroglyphs
+PROBE_TEXT = "gaamtextgaam"  # stands for a text where a chat template is looked at
+CHAT_DATE = "26 Jul 2024"
+"""What a chat template writes as today's date, on every day: that of Llama's own templates."""
 
 
 class TextEncoder(ModelEncoder):
@@ -93,9 +113,11 @@ class TextEncoder(ModelEncoder):
 
     def _settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {
-            "special_tokens": True,
+            "special_tokens": self._tokens.chat is None,
             "tokens": self._token_digests(),
         }
+        if self._tokens.chat is not None:
+            settings["chat_template"] = self._tokens.chat.identity()
         if self._tokens.prompt is not None:
             settings["prompt"] = self._tokens.prompt
         if self._config.pool_over != "all":
@@ -171,6 +193,12 @@ class TextEncoder(ModelEncoder):
         """Token ids of every text, cut at the maximum length; raises as ``_Tokens.prepare``."""
         return self._tokens.prepare(rows)
 
+    def describe_row(self, inputs: Inputs, row: int) -> str:
+        """The first and last tokens of a text, special ones included, and how many there are."""
+        item = inputs.items[row]
+        ids = item.ids if isinstance(item, _Spanned) else item
+        return f"{self._tokens.shown(ids)}  ({len(ids):,} tokens)"
+
     def _forward_of(self, part: Any, model: Any) -> _TextForward:
         forward = _TextForward(part, device=self.device, pooling=self._config.pool)
         size = getattr(self._model_config.get_text_config(), "vocab_size", None)
@@ -179,6 +207,7 @@ class TextEncoder(ModelEncoder):
                 if isinstance(found := one.get_input_embeddings(), nn.Embedding):
                     size = found.num_embeddings
         forward.vocabulary = size
+        self._tokens.check_vocabulary(size)
         forward.pad_id = next(iter(self._tokens.pad_ids(size)), 0)
         if "token_type_ids" in forward.takes and self._tokens.have_types():
             raise Unusable("its tokenizer gives tokens types other than 0 (token_type_ids)")
@@ -385,11 +414,77 @@ class _Cut(NamedTuple):
     truncated: bool
 
 
+class _Chat:
+    """The chat template of a tokenizer, and what it makes of a text as the only message of a user.
+
+    The model's turn is not begun. What stands before and behind a text must be the same for all.
+    """
+
+    def __init__(self, tokenizer: Any, folder: Path, prompt: str) -> None:
+        self._tokenizer, self._folder, self._prompt = tokenizer, folder, prompt
+        try:
+            self._template = tokenizer.get_chat_template()
+        except ValueError as error:
+            raise ConfigError(
+                "the tokenizer of this encoder has no chat template",
+                expected="a tokenizer with one, as models that were trained on dialogues have",
+                found=said(error),
+                where=str(folder),
+                hint="leave --chat-template out, or write the markup into --prompt",
+            ) from error
+        parts = self._rendered(prompt.replace(PLACE, PROBE_TEXT)).split(PROBE_TEXT)
+        if len(parts) != 2:
+            raise ConfigError(
+                "the chat template does not write a message of a user exactly once",
+                found=f"{len(parts) - 1} times",
+                where=str(folder),
+                hint="write the markup into --prompt, without --chat-template",
+            )
+        self.before, self.after = parts
+
+    def identity(self) -> dict[str, str]:
+        """What decides the tokens: the template, and what it writes around a text."""
+        template = digest_of(self._template.encode())
+        return {"template": template, "markup": f"{self.before}{PLACE}{self.after}"}
+
+    def wrapped(self, row: str) -> tuple[str, int, int]:
+        """A text in its markup, and where it begins and ends there.
+
+        A template may leave out white space at the ends of a text, and nothing else.
+        """
+        whole = self._rendered(self._prompt.replace(PLACE, row))
+        start, stop = len(self.before), len(whole) - len(self.after)
+        around = whole.startswith(self.before) and whole.endswith(self.after)
+        if not around or start >= stop or whole[start:stop].strip() != row.strip():
+            raise DataError(
+                "the chat template changes a text, or writes other markup around it",
+                expected=f"{self.before}{PLACE}{self.after}",
+                found=whole,
+            )
+        return whole, start, stop
+
+    def _rendered(self, content: str) -> str:
+        template = self._template
+        if "strftime_now" in template:
+            # the empty value keeps white space that the template begins with
+            macro = f"{{%- macro strftime_now(form) -%}}{CHAT_DATE}{{%- endmacro -%}}{{{{ '' }}}}"
+            template = macro + template
+        with foreign("the chat template of the tokenizer cannot be used", self._folder):
+            text: str = self._tokenizer.apply_chat_template(
+                [{"role": "user", "content": content}],
+                chat_template=template,
+                tokenize=False,
+                add_generation_prompt=False,
+                date_string=CHAT_DATE,
+            )
+        return text
+
+
 class _Tokens:
     """The tokenizer of an encoder, the length at which it cuts, and the prompt around every text.
 
-    Where there is a prompt, or the text's own tokens alone are pooled, every text is read whole and
-    cut afterwards: the text is, and not the prompt.
+    Where there is a prompt or a chat template, or the text's own tokens alone are pooled, every
+    text is read whole and cut afterwards: the text is, and not the prompt or the markup.
     """
 
     def __init__(
@@ -406,14 +501,27 @@ class _Tokens:
         self.max_length = self._longest(config.max_length)
         self.prompt = None if config.prompt == PLACE else config.prompt
         """The text around every text, ``{text}`` in the place of that; None where there is none."""
+        self.chat: _Chat | None = None
+        """What writes the markup of a dialogue around every text, where that is asked for."""
+        if config.chat_template:
+            self.chat = _Chat(tokenizer, folder, self.prompt or PLACE)
         self._over_text = config.pool_over == "text"
-        self._whole = self.prompt is not None or self._over_text
+        self._whole = self.prompt is not None or self.chat is not None or self._over_text
         if self._whole and not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
                 "the tokenizer does not say where in a text its tokens stand",
-                expected="a tokenizer with a tokenizer.json, which --prompt and pool-over need",
+                expected="a tokenizer with a tokenizer.json, which --prompt, --chat-template and "
+                "pool-over need",
                 found=type(tokenizer).__name__,
             )
+        if self.chat is not None:
+            markup = len(self._ids([self.chat.before + self.chat.after])[0])
+            if markup >= self.max_length:
+                raise ConfigError(
+                    "the markup of the chat template leaves no room for the text",
+                    expected=f"--max-length of at least {markup + 1} tokens",
+                    found=str(self.max_length),
+                )
 
     def _longest(self, asked: int | None) -> int:
         """The longest text in tokens: as asked, else 512 or the encoder's limit."""
@@ -461,8 +569,102 @@ class _Tokens:
             texts = [_Spanned(ids, c.start, c.stop) for ids, c in zip(texts, cuts, strict=True)]
         # without a prompt and pooled over all, an empty text is what its special tokens are
         lost = [one.start == one.stop and (self._over_text or one.truncated) for one in cuts]
-        truncated = [one.truncated for one in cuts]
-        return Inputs(items=texts, lengths=np.where(lost, 0, length_N), truncated=truncated)
+        own_N, unknown_N = self._known(flat, length_N, cuts)
+        return Inputs(
+            items=texts,
+            lengths=np.where(lost, 0, length_N),
+            truncated=[one.truncated for one in cuts],
+            own=own_N,
+            unknown=unknown_N,
+            doubled=self._doubled(cuts),
+        )
+
+    def _known(
+        self, flat: array[int], length_N: NDArray[np.int64], cuts: Sequence[_Cut]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many tokens of every text are its own, (N,), and how many of these are unknown."""
+        ids_T, row_T = np.array(flat, np.int64), np.repeat(np.arange(len(cuts)), length_N)
+        place_T = np.arange(len(ids_T)) - np.repeat(np.cumsum(length_N) - length_N, length_N)
+        ends_N2 = np.array([(one.start, one.stop) for one in cuts], np.int64).reshape(-1, 2)
+        start_N, stop_N = ends_N2.T
+        within_T = (start_N[row_T] <= place_T) & (place_T < stop_N[row_T])
+        unknown_T = np.isin(ids_T, list(self._unknown)) & within_T
+        own_T = ~np.isin(ids_T, list(self._special)) & within_T | unknown_T
+        own_N, unknown_N = (
+            np.bincount(row_T[of], minlength=len(cuts)) for of in (own_T, unknown_T)
+        )
+        return own_N, unknown_N
+
+    def _doubled(self, cuts: Sequence[_Cut]) -> dict[str, int]:
+        """Special tokens that a text brings beside those that are added -> how many texts do."""
+        rows_of: Counter[int] = Counter()
+        for one in cuts:
+            edges = (one.ids[:EDGE], one.ids[-EDGE:])
+            found = {token for edge in edges for token in self._twice(edge)}
+            if self.chat is not None and one.start < one.stop:
+                found |= {one.ids[one.start], one.ids[one.stop - 1]} & self._added
+            rows_of.update(found)
+        return {
+            str(self.tokenizer.convert_ids_to_tokens(token)): rows
+            for token, rows in rows_of.items()
+        }
+
+    def _twice(self, ids: Sequence[int]) -> Iterator[int]:
+        """Tokens of those that are added that stand twice in a row, but for white space."""
+        for place, token in enumerate(ids[1:], start=1):
+            if token not in self._added:
+                continue
+            if ids[place - 1] == token:
+                yield token
+            elif place > 1 and ids[place - 2] == token:
+                between = self.tokenizer.decode([ids[place - 1]])
+                if not between.strip():
+                    yield token
+
+    def check_vocabulary(self, size: int | None) -> None:
+        """Warn where the model has embeddings for many more tokens than the tokenizer makes."""
+        tokens = len(self.tokenizer)
+        if size is not None and tokens < FEWEST_KNOWN * size:
+            warnings.warn(
+                f"the tokenizer in '{self._folder}' has {tokens:,} tokens and the model embeddings "
+                f"for {size:,}: it may be another model's, and then states mean nothing",
+                GaamWarning,
+                stacklevel=2,
+            )
+
+    @cached_property
+    def _special(self) -> set[int]:
+        """Tokens that stand for no part of a text."""
+        return {*self.tokenizer.all_special_ids, *self._ids([""])[0]}
+
+    @cached_property
+    def _added(self) -> set[int]:
+        """Special tokens that are added to every text."""
+        markup = "" if self.chat is None else self.chat.before + self.chat.after
+        return set(self._ids([markup])[0]) & self._special - self._unknown
+
+    @cached_property
+    def _unknown(self) -> set[int]:
+        """Tokens that stand for what the tokenizer does not know.
+
+        The one that it declares, and any that it makes of letters of three rare scripts alike.
+        """
+        ids: set[int] = set()
+        with suppress(ConfigError):  # one that refuses such letters makes no token of them
+            alike = set.intersection(*map(set, self._ids(RARE_LETTERS)))
+            ids = {i for i in alike if self.tokenizer.decode([i]).strip()}
+        if self.tokenizer.unk_token_id is not None:
+            ids.add(self.tokenizer.unk_token_id)
+        return ids - set(self._ids([""])[0])
+
+    def shown(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
+        """Tokens on one line, as the tokenizer calls them; of many the first and the last."""
+        names = [visible(str(name)) for name in self.tokenizer.convert_ids_to_tokens(list(ids))]
+        text = " ".join(names)
+        if len(text) <= SHOWN_START + SHOWN_END:
+            return text
+        start, end = text[:SHOWN_START].rpartition(" ")[0], text[-SHOWN_END:].partition(" ")[2]
+        return f"{start or text[:SHOWN_START]} ... {end or names[-1][-SHOWN_END:]}"
 
     def _cut(self, rows: Sequence[str]) -> list[_Cut]:
         cuts = [
@@ -476,9 +678,9 @@ class _Tokens:
         return cuts
 
     def _cut_in_prompt(self, rows: Sequence[str]) -> list[_Cut]:
-        before, after = (self.prompt or PLACE).split(PLACE)
+        wrapped = [self._wrapped(row) for row in rows]
         read = self._read(
-            [f"{before}{row}{after}" for row in rows],
+            [whole for whole, _, _ in wrapped],
             truncation=False,
             return_offsets_mapping=True,
             return_special_tokens_mask=True,
@@ -486,12 +688,19 @@ class _Tokens:
         left = getattr(self.tokenizer, "truncation_side", "right") == "left"
         cuts = []
         columns = (read[key] for key in ("input_ids", "offset_mapping", "special_tokens_mask"))
-        for row, ids, offsets, special in zip(rows, *columns, strict=True):
+        for (_, start, stop), ids, offsets, special in zip(wrapped, *columns, strict=True):
             own_T = alone_T = ~np.asarray(special, bool)
-            if self.prompt is not None:
-                own_T, alone_T = _whose(offsets, own_T, len(before), len(before) + len(row))
+            if self.prompt is not None or self.chat is not None:
+                own_T, alone_T = _whose(offsets, own_T, start, stop)
             cuts.append(_fitting(ids, own_T, alone_T, self.max_length, left=left))
         return cuts
+
+    def _wrapped(self, row: str) -> tuple[str, int, int]:
+        """A text with what stands around it, and where it begins and ends there."""
+        if self.chat is not None:
+            return self.chat.wrapped(row)
+        before, after = (self.prompt or PLACE).split(PLACE)
+        return f"{before}{row}{after}", len(before), len(before) + len(row)
 
     def _ids(self, rows: Sequence[str], **options: Any) -> list[list[int]]:
         found: list[list[int]] = self._read(rows, **{"truncation": False} | options)["input_ids"]
@@ -502,7 +711,7 @@ class _Tokens:
         with foreign("the tokenizer cannot read a text", self._folder):
             return self.tokenizer(
                 list(rows),
-                add_special_tokens=True,
+                add_special_tokens=self.chat is None,  # else the template writes them
                 padding=False,
                 return_attention_mask=False,
                 return_token_type_ids=False,

@@ -107,9 +107,17 @@ class TfidfEncoder(Encoder):
         }
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
-        """The words of every text; one that has none counts as one token, which is not known."""
+        """The words of every text; one that has none counts as one token, which is not known.
+
+        Words beyond the ``features`` are left out on purpose: they count as unknown in texts that
+        have no other.
+        """
         found = [_words(text) for text in rows]
+        own = [max(1, len(words[: self.max_length])) for words in found]
+        known = [any(word in self._place for word in words[: self.max_length]) for words in found]
         return Inputs(
+            own=own,
+            unknown=[0 if any_known else n for n, any_known in zip(own, known, strict=True)],
             items=[words[: self.max_length] for words in found],
             lengths=[min(max(1, len(words)), self.max_length) for words in found],
             truncated=[len(words) > self.max_length for words in found],

@@ -75,6 +75,11 @@ class VisionEncoder(ModelEncoder):
             truncated=[False] * len(rows),
         )
 
+    def describe_row(self, inputs: Inputs, row: int) -> str:
+        """How many patches, and of how large a picture."""
+        _, height, width = self._processor.shape
+        return f"{super().describe_row(inputs, row)} of {width} x {height} pixels"
+
     def _part_of(self, model: Any) -> Any:
         """What reads the pictures: the outermost part that takes nothing else."""
         found: dict[int, list[Any]] = {}

@@ -8,7 +8,8 @@ import numpy as np
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.extraction.batches import budget_of, padded_tokens, token_budget_batches
-from gaam_cache.extraction.job import prepare_job
+from gaam_cache.extraction.job import prepare_job, warn
+from gaam_cache.extraction.summary import Tally
 from gaam_cache.messages import duration, visible
 from gaam_cache.sources._base import find_source
 from gaam_cache.store.dtypes import ITEM_BYTES
@@ -33,17 +34,23 @@ class Estimate:
     timed_on: str | None  # the device; None where the configuration names the speed
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
+    first_row: str  # what the first row of the first split becomes
+    unknown_share: float  # of the tokens of the texts, those that the tokenizer does not know
 
     to_dict = asdict
 
     def in_words(self) -> str:
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         how = f"timed here on {self.timed_on}" if self.timed_on else "as tokens-per-second says"
+        unknown = f", {self.unknown_share:.1%} unknown" if self.unknown_share else ""
+        about = "" if self.exact_tokens else "about "
+        first_split = visible(next(iter(self.rows)))
         return f"""\
 about {duration(max(1, self.seconds))} and {self.bytes / 1e6:,.1f} MB for \
 {sum(self.rows.values()):,} {self.noun}s ({rows}); nothing was written
   encoder  {visible(self.encoder)}
-  {self.unit:<8} {"about " * (not self.exact_tokens)}{self.tokens:,}, {self.truncated_share:.1%} cut
+  {self.unit:<8} {about}{self.tokens:,}, {self.truncated_share:.1%} cut{unknown}
+  row 1    {self.first_row}, of '{first_split}'
   speed    {self.tokens_per_second:,.0f} {self.unit}/s of one worker, {how}"""
 
 
@@ -76,6 +83,16 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     else:
         encoder.outline()
         seconds = tokens / speed
+    counts = Tally(rows_made=len(sample))
+    counts.count_inputs(inputs)
+    warn(
+        counts.doubts(
+            noun=encoder.noun,
+            max_length=encoder.max_length,
+            causal=False,
+            storage_dtype=config.storage_dtype,
+        )
+    )
     states = total * len(config.pool) * encoder.num_layers * encoder.hidden_size
     return Estimate(
         encoder=encoder.label,
@@ -89,6 +106,8 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
         timed_on=str(encoder.device) if speed is None else None,
         noun=encoder.noun,
         unit=encoder.unit,
+        first_row=encoder.describe_row(inputs, 0),
+        unknown_share=counts.unknown_share,
     )
 
 

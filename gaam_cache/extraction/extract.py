@@ -97,6 +97,14 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
         summary = make_missing(config, report, Tally(), start=rank.start, waits=False)
     made, cut = summary.rows_made, summary.truncated
     warn(truncation(made, cut, summary.max_length, summary.unit))
+    warn(
+        summary.doubts(
+            noun=summary.noun,
+            max_length=summary.max_length,
+            causal=bool(summary.acts_causal),
+            storage_dtype=summary.storage_dtype,
+        )
+    )
     return summary
 
 
@@ -310,8 +318,10 @@ class ShardMaker:
                 self._finish(shard)
             else:
                 part = self._job.rows[shard.split]
-                rows = part.inputs[shard.start : shard.stop]
-                piece = self._states.prepare(rows, origin=part.origin, first=shard.start)
+                rows = replace(part, inputs=part.inputs[shard.start : shard.stop])
+                piece = self._states.prepare(
+                    rows.inputs, rows.essences(), origin=part.origin, first=shard.start
+                )
                 return Work(shard, claim, piece)
         return None
 

@@ -6,9 +6,10 @@ compared is what the encoder computed, before it is rounded to the storage type.
 N rows, B rows of a batch, L layers, D hidden size.
 """
 
+import hashlib
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,12 +22,14 @@ from torch import Tensor
 from gaam_cache import devices
 from gaam_cache.devices import CopyBack, bits
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
+from gaam_cache.errors import DataError, GaamWarning, NumericsError, ShortOfMemoryError
 from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.summary import Tally
-from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
+from gaam_cache.sources._base import DIGEST_BYTES
+from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, as_float32, first_not_finite
 from gaam_cache.store.plan import BATCHINGS, Batching, Plan
 from gaam_cache.store.rounding import UNMOVED, explained, proof_limit, relative
+from gaam_cache.store.spread import FEWEST_ROWS, Spread, count_twins
 
 ROWS_PER_PROOF = 500
 FEWEST = 2
@@ -40,6 +43,7 @@ class Piece:
     """Rows that are encoded together, made ready: those of a shard, or of a call."""
 
     inputs: Inputs
+    distinct: NDArray[np.bool_]  # (N,): whether a row is the first with its content
     origin: str  # where they are from, for messages
     first: int = 0  # number of the first of them there
     places: Sequence[str] = ()  # where each of them stands there; empty: by their numbers
@@ -55,7 +59,7 @@ class EncodedBatch(NamedTuple):
 
     rows: NDArray[np.int64]
     states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
-    digits: dict[str, Tensor]  # pooling -> what ``_digits`` counts, where something is rounded
+    sums: dict[str, Tensor]  # pooling -> ``_sums`` of the distinct rows
     exact: dict[int, dict[str, Tensor]]  # row that proves the piece -> pooling -> (L, D), unrounded
 
 
@@ -96,18 +100,39 @@ class StateMaker:
         self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
         tally.batching = self._batching
         self._copies = CopyBack(encoder.device)
+        self._references: dict[str, Tensor] = {}  # pooling -> what rows are counted from
+        self._seen: set[bytes] = set()  # content of the rows of small pieces
+        self._small: dict[str, tuple[Any, int]] = {}  # pooling -> their sums, and how many rows
 
     @property
     def _batching(self) -> Batching:
         return max(self._plan.batching, self._encoder.batching, key=BATCHINGS.index)
 
-    def prepare(self, rows: Sequence[Any], **place: Any) -> Piece:
-        """Make rows ready, whose place is that of a ``Piece``; DataError where one has nothing."""
-        piece = Piece(inputs=self._encoder.prepare(rows), **place)
+    def prepare(self, rows: Sequence[Any], essences: Iterable[bytes], **place: Any) -> Piece:
+        """Make rows ready, whose place is that of a ``Piece``; DataError where one has nothing.
+
+        Rows of the same content have equal ``essences``.
+        """
+        distinct_N = self._first_of_each(essences, len(rows))
+        piece = Piece(inputs=self._encoder.prepare(rows), distinct=distinct_N, **place)
         if len(empty := np.flatnonzero(np.asarray(piece.inputs.lengths) == 0)):
             row = int(empty[0])
             raise self._encoder.refuse_empty(rows[row], piece.where(row))
         return piece
+
+    def _first_of_each(self, essences: Iterable[bytes], rows: int) -> NDArray[np.bool_]:
+        """Whether each row, (N,), is the first with its content, in small pieces of all of them."""
+        seen = self._seen if self._is_small(rows) else set[bytes]()
+        distinct_N = np.zeros(rows, np.bool_)
+        for row, essence in enumerate(essences):
+            digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
+            distinct_N[row] = digest not in seen
+            seen.add(digest)
+        return distinct_N
+
+    def _is_small(self, rows: int) -> bool:
+        """Whether a shard has so few rows that only several tell whether all are one."""
+        return rows < FEWEST_ROWS and not self._further
 
     def encode(self, piece: Piece, tick: Callable[[int], None]) -> Encoded:
         """Pooled states in the storage type, batch by batch; those of some rows also alone.
@@ -127,7 +152,7 @@ class StateMaker:
             said = f"out of memory with batches of {asked:,} tokens: goes on with {now:,}; other "
             said += f"last digits than with the memory (the same: --set batch-tokens={now})"
             warnings.warn(said, GaamWarning, stacklevel=2)
-        tally.truncated += sum(piece.inputs.truncated)
+        tally.count_inputs(piece.inputs)
         return encoded
 
     def _is_few(self, piece: Piece) -> bool:
@@ -148,7 +173,8 @@ class StateMaker:
         encoded, tally, done = Encoded(piece, [], {}), self.tally, 0
         before = tally.rows_made, tally.tokens, tally.padded_tokens
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
-            encode = partial(self._encode_batch, items, batch, chosen, as_alone=few)
+            distinct_B = piece.distinct[batch]
+            encode = partial(self._encode_batch, items, batch, chosen, distinct_B, as_alone=few)
             made = self._attempt(encode, piece, batch.tolist())
             if made is None:
                 tally.rows_made, tally.tokens, tally.padded_tokens = before
@@ -191,6 +217,7 @@ class StateMaker:
         items: Sequence[Any],
         batch: NDArray[np.int64],
         chosen: list[int],
+        distinct_B: NDArray[np.bool_],
         *,
         as_alone: bool,
     ) -> EncodedBatch:
@@ -202,8 +229,9 @@ class StateMaker:
         for name, x_BLD in pooled.items():
             stored_BLD = x_BLD.to(dtype)
             encoded.states[name] = start(stored_BLD)
-            if dtype != x_BLD.dtype:
-                encoded.digits[name] = start(_digits(x_BLD, stored_BLD))
+            # a mean: from a row unlike all others, differences would have few digits left
+            reference_LD = self._references.setdefault(name, x_BLD.mean(0))
+            encoded.sums[name] = start(_sums(x_BLD, stored_BLD, reference_LD, distinct_B))
             for row, exact in encoded.exact.items():
                 exact[name] = start(x_BLD[int((batch == row).argmax())].clone())
         return encoded
@@ -220,6 +248,8 @@ class StateMaker:
         self.wait()
         states = {name: self._assemble(encoded, name) for name in self._plan.pooling}
         self._prove(encoded, states)
+        computed = {row: x for batch in encoded.batches for row, x in batch.exact.items()}
+        self._check_spreads(encoded, states, computed)
         return states
 
     def _prove(self, encoded: Encoded, states: Mapping[str, NDArray[Any]]) -> None:
@@ -268,6 +298,71 @@ class StateMaker:
                 return False
         return True
 
+    def _check_spreads(
+        self,
+        encoded: Encoded,
+        states: Mapping[str, NDArray[Any]],
+        computed: Mapping[int, Mapping[str, Tensor]],
+    ) -> None:
+        """Refuse rows that are all one, and a layer that rounding takes away; count the others."""
+        plan, piece, tally = self._plan, encoded.piece, self.tally
+        small, where = self._is_small(len(piece.distinct)), piece.where(0, len(piece.distinct) - 1)
+        different = False
+        for name, states_NLD in states.items():
+            spread = self._spread(encoded, name)
+            apart = [
+                computed[row][name].numpy() - alone[name][0].numpy()
+                for row, alone in encoded.alone.items()
+            ]
+            noise_LD = np.sqrt(np.mean(np.square(apart, dtype=np.float64), axis=0))
+            flat_L = spread.flat(noise_LD, self._encoder.dtype)
+            different |= spread.rows < FEWEST_ROWS or not flat_L.all()
+            if spread.rows >= FEWEST_ROWS:
+                for layer in np.flatnonzero(flat_L).tolist():
+                    place = f"{name}, layer {layer + plan.first_layer}"
+                    tally.flat[place] = tally.flat.get(place, 0) + 1
+            if not self._further:  # else the decoders learned from such states
+                lost = spread.check_digits(
+                    plan.storage_dtype, flat_L, first_layer=plan.first_layer, where=where
+                )
+                for layer, told in lost.items():
+                    tally.coarse.setdefault(f"{name}, layer {layer}", told)
+            if not small and not self._further:
+                distinct_NLD = states_NLD[piece.distinct]
+                if plan.storage_dtype == "bfloat16":
+                    distinct_NLD = as_float32(distinct_NLD)
+                alike = count_twins(distinct_NLD, spread, flat_L, noise_LD)
+                tally.twins[name] = tally.twins.get(name, 0) + alike
+        if not small:
+            tally.distinct += int(piece.distinct.sum())
+        if not different and not self._further:
+            raise self._refuse_one_state(piece, next(iter(states)))
+
+    def _spread(self, encoded: Encoded, pooling: str) -> Spread:
+        """Of the distinct rows of a piece; of one of few rows, with those before it."""
+        distinct_N = encoded.piece.distinct
+        batches = [batch.sums[pooling].numpy() for batch in encoded.batches]
+        sums_4LD: Any = np.sum(batches, axis=0, dtype=np.float64)
+        rows = int(distinct_N.sum())
+        if self._is_small(len(distinct_N)):
+            before_4LD, rows_before = self._small.get(pooling, (0.0, 0))
+            sums_4LD, rows = sums_4LD + before_4LD, rows + rows_before
+            self._small[pooling] = sums_4LD, rows
+        return Spread.of(sums_4LD, self._references[pooling].cpu().numpy(), rows)
+
+    def _refuse_one_state(self, piece: Piece, pooling: str) -> DataError:
+        """What to say where all rows are one."""
+        encoder, counts = self._encoder, Tally(rows_made=len(piece.distinct))
+        counts.count_inputs(piece.inputs)
+        reason = counts.likely_reason(pooling, encoder.max_length, causal=bool(encoder.acts_causal))
+        return DataError(
+            f"all {encoder.noun}s have one and the same state in every layer, though they differ",
+            expected="states that differ by more than rounding",
+            found=reason.cause,
+            where=piece.where(0, len(piece.distinct) - 1),
+            hint=reason.remedy,
+        )
+
     def _assemble(self, encoded: Encoded, pooling: str) -> NDArray[Any]:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
         plan, dtype = self._plan, self._plan.storage_dtype
@@ -291,20 +386,24 @@ class StateMaker:
                 where=piece.where(row),
                 hint="leave the row out" if self._further else hint,
             )
-        counts = [batch.digits[pooling] for batch in batches if pooling in batch.digits]
-        if counts and not self._further:  # else the decoders learned from such states
-            digits_2L = torch.stack(counts).sum(0).numpy()
-            where, first = piece.where(0, len(piece.inputs.lengths) - 1), plan.first_layer
-            check_digits(digits_2L, dtype, first_layer=first, where=where)
         return states
 
 
-def _digits(x_BLD: Tensor, stored_BLD: Tensor) -> Tensor:
-    """(2, L): how many numbers lost their digits when they were rounded, how many are not 0."""
-    layers = x_BLD.unbind(1)  # one at a time: of all at once there may be no room for copies
-    both = zip(layers, stored_BLD.unbind(1), strict=True)
-    lost = [((y - x).abs_() > LOST * x.abs()).count_nonzero() for x, y in both]
-    return torch.stack([*lost, *(x.count_nonzero() for x in layers)]).view(2, -1)
+def _sums(
+    x_BLD: Tensor, stored_BLD: Tensor, reference_LD: Tensor, distinct_B: NDArray[np.bool_]
+) -> Tensor:
+    """What ``Spread.of`` reads of the distinct rows of a batch, (4, L, D), on its device."""
+    weight_B = torch.from_numpy(distinct_B).to(x_BLD.device, x_BLD.dtype)
+    layers = []
+    # one layer at a time: of all at once there may be no room for copies
+    for x_BD, stored_BD, reference_D in zip(
+        x_BLD.unbind(1), stored_BLD.unbind(1), reference_LD, strict=True
+    ):
+        moved_BD = x_BD - reference_D
+        error_BD = stored_BD.to(x_BD.dtype) - x_BD
+        sums = [weight_B @ y for y in (moved_BD, moved_BD.square(), error_BD, error_BD.square())]
+        layers.append(torch.stack(sums))
+    return torch.stack(layers, 1)
 
 
 def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:

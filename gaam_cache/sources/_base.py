@@ -73,6 +73,10 @@ class Rows(ABC):
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
 
+    def doubts(self) -> Iterator[str]:
+        """A line for each sign that inputs are not what people see or hear in them."""
+        return iter(())
+
     @classmethod
     def decoders(cls) -> dict[str, str]:
         """What makes samples or pixels of bytes, and in which version: it decides them."""
@@ -321,11 +325,12 @@ def check_rows(
         groups: their ``repeated_texts``.
         known: classes that somebody says are classes, however they are called.
     """
+    doubts = [line for part in rows.values() for line in part.doubts()]
     nothing = list(_nothing(rows))
     rows = {name: part for name, part in rows.items() if part.labelled}
     found = [line for pair in combinations(rows, 2) for line in _leak(rows, *pair, groups)]
     found += [line for name in rows for line in _contradiction(rows[name], name, groups)]
-    return [*found, *nothing, *_classes(rows, class_names), *_doubtful(rows, known)]
+    return [*doubts, *found, *nothing, *_classes(rows, class_names), *_doubtful(rows, known)]
 
 
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:

@@ -357,9 +357,9 @@ def _label_of(
     return class_of(record[columns.label], names, strip=strip, odd_classes=odd)
 
 
-def given_inputs(
+def given_rows(
     rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, places: Sequence[str]
-) -> Sequence[Any]:
+) -> Rows:
     """Texts, or paths of files, that a program hands over, checked as those of a data set are."""
     records = zip(places, ({"row": row} for row in rows), strict=True)
     table = Table(["row"], lambda columns: iter(records))
@@ -371,4 +371,4 @@ def given_inputs(
         what = "a file is not one row as those that were trained on"
         count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
         raise DataError(what, expected=f"one row of {kind} each", found=count, where=origin)
-    return found.inputs
+    return found

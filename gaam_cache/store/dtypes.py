@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import NumericsError
-
 # of every storage type of embeddings; bfloat16 lies on disk as raw bits in uint16
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
-SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}  # above 0
 NUMPY_DTYPES = {
     "float16": "<f2",
     "bfloat16": "<u2",
@@ -24,8 +21,6 @@ NUMPY_DTYPES = {
     "utf8": "|u1",
 }
 """How items lie in a file; of texts of a fixed width their bytes, filled with zeros."""
-LOST = 0.01  # a number that rounding moves by more than this share of itself has lost its digits
-MOST_LOST = 0.01  # of the numbers of a layer, those that are 0 left out
 
 
 def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
@@ -58,38 +53,6 @@ def first_not_finite(array: NDArray[Any], dtype: str) -> tuple[int, ...] | None:
         if wrong.any():
             return row, *map(int, np.unravel_index(wrong.argmax(), wrong.shape))
     return None
-
-
-def count_digits(
-    given_NLD: NDArray[Any], kept_NLD: NDArray[Any], dtype: str, storage_dtype: str
-) -> NDArray[np.int64]:
-    """(2, L): how many numbers lost their digits when they were stored, how many are not 0.
-
-    ``dtype`` is that of what was given; of bfloat16 the bits are given, on both sides.
-    """
-    exact = as_float32(given_NLD) if dtype == "bfloat16" else given_NLD
-    near = np.nonzero(np.abs(exact) < SMALLEST[storage_dtype] / LOST)  # the others keep theirs
-    few, rounded = exact[near], kept_NLD[near]
-    rounded = as_float32(rounded) if storage_dtype == "bfloat16" else rounded
-    lost_N = np.abs(rounded - few) > LOST * np.abs(few)
-    lost_L, zero_L = (
-        np.bincount(near[1][of], minlength=exact.shape[1]) for of in (lost_N, few == 0)
-    )
-    return np.stack([lost_L, len(exact) * exact.shape[2] - zero_L])
-
-
-def check_digits(digits_2L: NDArray[Any], dtype: str, *, first_layer: int, where: str) -> None:
-    """Refuse a layer of which too many numbers lost their digits, as ``count_digits`` counted."""
-    share_L = digits_2L[0] / np.maximum(digits_2L[1], 1)
-    worst = int(share_L.argmax())
-    if share_L[worst] > MOST_LOST:
-        raise NumericsError(
-            f"the states of layer {worst + first_layer} are too small for {dtype}",
-            expected=f"at most {MOST_LOST:.0%} of them rounded by more than {LOST:.0%}, or to 0",
-            found=f"{share_L[worst]:.1%}",
-            where=where,
-            hint="--storage-dtype float32 and a new --out",
-        )
 
 
 def width_of(values: Iterable[str]) -> int:

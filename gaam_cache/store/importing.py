@@ -35,6 +35,7 @@ from gaam_cache.store.shard import (
     remove_locks,
     write_shard,
 )
+from gaam_cache.store.spread import FEWEST_ROWS, Spread, Sums
 from gaam_cache.terminal import Report, silent
 
 READABLE = (*dtypes.ITEM_BYTES, "float64")
@@ -162,9 +163,9 @@ class ImportedRows(Rows):
         return parts[0] if self.axes == "nld" else np.stack(parts, axis=1)
 
     def stored(
-        self, shard: ShardSpec, storage_dtype: str, digits_2L: NDArray[np.int64] | None = None
+        self, shard: ShardSpec, storage_dtype: str, sums: Sums | None = None
     ) -> NDArray[Any]:
-        """Rows as they are stored, (n, L, D); what loses its digits is counted in ``digits_2L``."""
+        """Rows as they are stored, (n, L, D); those of other content are added to ``sums``."""
         dtype, given_NLD = self.arrays[0].dtype, self.read(shard.start, shard.stop)
         kept = np.ascontiguousarray(dtypes.stored(given_NLD, dtype, storage_dtype))
         if (bad := dtypes.first_not_finite(kept, storage_dtype)) is not None:
@@ -179,8 +180,10 @@ class ImportedRows(Rows):
                 where=f"{of_layer}, {place}",
                 hint="of a finite value: --storage-dtype bfloat16 or float32",
             )
-        if digits_2L is not None and dtype != storage_dtype:
-            digits_2L += dtypes.count_digits(given_NLD, kept, dtype, storage_dtype)
+        if sums is not None:
+            exact_NLD = dtypes.as_float32(given_NLD) if dtype == "bfloat16" else given_NLD
+            rounded_NLD = dtypes.as_float32(kept) if storage_dtype == "bfloat16" else kept
+            sums.add(exact_NLD, rounded_NLD)
         return kept
 
 
@@ -336,13 +339,12 @@ def _make(
     if report:
         fields = plan.fingerprint_fields
         for name, part in rows.items():
-            digits_2L = np.zeros((2, num_layers), np.int64)
+            sums = Sums()
             for shard in plan.shards(name):
-                kept_NLD = part.stored(shard, plan.storage_dtype, digits_2L)
+                kept_NLD = part.stored(shard, plan.storage_dtype, sums)
                 part.inputs.extend(sha256(row_LD).digest() for row_LD in kept_NLD)
                 report(shard.stop, len(part), f"checking '{name}'")
-            where = f"{part.origin}, row 1 to row {len(part)}"
-            dtypes.check_digits(digits_2L, plan.storage_dtype, first_layer=1, where=where)
+            job.warn(_rounded_away(sums.spread(), plan.storage_dtype, name, part))
         groups = list(row_checks.repeated_texts(rows, report))
         job.warn(row_checks.check_rows(rows, plan.class_names, groups))
         fields["content"] = job.content_of(rows, report)
@@ -381,6 +383,27 @@ def _make(
         bytes=plan.row_bytes * sum(plan.rows.values()),
         left=tuple(map(str, left)),
     )
+
+
+def _rounded_away(
+    spread: Spread, storage_dtype: str, split: str, rows: ImportedRows
+) -> Iterator[str]:
+    """Lines where all rows of a split are one, or where rounding takes a part of a layer away.
+
+    Raises:
+        NumericsError: it takes away too much of a layer.
+    """
+    flat_L = spread.flat(0.0, "float32")
+    if spread.rows >= FEWEST_ROWS and flat_L.any():
+        layers = brief(", ".join(str(layer + 1) for layer in np.flatnonzero(flat_L)))
+        yield f"all rows of '{split}' have one state in layers {layers}: nothing tells them apart"
+    where = f"{rows.origin}, row 1 to row {len(rows)}"
+    coarse = spread.check_digits(storage_dtype, flat_L, first_layer=1, where=where)
+    for layer, lost in coarse.items():
+        yield (
+            f"{storage_dtype} rounds away part of what tells rows of '{split}' apart in layer "
+            f"{layer}: {lost}; --storage-dtype float32 and a new --out keep it"
+        )
 
 
 def _classes(

@@ -19,6 +19,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.study import read_study
 from tests.conftest import Outcome
+from tests.tiny import WORDS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -100,7 +101,7 @@ def test_every_command_of_the_readme_runs_or_says_what_it_needs(
     rng = np.random.default_rng(0)
     Path("mydata").mkdir()
     for split in ("train", "test"):
-        rows = [f"t {i},body {rng.integers(99)} {i},{'ab'[i % 2]}" for i in range(16)]
+        rows = [f"t {i},body {rng.choice(WORDS)} {WORDS[i]},{'ab'[i % 2]}" for i in range(16)]
         Path(f"mydata/{split}.csv").write_text("\n".join(["title,body,topic", *rows]))
         states = rng.normal(size=(8, 3, 4)).astype(np.float32)
         np.savez(f"{split}.npz", embeddings=states, labels=np.arange(8) % 2)

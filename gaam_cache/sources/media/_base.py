@@ -19,7 +19,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import cores, workers_here
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import LONGEST_WORD, excerpt, install
-from gaam_cache.sources._base import MEDIA, Record, Rows
+from gaam_cache.sources._base import MEDIA, TOLERATED_TRUNCATED_SHARE, Record, Rows
 from gaam_cache.sources._layout import HEAD_BYTES, refuse_pointer
 
 AHEAD = 4  # files for every thread that are decoded and not yet asked for
@@ -100,6 +100,11 @@ class Media(Rows):
     def contents(self) -> Iterator[bytes]:
         """Of every input a digest that covers all of its bytes, and which part of them it is."""
         return (item.identity for item in self.inputs)
+
+    def few_alike(self, count: int, what: str) -> Iterator[str]:
+        """A line where more than one input in a hundred is of a kind that says nothing."""
+        if count > TOLERATED_TRUNCATED_SHARE * len(self):
+            yield f"{count:,} of {len(self):,} {self.noun}s of {self.origin} {what}"
 
     def excerpt(self, row: int) -> str:
         """The end of where an input lies."""

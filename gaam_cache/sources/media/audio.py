@@ -1,7 +1,7 @@
 """Sounds in files: what libsndfile reads (WAV, FLAC, OGG, MP3, AIFF, ...), by soundfile."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -18,6 +18,9 @@ RULES = "mono by the mean"
 SHORTEST_TAIL = 0.1
 """Seconds. A shorter rest of a sound that is split is no row: of 25 ms windows that are 20 ms
 apart, as speech encoders have them, it holds at most four."""
+CANCELLED = 0.1
+"""Of the loudness of the channels: what of it their mean has at least. Of two that have nothing in
+common it has 0.7."""
 STARTS = (b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff", b"ID3")
 
 
@@ -29,6 +32,7 @@ class _Sound(Item):
     start: int
     stop: int
     whole: int
+    silent: bool  # whether all of its samples are 0
 
     @property
     def frames(self) -> int:
@@ -80,9 +84,18 @@ class Audio(Media):
             end = whole if seconds is None else max(round(i * seconds * rate), start + 1)
             stop = min(end, whole)
             if not found or stop == end or stop - start >= SHORTEST_TAIL * rate:
-                found.append(_Sound(**file, rate=rate, start=start, stop=stop, whole=whole))
+                silent = not x_T[start:stop].any()
+                about: dict[str, Any] = {"rate": rate, "start": start, "stop": stop}
+                found.append(_Sound(**file, **about, whole=whole, silent=silent))
             start = stop
         return found
+
+    def doubts(self) -> Iterator[str]:
+        """A line where sounds are silent: nothing of one can be told from another."""
+        yield from self.few_alike(
+            sum(one.silent for one in self.inputs),
+            "hold nothing but zeros, as far as they are read",
+        )
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
@@ -112,7 +125,18 @@ def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
     if not len(x_TC) or not np.isfinite(x_TC).all():
         found = "numbers that are not finite" if len(x_TC) else "no samples"
         raise DataError("a sound is empty or damaged", expected="samples", found=found, where=where)
-    x_T = x_TC[:, 0] if x_TC.shape[1] == 1 else x_TC.mean(axis=1)
+    if x_TC.shape[1] == 1:
+        return rate, x_TC[:, 0].astype(np.float32)
+    x_T = x_TC.mean(axis=1)
+    loudness, left = (float(np.sqrt(np.mean(np.square(x)))) for x in (x_TC, x_T))
+    if left < CANCELLED * loudness:
+        raise DataError(
+            "the channels of a sound cancel each other in their mean",
+            expected=f"a mean that has at least {CANCELLED:.0%} of the loudness of the channels",
+            found=f"{left / loudness:.1%}",
+            where=where,
+            hint="turn the sign of one channel, or keep one alone (sox IN OUT remix 1)",
+        )
     return rate, x_T.astype(np.float32)
 
 
