@@ -38,6 +38,7 @@ from tests.tiny import WORDS, build_encoder, write_csv
 SECONDS = 900
 MEMORY = 8 * 2**30
 PARAMETERS = 30_000_000
+TIMES_ALONE = 4  # as much more rounding may be in a batch, whose kernels are others
 MAX_LENGTH = 72
 LENGTHS = (1, 1, 2, 3, 4, 5, 5, 7, 8, 9, 12, 15, 16, 17, 18, 22, 31, 32, 33, 40, 63, 64, 75, 95)
 
@@ -184,6 +185,12 @@ def reference(folder: Path, rows: list[str], dtype: torch.dtype) -> dict[str, to
     return pooled(runs)
 
 
+def apart(states: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> float:
+    """The largest deviation, of the norm of its layer."""
+    shares = [(states[name] - x).norm(dim=-1) / x.norm(dim=-1) for name, x in exact.items()]
+    return max(float(share_NL.max()) for share_NL in shares)
+
+
 def judge(name: str, root: Path) -> dict[str, Any]:
     """What becomes of one architecture: a verdict, what it rests on, and how it was batched."""
     try:
@@ -197,10 +204,12 @@ def judge(name: str, root: Path) -> dict[str, Any]:
         split = extracted(
             root / "encoder", root / "data", root / "cache", max_length=MAX_LENGTH, batch_tokens=300
         )
-        worst = deviation(split, reference(root / "encoder", rows, torch.float32))
-        if worst > RIGHT:  # what is that near to the exact state is right, and the other is rounded
+        alone, limit = reference(root / "encoder", rows, torch.float32), RIGHT
+        worst = deviation(split, alone)
+        if worst > RIGHT:  # what is as near to the exact state as transformers' own is right
             with contextlib.suppress(Exception):
                 exact = reference(root / "encoder", rows, torch.float64)
+                limit = max(RIGHT, TIMES_ALONE * apart(alone, exact))
                 worst = min(worst, deviation(split, exact))
     except GaamError as error:
         said = "; ".join([error.message, *error.details.values()])
@@ -209,7 +218,7 @@ def judge(name: str, root: Path) -> dict[str, Any]:
     except Exception:  # noqa: BLE001 what must not happen is counted
         return {"verdict": "crashed", "about": traceback.format_exc()[-1500:]}
     batching = read_plan(root / "cache").batching
-    verdict = "right" if worst <= RIGHT else "wrong"
+    verdict = "right" if worst <= limit else "wrong"
     return {"verdict": verdict, "about": f"{worst:.1e}", "batching": batching}
 
 
