@@ -354,7 +354,7 @@ def _checked(path: Path, weights: bool) -> Located:
             found=found,
             hint=_elsewhere(path) or _remedy(path / CONFIG),
         )
-    there = any(IS_WEIGHTS.match(name) for name in names)
+    there = any(IS_WEIGHTS.fullmatch(name) or name == INDEX for name in names)
     if weights and not there:
         raise ConfigError(
             f"the encoder '{path}' has no safetensors weights",
