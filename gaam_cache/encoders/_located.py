@@ -122,7 +122,8 @@ class Located:
                 f"'{self.path}' holds no weights that can be found",
                 expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
                 found=", ".join(there[:6]),
-                hint=f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
+                hint=_remedy(self.path / WEIGHTS)
+                or f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
             )
         try:
             weight_map = _read_object(self.path / INDEX)["weight_map"]
@@ -354,7 +355,7 @@ def _checked(path: Path, weights: bool) -> Located:
             found=found,
             hint=_elsewhere(path) or _remedy(path / CONFIG),
         )
-    there = any(IS_WEIGHTS.match(name) for name in names)
+    there = any(IS_WEIGHTS.fullmatch(name) or name == INDEX for name in names)
     if weights and not there:
         raise ConfigError(
             f"the encoder '{path}' has no safetensors weights",
@@ -431,7 +432,8 @@ def refuse_pointer(file: Path) -> None:
 
 def _remedy(file: Path) -> str | None:
     """How to get a file of which DVC keeps a note beside it, or in its folder's place."""
-    notes: Iterator[Path] = (one.with_name(f"{one.name}.dvc") for one in (file, file.parent))
+    places = [path for path in (file, file.parent) if path.name]
+    notes = [path.with_name(f"{path.name}.dvc") for path in places]
     return "run: dvc pull" if any(note.is_file() for note in notes) else None
 
 

@@ -296,13 +296,6 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
     cache, ours = open_cache(config.cache), predictor.plan
     theirs = cache.plan
     other = cache.fingerprint != predictor.fingerprint
-    if ours is not None and (difference := states_apart(theirs, ours)):
-        raise CacheError(
-            "the states of the cache are not those that the run learned from",
-            found=difference,
-            where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
-            hint="extract the rows again with the versions that the run's cache was made with",
-        )
     if other and ours is None and theirs.imported:
         text = "states of run and cache were imported: nobody here knows whether they are alike"
         warnings.warn(text, GaamWarning, stacklevel=2)
@@ -323,6 +316,14 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
                 where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
                 hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
             )
+    difference = None if ours is None else states_apart(theirs, ours)
+    if difference is not None:
+        raise CacheError(
+            "the states of the cache are not those that the run learned from",
+            found=difference,
+            where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
+            hint="extract the rows again with the versions that the run's cache was made with",
+        )
     split = cache[config.split or "test"]
     columns: dict[str, Any] = {"row": range(len(split))}
     columns |= {name: split.column(name) for name in cache.columns}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -305,21 +306,33 @@ def test_states_of_pictures(kind: str, tmp_path: Path) -> None:
 
 
 NUMBERS = (1e-9, 1e-7, 1e-6, 1e-4, 1.0, 7e4)
-HELD = {(size, stored) for size in NUMBERS for stored in TYPES} - {
-    (size, "float16") for size in NUMBERS if size not in (1e-4, 1.0)
-}
+LEAST_ROUNDINGS, MOST_LOST = 3.0, 0.5
+"""By how many roundings rows must differ in every layer, and which share of the features that tell
+them apart rounding may take away: one that it moves by half of its spread is gone."""
 
 
-def check(found: Any, exact_NLD: np.ndarray) -> None:
-    """At most one number in a hundred, of each layer, is off by more than 1%."""
-    off_NLD = np.abs(np.asarray(found, np.float64) - exact_NLD) > 0.01 * np.abs(exact_NLD)
-    assert off_NLD.mean(axis=(0, 2)).max() <= 0.01
+def is_held(exact_NLD: np.ndarray, stored: str) -> bool:
+    """Whether a storage type keeps what tells rows apart, in every layer."""
+    exact = torch.tensor(exact_NLD, dtype=torch.float64)
+    kept = exact.float().to(getattr(torch, stored)).double()
+    if not bool(torch.isfinite(kept).all()):
+        return False
+    spread_LD = exact.std(0, correction=0)
+    rounding_LD = (kept - exact).std(0, correction=0)
+    for spread_D, rounding_D in zip(spread_LD, rounding_LD, strict=True):
+        if spread_D.norm() < LEAST_ROUNDINGS * rounding_D.norm():
+            return False
+        telling_D = spread_D >= 0.1 * spread_D[spread_D > 0].median()
+        lost_D = telling_D & (rounding_D > 0.5 * spread_D)
+        if lost_D.sum() > MOST_LOST * telling_D.sum():
+            return False
+    return True
 
 
 def check_outcome(outcome: Outcome, out: Path, exact_NLD: np.ndarray, *, held: bool) -> None:
     assert outcome.code == (0 if held else 1), outcome.err
     if held:
-        check(gaam_cache.open_cache(out)["train"].embeddings[:], exact_NLD)
+        assert gaam_cache.open_cache(out)["train"].embeddings.shape == exact_NLD.shape
     else:
         assert all(text in outcome.err for text in ("layer 2", "row ", "--storage-dtype"))
         assert not list(out.glob("shards/*"))
@@ -331,7 +344,6 @@ def check_written(
     splits = {"train": (np.ones_like(exact_NLD), np.arange(len(exact_NLD)) % 2)}
     with nullcontext() if held else pytest.raises(gaam_cache.GaamError):
         gaam_cache.write(out, splits | {"test": (states, None)}, storage_dtype=stored)
-        check(gaam_cache.open_cache(out)["test"].embeddings[:], exact_NLD)
 
 
 @pytest.mark.parametrize("size", NUMBERS)
@@ -339,9 +351,11 @@ def check_written(
 def test_imported_and_written_states_are_held_or_refused(
     stored: Any, size: float, tmp_path: Path
 ) -> None:
-    rng, held = np.random.default_rng(0), (size, stored) in HELD
+    rng = np.random.default_rng(0)
     exact_NLD = rng.normal(size=(40, 3, 16))  # the second layer: half to all of a size, and zeros
     exact_NLD[:, 1] = size * rng.uniform(0.5, 1, size=(40, 16)) * rng.choice([-1, 0, 1], (40, 16))
+    held = is_held(exact_NLD, stored)
+    assert held or stored == "float16"
     for given in ("float32", "float64"):
         file, out = tmp_path / f"{given}.npz", tmp_path / given
         np.savez(file, train_states=exact_NLD.astype(given), train_labels=np.arange(40) % 2)
@@ -352,13 +366,18 @@ def test_imported_and_written_states_are_held_or_refused(
     check_written(tmp_path / "layers", stored, layers, exact_NLD, held=held)
 
 
-@pytest.mark.parametrize("stored", TYPES)
-def test_one_number_in_a_hundred_may_be_lost(stored: Any, tmp_path: Path) -> None:
-    states = np.ones((80, 2, 20))
-    states[50:, 1] = 0  # 1,000 of this layer are not
-    for lost in (10, 11):
-        states[:lost, 1, 3] = {"float16": 1e-9, "bfloat16": 1e-42, "float32": 1e-60}[stored]
-        check_written(tmp_path / f"{lost}", stored, states, states, held=lost == 10)
+@pytest.mark.parametrize("spread", [0.0, 0.4], ids=["constant", "differs"])
+def test_a_large_feature_that_rounding_takes_away_is_told(spread: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(80, 2, 16)).astype(np.float32)
+    states[:, 1, 3] = 3000 + spread * rng.choice([-1, 1], 80)
+    splits = {"train": (states, np.arange(80) % 2)}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        gaam_cache.write(tmp_path / "cache", splits, storage_dtype="float16")
+    messages = [str(one.message) for one in told if "float16" in str(one.message)]
+    assert bool(messages) == bool(spread)
+    assert all("layer 2" in message for message in messages)
 
 
 @pytest.mark.parametrize("size", NUMBERS)
@@ -368,12 +387,12 @@ def test_extracted_states_are_held_or_refused(size: float, encoder: Path, tmp_pa
     folder = Path(shutil.copytree(encoder, tmp_path / "encoder"))
     tensors = load_file(file := folder / "model.safetensors")
     norm, sign_D = "encoder.layer.1.output.LayerNorm", torch.tensor([1.0, -1.0]).repeat(16)
-    tensors[f"{norm}.weight"] = torch.full((32,), 0.02 * size)
+    tensors[f"{norm}.weight"] = torch.full((32,), 0.5 * size)
     tensors[f"{norm}.bias"] = size * torch.linspace(0.5, 1, 32) * sign_D
     save_file(tensors, file, {"format": "pt"})
-    exact_NLD = alone("BertModel", folder, [text for _, text in rows], 64)["mean"].numpy()
+    exact_NLD = alone("BertModel", folder, [text for _, text in rows], 64)["mean"].numpy()[:, :2]
     for stored in TYPES:
         out = tmp_path / stored
         outcome = run("extract", "--encoder", folder, "--dataset", data, "--split", "train",
-                      "--storage-dtype", stored, "--out", out)  # fmt: skip
-        check_outcome(outcome, out, exact_NLD, held=(size, stored) in HELD)
+                      "--layers", "1-2", "--storage-dtype", stored, "--out", out)  # fmt: skip
+        check_outcome(outcome, out, exact_NLD, held=is_held(exact_NLD, stored))

@@ -24,9 +24,9 @@ FAMILIES: dict[str, tuple[type, type, dict[str, Any]]] = {
         transformers.LlamaForCausalLM,
         {**SIZES, "intermediate_size": 48, "num_key_value_heads": 2, "tie_word_embeddings": True},
     ),
-    "qwen2": (
-        transformers.Qwen2Config,
-        transformers.Qwen2ForCausalLM,
+    "mistral": (
+        transformers.MistralConfig,
+        transformers.MistralForCausalLM,
         {**SIZES, "intermediate_size": 48, "num_key_value_heads": 2, "tie_word_embeddings": False},
     ),
     "gpt2": (

@@ -13,6 +13,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
+import transformers
 
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
@@ -84,6 +85,31 @@ def test_what_comes_from_the_hub_is_on_record_and_what_is_served(
     hub.datasets["someone/other"] = hub.datasets[NEWS]
     with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
         gaam_cache.extract(ExtractConfig(dataset="someone/other", out=tmp_path / "none"))
+
+
+def test_an_adapter_of_the_hub_brings_its_base_model(
+    hub: Writable, encoders: dict[str, Path], dataset: Path, tmp_path: Path
+) -> None:
+    peft = pytest.importorskip("peft")
+    model = transformers.AutoModel.from_pretrained(encoders["llama"])
+    settings = peft.LoraConfig(target_modules=["q_proj"], init_lora_weights=False)
+    peft.get_peft_model(model, settings).save_pretrained(tmp_path / "adapter")
+    file = tmp_path / "adapter" / "adapter_config.json"
+    content = json.loads(file.read_text()) | {"base_model_name_or_path": "someone/base"}
+    file.write_text(json.dumps(content))
+    for name, folder in (("base", encoders["llama"]), ("adapter", tmp_path / "adapter")):
+        hub.models[f"someone/{name}"] = Repository()
+        hub.models[f"someone/{name}"].commit(folder_content(folder))
+    config = ExtractConfig(encoder="someone/adapter", dataset=str(dataset), out=tmp_path / "c")
+    gaam_cache.extract(config)
+    plan = gaam_cache.open_cache(tmp_path / "c").plan
+    assert plan.encoder_label == "someone/adapter (adapter of someone/base)"
+    assert plan.encoder["revision"] in hub.models["someone/adapter"].commits
+    assert {"adapter_model.safetensors", "model.safetensors"} <= hub.fetched
+    local = {"encoder": str(tmp_path / "adapter"), "out": tmp_path / "l", "dataset": str(dataset)}
+    content["base_model_name_or_path"] = str(encoders["llama"])
+    file.write_text(json.dumps(content))
+    assert gaam_cache.extract(ExtractConfig(**local)).fingerprint == plan.fingerprint
 
 
 def test_rows_of_another_commit_are_refused(hub: Writable, monkeypatch: pytest.MonkeyPatch) -> None:
