@@ -132,7 +132,9 @@ def test_every_mechanism_and_head(exact: Path, tmp_path: Path) -> None:
     found += train(exact, tmp_path, attn=("none", "layer-mean"), head=others)
     states = gaam_cache.open_cache(exact)["test"].embeddings
     for result in found:
-        close(load(result.path).predict_states(states).probabilities_NC, held(result))
+        # kernels of convolutions round otherwise in a batch of another size, on some processors
+        atol = 2e-4 if result.head.startswith("conv") else 1e-5
+        close(load(result.path).predict_states(states).probabilities_NC, held(result), atol)
 
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -149,7 +151,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocol_from_texts(name: str, exact: Path, texts: Path, tmp_path: Path) -> None:
     given = {split: rows_of(texts / f"{split}.csv") for split in ("train", "test")}
-    atol = 0.02 if name == "bfloat16" else 1e-5  # a product is rounded to 8 bits
+    # a product is rounded to 8 bits; few rows are encoded alone, and not in the batches of a shard
+    atol = 0.02 if name == "bfloat16" else 5e-5
     for result in train(exact, tmp_path, **{"attn": ("gaam",)} | PROTOCOLS[name]):
         fold = result.test_rows
         rows = given["test"] if fold is None else [given["train"][n] for n in fold]
