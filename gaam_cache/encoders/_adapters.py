@@ -19,20 +19,24 @@ PREFIX = "base_model.model."
 """What peft writes before the name of a module of the model that it adapted."""
 
 
-def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
-    """Put an adapter into a model, whose layers compute with it from then on.
-
-    Raises:
-        ConfigError: peft is missing or cannot do it, a tensor of the adapter has no place in the
-            model, or a place has no tensor.
-    """
+def check_package(adapter: Adapter) -> None:
+    """Refuse an adapter where the package that applies it is missing."""
     if importlib.util.find_spec("peft") is None:
         raise ConfigError(
-            f"'{name}' has an adapter, and the package that applies it is missing",
+            "an adapter needs a package that is missing",
             expected="the package peft",
             where=str(adapter.folder),
             hint=install("adapters"),
         )
+
+
+def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
+    """Put an adapter into a model, whose layers compute with it from then on.
+
+    Raises:
+        ConfigError: peft cannot do it, a tensor of the adapter has no place in the model, or a
+            place has no tensor.
+    """
     from peft import PeftConfig, PeftModel, set_peft_model_state_dict
 
     base_tensors = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}

@@ -206,7 +206,7 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
         raise hub_only("revision", revision, name)
     if path.is_dir():
         return _in_folder(path, weights)
-    if path.is_file() and is_gguf(path):
+    if path.is_file() and _begins_as_gguf(path):
         return Located(path=path, revision=None, weights=weights)
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
         raise _no_encoder(name, path)
@@ -225,7 +225,7 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     return replace(_in_folder(folder, weights), revision=commit)
 
 
-def is_gguf(file: Path) -> bool:
+def _begins_as_gguf(file: Path) -> bool:
     """Whether a file is a GGUF, by its first bytes; a pointer to one is named as such."""
     if file.suffix == ".gguf":
         refuse_pointer(file)
@@ -355,8 +355,8 @@ def _checked(path: Path, weights: bool) -> Located:
             found=found,
             hint=_elsewhere(path) or _remedy(path / CONFIG),
         )
-    there = any(IS_WEIGHTS.fullmatch(name) or name == INDEX for name in names)
-    if weights and not there:
+    kept = [name for name in names if name.endswith(".safetensors") and name != ADAPTER_WEIGHTS]
+    if weights and not kept and INDEX not in names:
         raise ConfigError(
             f"the encoder '{path}' has no safetensors weights",
             expected=f"{WEIGHTS} {NEVER_READ}",

@@ -28,6 +28,7 @@ from gaam_cache.devices import (
     said_of_memory,
 )
 from gaam_cache.encoders import _kept
+from gaam_cache.encoders._adapters import check_package
 from gaam_cache.encoders._base import Encoder, ExactStates
 from gaam_cache.encoders._forward import Forward, Unusable
 from gaam_cache.encoders._gguf import alone
@@ -90,6 +91,8 @@ class ModelEncoder(Encoder):
         transformers.logging.disable_progress_bar()
         weights &= not config.untrained_encoder
         located = locate(config.encoder, config.revision, weights=weights)
+        if located.adapter is not None:
+            check_package(located.adapter)
         expected = f"{cls.reads} that transformers knows by itself"
         with foreign(f"cannot read the encoder '{config.encoder}'", located.path, expected):
             model_config = _read_config(located)

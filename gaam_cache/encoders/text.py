@@ -72,6 +72,8 @@ DIRECTIONS: dict[str, dict[bool, bool]] = {
 """Settings that say, by their value, whether attention is causal. A value that is missing here is a
 default, which is written into files of models that it means nothing to."""
 
+SETTINGS = "tokenizer_config.json"
+"""The file that some tokenizers count among those of their vocabulary."""
 MEDIA = {"pixel_values", "input_features", "input_values"}
 """Arguments of models that read pictures or sounds."""
 TWICE = 8
@@ -492,9 +494,10 @@ class _Tokens:
     ) -> None:
         self.tokenizer, self._folder = tokenizer, folder
         self._model_config, self._text_config = model_config, model_config.get_text_config()
-        names = sorted(tokenizer.vocab_files_names.values())
+        names = sorted(set(tokenizer.vocab_files_names.values()) - {SETTINGS})
+        own = self.files() - {SETTINGS}
         whole = folder.is_file()  # a GGUF file has its tokenizer in it
-        if names and not whole and not any((folder / name).is_file() for name in self.files()):
+        if names and not whole and not any((folder / name).is_file() for name in own):
             hint = "save it there: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
             expected = f"one of: {', '.join(names)}"
             raise ConfigError(f"'{folder}' holds no tokenizer", expected=expected, hint=hint)

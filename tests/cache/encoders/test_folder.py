@@ -262,6 +262,13 @@ def test_what_sentence_transformers_does_besides_is_one_line(bert: Path, case: s
     assert all(re.search(message or "", notice) for notice in notices)
 
 
+def test_adapters_beside_weights_that_nobody_applies_are_said(llama: Path) -> None:
+    (llama / "pytorch_lora_weights.safetensors").touch()
+    change_json(llama / "other" / "adapter_config.json", peft_type="LORA")
+    [notice] = opened(llama).notices()
+    assert "not applied: other, and 1 more" in notice
+
+
 @pytest.mark.parametrize("same", [True, False], ids=["same", "other"])
 def test_pickled_weights_beside_are_compared_and_never_read(llama: Path, same: bool) -> None:
     tensors = load_file(llama / WEIGHTS)
