@@ -255,6 +255,8 @@ class ExtractConfig(Placing):
                f"a character, no quote, or: {', '.join(DELIMITERS)}")
         yield ("splits", all(map(NAME_PATTERN.fullmatch, splits)),
                "cannot be part of a file name", "letters, digits, '_' and '.'")
+        yield ("splits", len({one.casefold() for one in splits}) == len({*splits}),
+               "differ in case alone", "names that every file system tells apart")
         yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
                "becomes the name of an array: rename the column in the data", COLUMN_NAME)
         yield ("layer_zero layers", not (self.layer_zero and self.layers),

@@ -299,6 +299,9 @@ def _make(
     The fingerprint holds what is ``covered``, the data set what is ``recorded``.
     """
     made = 0
+    if len({split.casefold() for split in taken}) < len(taken):
+        expected = "names that every file system tells apart"
+        raise ConfigError("splits differ in case alone", expected=expected, found=", ".join(taken))
     names, class_of = _classes(taken, config.class_names)
     rows = {split: ImportedRows.of(split, of, config.axes, class_of) for split, of in taken.items()}
     sizes = {split: (one.num_layers, one.hidden_size) for split, one in rows.items()}

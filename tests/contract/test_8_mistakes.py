@@ -52,6 +52,7 @@ E hidden                                         | 3 | 'test' has no labels; unl
 E minus                                          | 3 | -1; odd-classes=-1
 E shards                                         | 3 | train-00001-of-00002; missing
 E texts --split train --split valid              | 2 | valid; test.csv
+E texts --split train --split Train              | 2 | train; Train
 E texts --device gpu                             | 2 | gpu; cuda
 T cache --config key.toml                        | 2 | key.toml; epoch; epochs
 E texts --preset smal                            | 2 | smal; demo
@@ -80,6 +81,12 @@ T cache --train-rows 999                         | 2 | 999; 60
 T cache --config type.toml                       | 2 | epochs; many
 T nowhere                                        | 2 | nowhere; gaam extract
 T texts                                          | 2 | texts; cache.json
+T cache/cache.json                               | 2 | cache.json; a file
+T away                                           | 3 | away; /mnt/not-mounted
+T ~nosuchuser/cache                              | 2 | nosuchuser
+extract --encoder encoder --dataset texts --out away | 2 | /mnt/not-mounted; --out
+inspect away                                     | 2 | away; /mnt/not-mounted
+report away                                      | 2 | away; /mnt/not-mounted
 T unfinished                                     | 3 | test; gaam extract
 T unlabelled                                     | 2 | label
 train --cache cache --runs three.csv             | 2 | three.csv; --runs
@@ -133,6 +140,7 @@ def place(
         shutil.copytree(next(runs.glob("mha*")), "run")
         shutil.copytree(cache, "unfinished")
         Path("unfinished/shards/test-00000.json").unlink()
+        Path("away").symlink_to("/mnt/not-mounted")
         build_encoder(Path("other"), "llama")
         extract(Path("other"), Path("texts"), Path("others"))
         states, labels = np.random.default_rng(0).normal(size=(6, 2, 4)), np.arange(6) % 2
