@@ -132,8 +132,9 @@ def test_every_mechanism_and_head(exact: Path, tmp_path: Path) -> None:
     found += train(exact, tmp_path, attn=("none", "layer-mean"), head=others)
     states = gaam_cache.open_cache(exact)["test"].embeddings
     for result in found:
-        # kernels of convolutions round otherwise in a batch of another size, on some processors
-        atol = 2e-4 if result.head.startswith("conv") else 1e-5
+        # some processors round a product otherwise in a batch of another size, and large weights,
+        # which a fit without a penalty to speak of has, amplify that
+        atol = 2e-4 if result.head == "lbfgs" else 1e-5
         close(load(result.path).predict_states(states).probabilities_NC, held(result), atol)
 
 
