@@ -195,15 +195,17 @@ class ModelEncoder(Encoder):
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Load the weights, or draw them, and probe the model as far as rows so long need it."""
-        longest = min(longest or self.max_length, self.max_length)
         with self._refusing():
             if not self._has_weights:
                 self._load_weights()
-            self._check_memory(longest)
+            if longest is None and batching != "alone":
+                longest = self.max_length
+            if longest is not None:
+                self._check_memory(min(longest, self.max_length))
             if batching == "alone":
                 self._look_at_shape()
             else:
-                self._measure(longest, tell)
+                self._measure(min(longest or self.max_length, self.max_length), tell)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -241,7 +243,7 @@ class ModelEncoder(Encoder):
         self._has_weights = True
 
     def _check_memory(self, longest: int) -> None:
-        """Refuse rows so long that the system would end this process for its memory."""
+        """Refuse rows so long that the system would end this process for the memory they take."""
 
     def _look_at_shape(self) -> None:
         """Set what is known of a model of which every row is encoded alone."""

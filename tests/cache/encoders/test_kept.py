@@ -168,6 +168,10 @@ def test_a_row_that_the_memory_is_too_small_for_is_refused_before_it_is_run(
         assert "--max-length 2048" in caught.value.details["to do"]
     encoder, _ = loaded(folder, 500, max_length=8192)
     assert encoder.batching == "padded"
+    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), device="cpu", max_length=8192))
+    encoder.load_for(batching="alone")
+    with pytest.raises(ShortOfMemoryError):
+        encoder.load_for(3000, batching="alone")
 
 
 def test_a_few_rows_of_a_plan_are_encoded_without_measuring(tiny_config: ExtractConfig) -> None:
