@@ -19,6 +19,7 @@ import gaam_cache
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encode import RowEncoder
+from gaam_cache.encoders import text
 from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.errors import NumericsError, ShortOfMemoryError
 from gaam_cache.store.files import sealed_text, unsealed
@@ -87,7 +88,8 @@ def test_another_condition_is_measured_anew(
     assert loaded(llama)[1]
     for settings in ({"dtype": "bfloat16"}, {"pool": ("max",)}, {"layer_zero": True}):
         assert loaded(llama, **settings)[1], settings
-    for package in (torch, transformers, gaam_cache):
+    # the modules that the encoder sees: another test may have imported a library anew
+    for package in (text.torch, text.transformers, gaam_cache):
         with monkeypatch.context() as patched:
             patched.setattr(package, "__version__", "0.0.1")
             assert loaded(llama)[1], package
