@@ -83,7 +83,9 @@ LONGEST_PATH = 200  # characters of a setting of a tokenizer that may name a fil
 FEWEST_KNOWN = 0.9
 """Of the tokens that a model has embeddings for those that its tokenizer makes: of models that fill
 up their vocabularies to a round number it is 0.98 and more."""
-EDGE = 4  # tokens at the start and end of a text in which a special one may stand twice
+SPELLED_SPACE = " \n\t\r\u2581\u0120\u010a\u0109\u010d"
+"""White space, and what stands for it in names of tokens (SentencePiece, byte-level BPE)."""
+EDGE = 6  # tokens at the start and end of a text in which a special one may stand twice
 SHOWN_START, SHOWN_END = 48, 16  # characters of the tokens of a text that people are shown
 RARE_LETTERS = ("\ua66e", "\ua387", "\U00013000")  # Cyrillic of one psalter, Yi, hieroglyphs
 PROBE_TEXT = "gaamtextgaam"  # stands for a text where a chat template is looked at
@@ -502,6 +504,7 @@ class _Tokens:
             expected = f"one of: {', '.join(names)}"
             raise ConfigError(f"'{folder}' holds no tokenizer", expected=expected, hint=hint)
         self.max_length = self._longest(config.max_length)
+        self._spaces: dict[int, bool] = {}  # token -> whether it is white space alone
         self.prompt = None if config.prompt == PLACE else config.prompt
         """The text around every text, ``{text}`` in the place of that; None where there is none."""
         self.chat: _Chat | None = None
@@ -602,27 +605,37 @@ class _Tokens:
         """Special tokens that a text brings beside those that are added -> how many texts do."""
         rows_of: Counter[int] = Counter()
         for one in cuts:
-            edges = (one.ids[:EDGE], one.ids[-EDGE:])
-            found = {token for edge in edges for token in self._twice(edge)}
-            if self.chat is not None and one.start < one.stop:
-                found |= {one.ids[one.start], one.ids[one.stop - 1]} & self._added
-            rows_of.update(found)
+            if self.chat is None:
+                edges = (one.ids[:EDGE], one.ids[-EDGE:])
+                rows_of.update({token for edge in edges for token in self._twice(edge)})
+            else:  # what a template itself writes twice is its own affair
+                own = one.ids[one.start : one.stop]
+                first = [token for token in own[:EDGE] if not self._is_space(token)]
+                last = [token for token in own[-EDGE:] if not self._is_space(token)]
+                rows_of.update({*first[:1], *last[-1:]} & self._added)
         return {
             str(self.tokenizer.convert_ids_to_tokens(token)): rows
             for token, rows in rows_of.items()
         }
 
     def _twice(self, ids: Sequence[int]) -> Iterator[int]:
-        """Tokens of those that are added that stand twice in a row, but for white space."""
-        for place, token in enumerate(ids[1:], start=1):
-            if token not in self._added:
-                continue
-            if ids[place - 1] == token:
-                yield token
-            elif place > 1 and ids[place - 2] == token:
-                between = self.tokenizer.decode([ids[place - 1]])
-                if not between.strip():
+        """Tokens of those that are added that stand twice with nothing but white space between."""
+        before: int | None = None
+        for token in ids:
+            if token in self._added:
+                if token == before:
                     yield token
+                before = token
+            elif before is not None and not self._is_space(token):
+                before = None
+
+    def _is_space(self, token: int) -> bool:
+        """Whether a token is white space alone, in letters or as tokenizers spell it."""
+        if token not in self._spaces:
+            name = str(self.tokenizer.convert_ids_to_tokens(token))
+            seen = name.strip(SPELLED_SPACE) and self.tokenizer.decode([token]).strip()
+            self._spaces[token] = not seen
+        return self._spaces[token]
 
     def check_vocabulary(self, size: int | None) -> None:
         """Warn where the model has embeddings for many more tokens than the tokenizer makes."""
@@ -638,7 +651,9 @@ class _Tokens:
     @cached_property
     def _special(self) -> set[int]:
         """Tokens that stand for no part of a text."""
-        return {*self.tokenizer.all_special_ids, *self._ids([""])[0]}
+        declared = self.tokenizer.added_tokens_decoder
+        special = {token for token, about in declared.items() if about.special}
+        return {*self.tokenizer.all_special_ids, *special, *self._ids([""])[0]}
 
     @cached_property
     def _added(self) -> set[int]:
@@ -655,7 +670,7 @@ class _Tokens:
         ids: set[int] = set()
         with suppress(ConfigError):  # one that refuses such letters makes no token of them
             alike = set.intersection(*map(set, self._ids(RARE_LETTERS)))
-            ids = {i for i in alike if self.tokenizer.decode([i]).strip()}
+            ids = {token for token in alike if not self._is_space(token)}
         if self.tokenizer.unk_token_id is not None:
             ids.add(self.tokenizer.unk_token_id)
         return ids - set(self._ids([""])[0])

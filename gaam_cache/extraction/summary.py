@@ -96,6 +96,11 @@ class Tally:
         if self.unknown_share > MOST_UNKNOWN:
             causes.append(f"{self.unknown_share:.0%} of their tokens are unknown to the tokenizer")
             remedies.append("choose an encoder that knows their script and language")
+        elif 2 * self.unread > self.rows_made:
+            causes.append(
+                f"the tokenizer makes no token of {self.unread / self.rows_made:.0%} of them"
+            )
+            remedies.append("choose an encoder that knows their script and language")
         if 2 * self.truncated > self.rows_made:
             share = self.truncated / self.rows_made
             causes.append(

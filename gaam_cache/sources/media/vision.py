@@ -25,6 +25,8 @@ MODES = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa
 """Pillow's modes of 8 bits or fewer, of which it is known what they look like."""
 
 
+# for good: a filter of one thread that decodes would stay with the others, and hide our warnings
+warnings.filterwarnings("ignore", module=r"PIL\.")
 GREY_BITS = (10, 12, 14)
 """Of cameras and scanners that write 16 bits."""
 FEWEST_LEVELS = 64
@@ -146,8 +148,7 @@ def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
     """The pixels of a picture file, and how bright it is."""
     module, operations = library("PIL.Image", "vision"), library("PIL.ImageOps", "vision")
     try:
-        with warnings.catch_warnings(), module.open(io.BytesIO(content), formats=FORMATS) as image:
-            warnings.simplefilter("ignore")
+        with module.open(io.BytesIO(content), formats=FORMATS) as image:
             pages = getattr(image, "n_frames", 1)
             if pages > 1 and image.format != "MPO":  # a JPEG with a preview: the first is meant
                 raise ValueError(f"{pages} pictures in one file; one is expected")

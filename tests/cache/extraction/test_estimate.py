@@ -13,6 +13,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from tests.tiny import write_csv
 
 MODULE = importlib.import_module("gaam_cache.extraction.estimate")
 
@@ -63,3 +64,22 @@ def test_many_rows_are_estimated_from_a_sample(
     assert not said.exact_tokens
     assert abs(said.tokens - tokens) < 0.3 * tokens
     assert said.seconds == pytest.approx(said.tokens / 100, rel=0.01)
+
+
+def test_what_the_first_row_becomes_is_shown(tiny_config: ExtractConfig, tmp_path: Path) -> None:
+    rows = [("a", "goal strange bank"), ("b", "star vote " * 9)]
+    data = tmp_path / "data"
+    for split in ("train", "test"):
+        write_csv(data / f"{split}.csv", rows)
+    config = replace(tiny_config, dataset=str(data), tokens_per_second=100.0)
+    said = gaam_cache.estimate(config)
+    assert said.first_row == "[CLS] goal [UNK] bank [SEP]  (5 tokens)"
+    assert said.unknown_share == pytest.approx(1 / 21)
+    lines = [line for line in said.in_words().splitlines() if "row 1" in line]
+    assert lines == ["  row 1    [CLS] goal [UNK] bank [SEP]  (5 tokens), of 'train'"]
+    assert "4.8% unknown" in said.in_words()
+    write_csv(data / "train.csv", rows[::-1])
+    shown = gaam_cache.estimate(config).first_row
+    assert shown.startswith("[CLS] star vote ")
+    assert shown.endswith(" [SEP]  (20 tokens)")
+    assert len(shown) < 88

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import struct
+import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ import soundfile
 from PIL import Image
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError
+from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.sources import Rows, find_source
 
 Files = dict[str, dict[str, bytes]]
@@ -279,3 +282,105 @@ def test_a_file_that_was_changed_or_removed_since_is_refused(make: Callable[...,
     for item in (changed, removed):
         with pytest.raises(DataError, match=item.path.name):
             item.samples()
+
+
+def grey(low: int, high: int, seed: int) -> Image.Image:
+    values = np.random.default_rng(seed).integers(low, high, (9, 13), endpoint=True)
+    values.flat[:2] = low, high
+    return Image.fromarray(values.astype(np.uint16))
+
+
+def colour(high: int, seed: int) -> bytes:
+    """A PNG of 16 bits a colour, which Pillow reads and does not write."""
+    values = np.random.default_rng(seed).integers(0, high, (9, 13, 3), endpoint=True)
+    lines = b"".join(b"\0" + line.astype(">u2").tobytes() for line in values)
+    head = struct.pack(">IIBBBBB", 13, 9, 16, 2, 0, 0, 0)
+    chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
+
+
+def doubts_of(root: Path, pictures: list[bytes], **options: Any) -> list[str]:
+    """What is said of a split of these pictures."""
+    files = {f"a/{number}.png": content for number, content in enumerate(pictures)}
+    lay_out(root, {"train": files})
+    return list(read(root, splits=("train",), **options)["train"].doubts())
+
+
+DARK: dict[str, tuple[list[bytes], dict[str, Any], str | None]] = {
+    "12 bits": ([saved(grey(0, 4095, n)) for n in range(3)], {}, "grey-bits=12"),
+    "14 bits": ([saved(grey(0, 16383, n)) for n in range(3)], {}, "grey-bits=14"),
+    "an offset": ([saved(grey(32000, 33000, n)) for n in range(3)], {}, "8 bits"),
+    "12 bits of colours": ([colour(4095, n) for n in range(3)], {}, "8 bits"),
+    "the same, called grey": ([colour(4095, n) for n in range(3)], {"grey_bits": 12}, "8 bits"),
+    "12 bits, as said": ([saved(grey(0, 4095, n)) for n in range(3)], {"grey_bits": 12}, None),
+    "dark, as said": ([saved(grey(0, 4095, n)) for n in range(3)], {"grey_bits": 16}, None),
+    "one bright picture": ([saved(grey(0, 4095, 0)), saved(grey(0, 65535, 1))], {}, None),
+    "colours": ([colour(65535, n) for n in range(3)], {}, None),
+    "usual": ([saved(drawn("RGB", n)) for n in range(3)], {}, None),
+}
+"""Pictures, settings, and the remedy that a refusal names."""
+
+
+@pytest.mark.parametrize("case", DARK)
+def test_pictures_of_few_levels_are_refused_with_what_to_do(case: str, tmp_path: Path) -> None:
+    pictures, options, remedy = DARK[case]
+    if remedy is None:
+        assert doubts_of(tmp_path, pictures, **options) == []
+    else:
+        with pytest.raises(DataError) as caught:
+            doubts_of(tmp_path, pictures, **options)
+        assert remedy in caught.value.details["to do"]
+
+
+def test_grey_bits_keep_the_levels_of_12_bits_and_are_part_of_the_content(tmp_path: Path) -> None:
+    lay_out(tmp_path, {"train": {"a/x.png": saved(grey(0, 4095, 0))}})
+    by_bits = {
+        bits: read(tmp_path, splits=("train",), grey_bits=bits)["train"].inputs[0]
+        for bits in (None, 12, 16)
+    }
+    values = np.asarray(Image.open(tmp_path / "train/a/x.png"))
+    np.testing.assert_array_equal(by_bits[12].pixels()[..., 0], values // 16)
+    np.testing.assert_array_equal(by_bits[16].pixels()[..., 0], values // 256)
+    assert by_bits[None].identity == by_bits[16].identity != by_bits[12].identity
+    with pytest.raises(DataError, match="grey-bits"):
+        read(tmp_path, splits=("train",), grey_bits=10)
+
+
+def test_pictures_and_sounds_that_say_nothing_are_counted(tmp_path: Path) -> None:
+    classes = [Image.fromarray(np.arange(117, dtype=np.uint8).reshape(9, 13) % 9)] * 3
+    [line] = doubts_of(tmp_path / "classes", [saved(one) for one in classes])
+    assert "0 to 8 of 255" in line
+    unseen = drawn("RGBA")
+    unseen.putalpha(0)
+    [line] = doubts_of(tmp_path / "unseen", [saved(unseen), saved(drawn("RGB"))])
+    assert line.startswith("1 of 2 pictures")
+    silence = io.BytesIO()
+    soundfile.write(silence, np.zeros(9000), 8000, format="WAV")
+    [line] = doubts_of(tmp_path / "silent", [silence.getvalue(), sound(9000)])
+    assert line.startswith("1 of 2 sounds")
+
+
+def test_channels_that_cancel_each_other_are_refused(tmp_path: Path) -> None:
+    x_T = np.random.default_rng(0).uniform(-0.5, 0.5, 9000)
+    for number, (share, good) in enumerate(((-1.0, False), (-0.9, False), (-0.5, True), (1, True))):
+        file = io.BytesIO()
+        soundfile.write(file, np.stack([x_T, share * x_T], 1), 8000, format="WAV")
+        if good:
+            assert read_one(tmp_path / str(number), file.getvalue()).samples().any()
+            continue
+        with pytest.raises(DataError, match="cancel each other") as caught:
+            read_one(tmp_path / str(number), file.getvalue())
+        assert "one channel" in caught.value.details["to do"]
+
+
+def test_our_warnings_survive_threads_that_decode_pictures(tmp_path: Path) -> None:
+    files = {f"a/{number}.png": saved(drawn("RGB", number)) for number in range(60)}
+    lay_out(tmp_path, {"train": files})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GaamWarning)
+        read(tmp_path, splits=("train",))
+        warnings.warn("still heard", GaamWarning, stacklevel=1)
+    assert [str(one.message) for one in caught] == ["still heard"]
