@@ -431,7 +431,7 @@ def refuse_pointer(file: Path) -> None:
 
 def _remedy(file: Path) -> str | None:
     """How to get a file of which DVC keeps a note beside it, or in its folder's place."""
-    notes: Iterator[Path] = (one.with_name(f"{one.name}.dvc") for one in (file, file.parent))
+    notes = [Path(f"{place}.dvc") for place in (file.absolute(), file.absolute().parent)]
     return "run: dvc pull" if any(note.is_file() for note in notes) else None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from gaam_cache.config import PLACE
 from gaam_cache.encoders._located import ADAPTER, INDEX, WEIGHTS, Located
@@ -49,8 +49,9 @@ def other_weights(located: Located) -> Iterator[str]:
             continue
         with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
             checksums |= {(entry.file_size, entry.CRC) for entry in archive.infolist()}
-    if checksums and not _have_all(checksums, files):
-        yield f"{read} is read; {pickles[0].name} beside it holds other weights, and is not"
+    with suppress(SafetensorError):  # said by who loads the file
+        if checksums and not _have_all(checksums, files):
+            yield f"{read} is read; {pickles[0].name} beside it holds other weights, and is not"
 
 
 def _adapters_beside(located: Located) -> list[str]:
