@@ -432,8 +432,7 @@ def refuse_pointer(file: Path) -> None:
 
 def _remedy(file: Path) -> str | None:
     """How to get a file of which DVC keeps a note beside it, or in its folder's place."""
-    places = [path for path in (file, file.parent) if path.name]
-    notes = [path.with_name(f"{path.name}.dvc") for path in places]
+    notes = [Path(f"{place}.dvc") for place in (file.absolute(), file.absolute().parent)]
     return "run: dvc pull" if any(note.is_file() for note in notes) else None
 
 

@@ -101,7 +101,8 @@ def _task_classes(model_config: Any) -> Iterator[type]:
     seen = set()
     for entry in (*named, *mapped):
         for task_class in entry if isinstance(entry, tuple) else (entry,):
-            if isinstance(task_class, type) and task_class not in seen:
+            kind = getattr(task_class, "config_class", None)
+            if kind is type(model_config) and task_class not in seen:
                 seen.add(task_class)
                 yield task_class
 
