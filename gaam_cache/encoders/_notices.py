@@ -26,6 +26,8 @@ POOLS = {"first": "the first token", "last": "the last token", "max": "the maxim
 POOLS |= {"mean": "the mean over tokens"}
 ADAPTER_FILE = re.compile(r"(^|[._-])(adapter|lora)([._-].*)?\.(safetensors|bin|pt)$")
 """Names of files of adapters, by which diffusers, AdapterHub and MMS call them too."""
+SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")  # an index names it
+LONGEST_POINTER = 1024  # bytes of a file that says where Git LFS keeps the weights
 OWN = ("Transformer", "Pooling", "Normalize")
 """Modules that are said otherwise; and one that only scales the pooled states."""
 
@@ -42,10 +44,18 @@ def other_weights(located: Located) -> Iterator[str]:
     read = files[0].name if len(files) == 1 else f"the files of {INDEX}"
     if files[0].name == WEIGHTS and (located.path / INDEX).exists():
         yield f"{WEIGHTS} is read; {INDEX} beside it, and the files that it names, are not"
+    names = {file.name for file in files}
+    for file in sorted(located.path.glob("*.safetensors")):
+        other = file.name not in (*names, WEIGHTS, ADAPTER_WEIGHTS, *adapters)
+        if other and not SHARD.search(file.name):
+            yield f"{read} is read; {visible(file.name)} beside it is not"
     pickles = sorted(located.path.glob("pytorch_model*.bin"))
     checksums = set[tuple[int, int]]()
     for file in pickles:
-        if not zipfile.is_zipfile(file):  # as torch wrote them before 1.6, or a pointer
+        if not zipfile.is_zipfile(file):
+            # torch wrote these before 1.6, and what they hold is not known; a pointer holds nothing
+            if file.stat().st_size > LONGEST_POINTER:
+                yield f"{read} is read; {file.name} beside it, which cannot be compared, is not"
             continue
         with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
             checksums |= {(entry.file_size, entry.CRC) for entry in archive.infolist()}
