@@ -53,9 +53,15 @@ class RealEncoder:
         source, dataset = there("GAAM_REAL_DATA") / self.dataset, root / "rows"
         if not dataset.exists():
             splits = digits_by_speaker(source) if self.reads_sounds else tables_of(source)
+            count = rows or self.rows
             for split, records in splits.items():
-                step = max(1, len(records) // (rows or self.rows))
-                write_records(dataset / f"{split}.csv", records[::step][: rows or self.rows])
+                step = max(1, len(records) // count)
+                splits[split] = records[::step][:count]
+            # few rows may lack a rare class, which nothing could then learn
+            known = {record["label"] for record in splits["train"]}
+            splits["test"] = [row for row in splits["test"] if row["label"] in known]
+            for split, records in splits.items():
+                write_records(dataset / f"{split}.csv", records)
         usual: dict[str, Any] = {"keep_columns": ("id",), "out": root / "cache"}
         if self.reads_sounds:
             usual["allow_outside"] = True
