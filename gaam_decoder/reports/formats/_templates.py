@@ -21,13 +21,14 @@ def rendered(
     words: Mapping[str, Any] | None = None,
     section: str | None = None,
     columns: Sequence[Column] = (),
+    with_sections: bool = True,
     **filters: Callable[..., str],
 ) -> str:
     """What the template of that name makes of tables.
 
     Every text that it writes is made ``harmless``, but for what one of the ``filters`` made; it is
     given ``more`` of every table, and ``words`` beside them. With a ``section`` it writes that
-    alone, with ``columns`` these of the table of accuracies.
+    alone, with ``columns`` these of the table of accuracies, and not ``with_sections`` none.
     """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -45,7 +46,7 @@ def rendered(
         shown: dict[str, Any] = {
             "title": table.title(),
             "warnings": warnings(table),
-            "sections": of_table,
+            "sections": of_table if with_sections else [],
             "signature": signature(table),
         }
         if section is None:

@@ -27,7 +27,13 @@ class Latex(Format):
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables; what LaTeX reads as a command is escaped."""
         page = rendered(
-            "report.tex", tables, escape, section=self.section, columns=self.columns, cell=_cell
+            "report.tex",
+            tables,
+            escape,
+            section=self.section,
+            columns=self.columns,
+            with_sections=not self.columns,
+            cell=_cell,
         )
         stream.write(page)
 

@@ -17,7 +17,13 @@ class Markdown(Format):
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, each under its title."""
         page = rendered(
-            "report.md", tables, plain, section=self.section, columns=self.columns, pipe=pipe
+            "report.md",
+            tables,
+            plain,
+            section=self.section,
+            columns=self.columns,
+            with_sections=not self.columns,
+            pipe=pipe,
         )
         stream.write(page)
 

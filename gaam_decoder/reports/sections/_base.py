@@ -19,6 +19,7 @@ from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
+PAIRS_HINT = "--pairs layers, or another setting in which rows differ, compares each with each"
 Parts = tuple[Sequence[Sheet], Sequence[Picture]]
 
 
@@ -69,7 +70,8 @@ def sections_of(tables: Sequence[Table], name: str | None = None) -> list[list[S
         return every
     names = list(dict.fromkeys(section.name for of_table in every for section in of_table))
     if name not in names:
-        raise plugins.unknown("section of these runs", name, names, where="--section")
+        hint = PAIRS_HINT if name == "pairs" else None
+        raise plugins.unknown("section of these runs", name, names, where="--section", hint=hint)
     return [[section for section in of_table if section.name == name] for of_table in every]
 
 
