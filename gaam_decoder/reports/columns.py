@@ -168,7 +168,8 @@ def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
         of = f"'{brief(str(table.baseline))}' in {table.unit.of_differences}"
         caption += f", and differences to {of}"
     names = {column: column.name.format(score=table.unit.column) for column in kept}
-    first = [name for column, name in names.items() if column in FIRST]
+    answering = FIRST if any(column.pair for column in kept) else (SCORE, ROWS_CI)
+    first = [names[column] for column in kept[1:] if column in answering]
     lines = [[column.text(row) for column in kept] for row in table.shown]
     return Sheet(caption, [*names.values()], lines, first)
 

@@ -114,9 +114,9 @@ def test_the_page_is_well_formed_and_accessible_and_asks_for_nothing() -> None:
 
 def test_on_a_telephone_the_columns_that_answer_stand_before_those_that_scroll() -> None:
     """Below the decoder at most four, which share the width; a browser puts all others behind."""
-    (table,) = build_tables(
-        [build_run("gaam", answers(8, 0.9, 1)), build_run("none", answers(8, 0.8, 2))]
-    )
+    runs = [build_run("gaam", answers(8, 0.9, 1)), build_run("none", answers(8, 0.8, 2))]
+    (table,), (alone,) = build_tables(runs), build_tables(runs[:1])
+    assert "--columns:repeat(2,calc(100%/2))" in written("html", [alone])  # its own interval
     outline = Outline()
     outline.feed(written("html", [table]))
     tables = [values for tag, values in outline.tags if tag == "table"]
