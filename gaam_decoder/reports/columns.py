@@ -38,7 +38,7 @@ class Column:
 
     def header(self, score: str) -> str:
         """Its name, where ``score`` is what is compared, without units."""
-        return self.name.format(score=score).partition(" (")[0]
+        return self.name.format(score=score).partition(" (")[0].removesuffix(" %")
 
     def cells(self, row: Row, score: str) -> dict[str, Any]:
         """What stands in a row for programs, by header: fractions, not percent; or nothing."""
