@@ -34,6 +34,7 @@ SETTINGS = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConf
 THREE, CARE, UNDERSTAND, USE = "The three commands", "Look after caches and runs", "Understand", "Use and share"
 DATA, ENCODER, RECIPE, PROTOCOL, MACHINE, OUTPUT = "Data", "Encoder", "Recipe", "Protocol", "Machine", "Settings and output"
 WHERE = ("layers", "lr", "cache")
+COLUMNS = "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, 95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, settings, parameters, s/seed"
 # fmt: on
 
 app = typer.Typer(
@@ -223,7 +224,8 @@ def report(
     groups: Annotated[str | None, _option("--groups", kind="COLUMN", help="Kept column whose rows of one value belong together, such as a speaker: intervals and verdicts are then over groups.")] = None,
     every_candidate: Annotated[bool, _option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
     top: Annotated[int | None, _option("--top", kind="N", help="Show only so many rows of each table, and their baselines.")] = None,
-    section: Annotated[str | None, _option("--section", kind="NAME", help="Print this part alone; every report says which there are.", panel=OUTPUT)] = None,
+    columns: Annotated[str | None, _option("--columns", kind="NAMES", help=f"Columns of the table, in this order, parted by commas: {COLUMNS}.", panel=OUTPUT)] = None,
+    section: Annotated[str | None, _option("--section", kind="NAME", help="Write this part alone, in any format; every report says which there are.", panel=OUTPUT)] = None,
     explain: Annotated[bool, _option("--explain", help="Print how each column and verdict is made.", panel=OUTPUT)] = False,
     format: Annotated[str | None, _option("--format", kind="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + " (default: terminal).", panel=OUTPUT, offers=_named("gaam_decoder.reports.formats"))] = None,
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Write to this file instead of stdout.", panel=OUTPUT)] = None,
@@ -240,7 +242,7 @@ def report(
     if as_json and format not in (None, "json"):
         raise ConfigError("--json is --format json", expected="one format", found=format)
     name = format or ("json" if as_json else "terminal")
-    reports.format_of(name, section)
+    reports.format_of(name, section, columns, score)
     if out:
         check_writable(out, option="--out", file=True)
     if figures:
@@ -251,7 +253,10 @@ def report(
     found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)
     if figures:
         tell(f"{len(found.save_figures(figures))} files in {figures}", to=sys.stderr)
-    found.save(out, name, section) if out else found.show(name, section)
+    if out:
+        found.save(out, name, section, columns)
+    else:
+        found.show(name, section, columns)
 
 
 @app.command("import", rich_help_panel=CARE)
@@ -457,6 +462,7 @@ def predict(
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Results of all rows: .csv, .jsonl, .parquet (default: stdout).")] = None,
     text_columns: Annotated[Strings, _option("--text-column", kind="NAME", help="Column of the text, repeatable (default: those of the run).")] = None,
     attn: Annotated[str | None, _option("--attn", kind="FILE.py:CLASS", help="The mechanism of your own that the run was trained with.")] = None,
+    encoder: Annotated[str | None, _option("--encoder", kind="PATH", help="The encoder of the run, if it has moved.")] = None,
     cache: Annotated[Path | None, _option("--cache", kind="FOLDER", help="Instead of texts: a cache whose rows are predicted, without an encoder.")] = None,
     split: Annotated[str | None, _option("--split", kind="NAME", help="Of the cache, labelled or not (default: test).")] = None,
     top: Annotated[int, _option("--top", kind="K", help="Name the K likeliest classes.")] = 1,

@@ -90,8 +90,9 @@ class TrainConfig(Placing):
     """Learn from so many rows of train, or of every class: 100,1k,all,5/class."""
     pool: tuple[str, ...] = ()
     """Pooling to read, or several (default: the first in the cache)."""
-    layers: tuple[number_lists.Layers, ...] = _parsed((None,), number_lists.parse_layer_sets)
-    """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable (default: all)."""
+    layers: number_lists.LayerSets = _parsed((None,), number_lists.parse_layer_sets)  # noqa: RUF009
+    """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable; each: a row a layer
+    (default: all)."""
     train_split: str = _key("train")
     """Split to learn from."""
     test_split: str = _key("test")

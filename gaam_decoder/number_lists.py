@@ -11,7 +11,10 @@ MOST_NUMBERS = 100_000  # of one range
 PER_CLASS = "/class"
 DRAWN_BY = ("train_rows", "shots")
 """Settings of a recipe that say how many of the training rows are learned from; not there: all."""
+EACH = "each"
 Layers = tuple[int, ...] | None  # ascending layer numbers; None is all layers
+LayerSets = tuple[Layers | str, ...]
+"""Sets of layers; ``EACH`` stands for one set for every layer, whose numbers a cache knows."""
 Sizes = tuple[int | str | None, ...]
 """Numbers of rows, or of rows of every class (``5/class``); None is all rows."""
 _NUMBER = r"(0|[1-9]\d{0,8})"
@@ -59,14 +62,21 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
     return parse_numbers(value)
 
 
-def parse_layer_sets(value: Any) -> tuple[Layers, ...]:
+def parse_layer_sets(value: Any) -> LayerSets:
     """One set of layers or several: ``19-21`` is one, ``["1-20", "21-40", "all"]`` are three.
 
-    Numbers in a list are one set: ``[19, 20, 21]``.
+    Numbers in a list are one set: ``[19, 20, 21]``. ``each`` is every layer by itself.
     """
     if isinstance(value, (list, tuple)) and not all(isinstance(one, int) for one in value):
-        return tuple(of for each in value for of in parse_layer_sets(each))
-    return (None,) if value in (None, "all") else (parse_numbers(value),)
+        return tuple(layers for each in value for layers in parse_layer_sets(each))
+    if value in (None, "all"):
+        return (None,)
+    if value == EACH:
+        return (EACH,)
+    try:
+        return (parse_numbers(value),)
+    except ValueError as error:
+        raise ValueError(f"{error}; or all, or each") from None
 
 
 def parse_sizes(value: Any) -> Sizes:

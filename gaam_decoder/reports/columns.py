@@ -5,16 +5,19 @@ A column is one object in a list here: terminal, HTML, Markdown and LaTeX show i
 """
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from gaam_cache import plugins
 from gaam_cache.messages import brief
 from gaam_decoder import stats
-from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.rows import SCALED, Row, score_of
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
+from gaam_decoder.stats.scores._base import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,23 @@ class Column:
     value: Callable[[Row], str]  # what stands in the row, as a person reads it
     note: str  # how it is made
     pair: bool = False  # whether it is of a comparison, and empty in rows that are not compared
+    numbers: Callable[[Row], Mapping[str, Any]] | None = None
+    """The same for programs, by what stands behind the header; None: what a person reads."""
 
     def text(self, row: Row) -> str:
         """What stands in a row, or nothing."""
         return "" if self.pair and row.compared is None else self.value(row)
+
+    def header(self, score: str) -> str:
+        """Its name, where ``score`` is what is compared, without units."""
+        return self.name.format(score=score).partition(" (")[0].removesuffix(" %")
+
+    def cells(self, row: Row, score: str) -> dict[str, Any]:
+        """What stands in a row for programs, by header: fractions, not percent; or nothing."""
+        if self.pair and row.compared is None:
+            return {}
+        numbers = {"": self.value(row)} if self.numbers is None else self.numbers(row)
+        return {f"{self.header(score)}{end}": value for end, value in numbers.items()}
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,8 @@ class Sheet:
     caption: str
     header: list[str]
     lines: list[list[str]]
+    first: Sequence[str] = ()
+    """Columns that a narrow screen shows without scrolling, beside the first; (): no such."""
 
     @cached_property
     def words(self) -> list[str]:
@@ -61,13 +79,18 @@ def marks(row: Row) -> str:
     return f" ({ON_TRAINING_ROWS})" * row.on_training_rows + optimistic
 
 
+def _bounds(interval: Interval) -> dict[str, Any]:
+    low, high = interval or (None, None)
+    return {" low": low, " high": high}
+
+
 def _claim(row: Row) -> stats.Claim:
     assert row.compared is not None
     return row.compared.claim
 
 
-def _verdict(row: Row) -> str:
-    claim = _claim(row)
+def verdict(claim: stats.Claim) -> str:
+    """What a claim shows."""
     return claim.verdict + " (within margin)" * bool(claim.significant and claim.negligible)
 
 
@@ -87,19 +110,19 @@ def _decide(row: Row) -> str:
 # fmt: off
 DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r) + " †" * r.undertrained, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better")
 SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried")
-SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows")
-SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds")
-SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given")
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "over seeds and test rows, or groups of them: what other seeds on another test set of this kind might give")
-SEEDS = Column("seeds", "seeds", lambda r: str(len(r.seeds)) + f" ({len(r.failed)} failed)" * bool(r.failed), "how many were trained; those that failed count in no mean and drop out of pairs")
-PARAMETERS = Column("parameters (attn / total)", "parameters\nattn / total", lambda r: f"{r.parameters['attention']:,} / {r.parameters['total']:,}", "of the mechanism, and with its head")
-SECONDS = Column("s/seed", "s per\nseed", lambda r: f"{np.mean([r.seconds[s] for s in r.finished]):.2f}" if r.finished else "-", "seconds of training, mean over seeds")
-DIFFERENCE = Column("difference", "diff", lambda r: r.chosen.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True)
-DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, or groups of them, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True)
-P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True)
-VERDICT = Column("verdict", "verdict", _verdict, "what is shown; (within margin): they differ, by less than --margin", pair=True)
+SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows", numbers=lambda r: {"": r.chosen.mean})
+SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds", numbers=lambda r: {"": r.chosen.std})
+SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given", numbers=lambda r: _bounds(r.chosen.interval))
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "over seeds and test rows, or groups of them: what other seeds on another test set of this kind might give", numbers=lambda r: _bounds(r.chosen.two_level))
+SEEDS = Column("seeds", "seeds", lambda r: str(len(r.seeds)) + f" ({len(r.failed)} failed)" * bool(r.failed), "how many were trained; those that failed count in no mean and drop out of pairs", numbers=lambda r: {"": len(r.seeds), " failed": len(r.failed)})
+PARAMETERS = Column("parameters (attn / total)", "parameters\nattn / total", lambda r: f"{r.parameters['attention']:,} / {r.parameters['total']:,}", "of the mechanism, and with its head", numbers=lambda r: {" attn": r.parameters["attention"], " total": r.parameters["total"]})
+SECONDS = Column("s/seed", "s per\nseed", lambda r: f"{np.mean([r.seconds[s] for s in r.finished]):.2f}" if r.finished else "-", "seconds of training, mean over seeds", numbers=lambda r: {"": float(np.mean([r.seconds[s] for s in r.finished])) if r.finished else None})
+DIFFERENCE = Column("difference", "diff", lambda r: r.chosen.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True, numbers=lambda r: {"": _claim(r).difference})
+DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, or groups of them, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True, numbers=lambda r: _bounds(_claim(r).interval_corrected))
+P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True, numbers=lambda r: {"": _claim(r).p_holm})
+VERDICT = Column("verdict", "verdict", lambda r: verdict(_claim(r)), "what is shown; (within margin): they differ, by less than --margin", pair=True)
 DECIDE = Column("would decide", "", _decide, "how many seeds, or test rows or groups, would, if what was seen is so", pair=True)
-P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True)
+P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True, numbers=lambda r: {"": o.p if r.compared and (o := r.compared.other_training) else None})
 # fmt: on
 COLUMNS = (
     *(DECODER, VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, DECIDE, SD, SEEDS),
@@ -109,6 +132,17 @@ SCREEN = (
     *(SCORE, SD, ROWS_CI, SEEDS, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT, PARAMETERS, SECONDS),
 )  # of a terminal, behind the decoder
 DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)  # what goes first from a narrow screen
+FIRST = (VERDICT, SCORE, DIFFERENCE, DIFFERENCE_CI)  # what answers, beside the decoder
+CALLED = {
+    "ci": "95% CI of it",
+    "interval": "95% CI of it",
+    "std": "sd",
+    "lr": "settings",
+    "seconds": "s/seed",
+    "attention": "decoder",
+    "mechanism": "decoder",
+}
+"""What else people call some of them."""
 # of the page of a study
 OF_STUDY = (DECODER, SCORE, SD, DIFFERENCE, DIFFERENCE_CI, VERDICT)
 VERDICTS = {
@@ -123,14 +157,47 @@ VERDICTS = {
 
 
 def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
-    """All rows that are shown, with those of the columns that are not empty in all of them."""
-    kept = [column for column in columns or COLUMNS if any(map(column.text, table.shown))]
+    """All rows that are shown, with the columns that are asked for.
+
+    Without ``columns`` with all of ``COLUMNS`` that are not empty in all rows.
+    """
+    kept = [column for column in COLUMNS if any(map(column.text, table.shown))]
+    kept = list(columns) or kept
     caption = of_score(table)
-    if table.compared:
+    if table.compared and any(column.pair for column in kept):
         of = f"'{brief(str(table.baseline))}' in {table.unit.of_differences}"
         caption += f", and differences to {of}"
-    header = [column.name.format(score=table.unit.column) for column in kept]
-    return Sheet(caption, header, [[one.text(row) for one in kept] for row in table.shown])
+    names = {column: column.name.format(score=table.unit.column) for column in kept}
+    answering = FIRST if any(column.pair for column in kept) else (SCORE, ROWS_CI)
+    first = [names[column] for column in kept[1:] if column in answering]
+    lines = [[column.text(row) for column in kept] for row in table.shown]
+    return Sheet(caption, [*names.values()], lines, first)
+
+
+def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
+    """The columns of those names, in their order, each once; commas part several.
+
+    A name is a header without its unit, in large or small letters, with - or _ for a space;
+    ``score`` is the score that is compared.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    title = score_of(score).title
+    known = {_plain(column.header(title)): column for column in COLUMNS}
+    known |= {_plain(score): SCORE, "score": SCORE}
+    parts = names.split(",") if isinstance(names, str) else names
+    chosen: dict[Column, None] = {}
+    for part in parts:
+        if (column := known.get(_plain(part))) is None:
+            there = [column.header(title) for column in COLUMNS]
+            raise plugins.unknown("column", part.strip(), there, aliases=CALLED, where="--columns")
+        chosen[column] = None
+    return tuple(chosen)
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 
 def of_score(table: Table) -> str:

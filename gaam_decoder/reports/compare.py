@@ -20,9 +20,10 @@ from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT_BASELINE = "none"
-MOST_VALUES = 12  # rows of a group that are compared: a matrix of 66 pairs can be read
+MOST_VALUES = 12  # rows of a group of which all pairs are made: a matrix of 66 can be read
 MOST_GROUPS = 8  # groups of a table that are compared, those of most rows first
-ALL = ("layers", *DRAWN_BY)  # settings that mean all of them where a recipe has none
+MEAN_ALL = ("layers", *DRAWN_BY)  # settings that mean all of them where a recipe has none
+ALL = "all"  # their value then
 Same = tuple[tuple[str, str], ...]
 
 
@@ -153,6 +154,11 @@ class Group(NamedTuple):
     rows: tuple[Row, ...]
     pairs: dict[tuple[int, int], Comparison]  # the row at the first place minus the other
 
+    @property
+    def references(self) -> tuple[int, ...]:
+        """Places of the rows that every other is compared with: the best, and that of all."""
+        return _references(self.labels)
+
 
 class Pairs(NamedTuple):
     """The pairs of one table."""
@@ -160,6 +166,11 @@ class Pairs(NamedTuple):
     axis: str
     num_tests: int  # pairs of the report with seeds enough for a claim: what Holm corrects for
     groups: list[Group]
+    asked: bool  # whether the report was asked for this axis
+
+
+def _references(labels: Sequence[str]) -> tuple[int, ...]:
+    return tuple(sorted({0, *(place for place, one in enumerate(labels) if one == ALL)}))
 
 
 def every_pair(
@@ -170,8 +181,9 @@ def every_pair(
 ) -> list[Pairs]:
     """All pairs of rows of every table that differ in a setting.
 
-    Of many rows the best are compared, and Holm corrects for all pairs that there are, those of
-    ``beside`` (what filters left out) too, as if those that were not compared had shown nothing.
+    Of many rows the best are compared each with each, all others with the best and with the row of
+    all layers, where there is one. Holm corrects for all pairs that there are, those of ``beside``
+    (what filters left out) too, as if those that were not compared had shown nothing.
     """
     name = (axis or "attn").strip().lower().replace("-", "_")
     sets = [together(rows, name) for rows in row_lists]
@@ -195,19 +207,23 @@ def every_pair(
     counted = sum(one.claim.testable or one.claim.silent for one in found.values())
     for (i, place), one in corrected(found, more=max(0, len(tested) - counted)).items():
         every[i].pairs[place] = one
-    return [Pairs(name, len(tested), groups) for groups in made]
+    return [Pairs(name, len(tested), groups, axis is not None) for groups in made]
 
 
 def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group]:
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
     for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
-        best = rows[:MOST_VALUES]
         own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
         told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
-        labels = numbered([brief(_value(row, axis), 60) for row in best])
-        places = combinations(range(len(best)), 2)
-        made = {(i, j): one for i, j in places if (one := minus(best[i], best[j], margin))}
-        found.append(Group(", ".join(told), tuple(labels), tuple(best), made))
+        labels = tuple(numbered([brief(_value(row, axis), 60) for row in rows]))
+        references = _references(labels)
+        made: dict[tuple[int, int], Comparison] = {}
+        for first, second in combinations(range(len(rows)), 2):
+            if second < MOST_VALUES or first in references or second in references:
+                comparison = minus(rows[first], rows[second], margin)
+                if comparison is not None:
+                    made[first, second] = comparison
+        found.append(Group(", ".join(told), labels, tuple(rows), made))
     return found
 
 
@@ -221,7 +237,7 @@ def _value(row: Row, axis: str) -> str:
     if axis in ("attn", "head"):
         return row.attention if axis == "attn" else row.head
     found = row.recipe.get(axis, row.runs[0].setting(axis))
-    return "all" if found is None and axis in ALL else str(found)
+    return ALL if found is None and axis in MEAN_ALL else str(found)
 
 
 def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:

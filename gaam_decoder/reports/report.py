@@ -20,6 +20,7 @@ from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
 
+Names = str | Sequence[str] | None  # of columns; None: the usual
 MOST_SAVED = 6  # pictures that are written, each as PDF and PNG: a dozen files
 
 
@@ -27,8 +28,8 @@ MOST_SAVED = 6  # pictures that are written, each as PDF and PNG: a dozen files
 class Report:
     """Tables of accuracies over seeds and differences to a baseline, one per cache and test rows.
 
-    ``format`` is what ``gaam report --format`` takes; ``section``, of a terminal alone, what
-    ``--section`` takes. A ConfigError says that there is none of that name.
+    ``format`` is what ``gaam report --format`` takes, ``section`` what ``--section`` and
+    ``columns`` what ``--columns`` takes. A ConfigError says that there is none of that name.
 
     >>> "| gaam:heads=1" in gaam_decoder.report("runs").text("markdown")
     True
@@ -36,26 +37,41 @@ class Report:
 
     tables: tuple[Table, ...]
 
-    def text(self, format: str = "markdown", section: str | None = None) -> str:
-        """The report as text."""
+    def text(
+        self, format: str = "markdown", section: str | None = None, columns: Names = None
+    ) -> str:
+        """The report as text, or one section of it."""
         stream = io.StringIO()
-        format_of(format, section).write(self.tables, stream)
+        self._format(format, section, columns).write(self.tables, stream)
         return stream.getvalue()
 
-    def show(self, format: str = "terminal", section: str | None = None) -> None:
+    def show(
+        self, format: str = "terminal", section: str | None = None, columns: Names = None
+    ) -> None:
         """Print the report, or one section of it; what is not for a screen is UTF-8 always."""
         # the width, colour and encoding of a terminal are those of the screen
         if format != "terminal" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         if format == "terminal" and sys.stdout.isatty():
-            format_of(format, section).write(self.tables, sys.stdout)
+            self._format(format, section, columns).write(self.tables, sys.stdout)
         else:  # at once: a notebook shows every write by itself
-            sys.stdout.write(self.text(format, section))
+            sys.stdout.write(self.text(format, section, columns))
 
-    def save(self, file: str | Path, format: str, section: str | None = None) -> None:
-        """Write the report to a file, which appears whole."""
+    def save(
+        self,
+        file: str | Path,
+        format: str,
+        section: str | None = None,
+        columns: Names = None,
+    ) -> None:
+        """Write the report, or one section of it, to a file, which appears whole."""
+        text = self.text(format, section, columns)
         # the file that a link means is replaced, and not the link
-        write_file(absolute_path(file).resolve(), self.text(format, section).encode())
+        write_file(absolute_path(file).resolve(), text.encode())
+
+    def _format(self, name: str, section: str | None, columns: Names) -> Format:
+        score = self.tables[0].score if self.tables else DEFAULT
+        return format_of(name, section, columns, score)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the first six pictures, of a section one, as PDF and PNG; returns their paths."""
@@ -79,14 +95,28 @@ class Report:
         return self.text("markdown")
 
 
-def format_of(name: str, section: str | None = None) -> Format:
-    """The format of that name, which writes one section alone where one is asked for."""
-    found: Format = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
-    if section is not None and name != "terminal":
-        message = "--section is for a terminal; other formats hold all sections"
-        raise ConfigError(message, expected="--format terminal", found=name)
-    found.section = section
-    return found
+def format_of(
+    name: str, section: str | None = None, names: Names = None, score: str = DEFAULT
+) -> Format:
+    """The format of that name, which writes one section alone where one is asked for.
+
+    ``names`` are columns of the table of accuracies, whose values are of ``score``.
+
+    Raises:
+        ConfigError: no such format or column, or columns of what has none.
+    """
+    format: Format = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
+    format.section = section
+    if names is None:
+        return format
+    if section is not None:
+        message = "--columns are of the table of accuracies, and --section is shown without it"
+        raise ConfigError(message, expected="one of the two")
+    if not format.has_columns:
+        expected = "another format: this one holds everything"
+        raise ConfigError("--columns are of a table", expected=expected, found=f"--format {name}")
+    format.columns = columns.choose(names, score)
+    return format
 
 
 def report(
@@ -127,7 +157,8 @@ def report(
             their log loss, and divide logits by it in log loss, Brier score and ECE.
         every_candidate: show every learning rate and weight decay; default: what validation chose.
         top: rows of each table that are shown, the best, and their baselines; all are counted.
-        pairs: setting in which the rows of every pair differ, such as layers; default: attn.
+        pairs: setting in which the rows of every pair differ, such as layers: which is best stands
+            first in the report; default: attn, in a section.
         groups: kept column whose value says which rows belong together, such as who speaks: the
             group is then the unit of intervals and verdicts. So are, without being asked for, the
             groups of the training, pieces of one sound, and copies.

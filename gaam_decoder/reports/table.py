@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,9 @@ class Table:
 class Format(ABC):
     """One way to show tables."""
 
-    section: str | None = None  # that is shown alone, in a terminal
+    has_columns: ClassVar[bool] = True  # whether it may be asked for some
+    section: str | None = None  # that is shown alone, without the table of accuracies
+    columns: Sequence[Any] = ()  # of the table, as ``columns.choose`` gives them; (): the usual
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:

@@ -15,7 +15,7 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages import did_you_mean, shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, check_rows_stay_apart, shortest, spelled_out
-from gaam_decoder.number_lists import PER_CLASS
+from gaam_decoder.number_lists import EACH, PER_CLASS, Layers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Choice, family, mean_validation
@@ -239,7 +239,8 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
         )
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
-    if beyond := {layer for one in config.layers for layer in one or ()} - {*layers}:
+    layer_sets = _layer_sets(config, layers)
+    if beyond := {layer for one in layer_sets for layer in one or ()} - {*layers}:
         expected = f"--layers from {layers[0]} to {layers[-1]}"
         raise ConfigError(f"the cache has no layer {min(beyond)}", expected=expected)
     if (config.folds or 0) > len(cache[train]):
@@ -251,6 +252,18 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         config,
         allow_train_as_test=same,
         pool=config.pool or pools[:1],
-        layers=tuple(None if len(one or ()) == len(layers) else one for one in config.layers),
+        layers=tuple(None if len(one or ()) == len(layers) else one for one in layer_sets),
         train_rows=tuple(None if size == rows else size for size in config.train_rows),
     )
+
+
+def _layer_sets(config: TrainConfig, layers: Sequence[int]) -> list[Layers]:
+    """The sets of layers that a config asks for, ``each`` as one set for every layer."""
+    layer_sets: list[Layers] = []
+    for asked in config.layers:
+        if isinstance(asked, str):
+            assert asked == EACH
+            layer_sets += [(layer,) for layer in layers]
+        else:
+            layer_sets.append(asked)
+    return layer_sets

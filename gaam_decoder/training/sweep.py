@@ -23,7 +23,7 @@ from gaam_cache.paths import shown_path
 from gaam_cache.store.files import check_writable, make_folder
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.number_lists import EACH, spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
 from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
@@ -332,7 +332,9 @@ class _Sweep:
 
 def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
     """What may follow a training, a line each."""
-    lines = [f"next: gaam report {shlex.quote(shown_path(config.runs))}"]
+    by_layers = len(config.layers) > 1 or EACH in config.layers
+    pairs = " --pairs layers" if by_layers else ""
+    lines = [f"next: gaam report {shlex.quote(shown_path(config.runs))}{pairs}"]
     rows = runs[0].cache["rows"] if runs else {}
     train, test = (rows.get(name, 0) for name in (config.train_split, config.test_split))
     if not config.folds and 0 < test < train < FEW_ROWS and config.train_rows == (None,):

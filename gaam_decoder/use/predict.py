@@ -78,6 +78,9 @@ class PredictConfig:
             raise ConfigError("encoding and delimiter are of a file", expected="--file FILE")
         if self.split is not None and not self.of_cache:
             raise ConfigError("--split is of a cache", expected="--cache CACHE without other rows")
+        if self.encoder is not None and self.of_cache and self.cache is not None:
+            expected = "texts, - for stdin, or --file FILE beside it"
+            raise ConfigError("--encoder is of rows that are encoded", expected=expected)
         if self.of_cache and self.cache is None:
             expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
             raise ConfigError("nothing to predict", expected=expected)

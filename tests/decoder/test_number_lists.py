@@ -16,6 +16,7 @@ READ: list[tuple[str, Any, Any]] = [
     ("seeds", "3", (0, 1, 2)), ("seeds", ["3", "5-6"], (3, 5, 6)), ("seeds", [5], (5,)),
     ("layers", "all", (None,)), ("layers", [2, 1], ((1, 2),)), ("lr", "1e-4,1", (1e-4, 1.0)),
     ("layers", ["1-3", "4,5", "all"], ((1, 2, 3), (4, 5), None)),
+    ("layers", "each", ("each",)), ("layers", ["each", "1-2"], ("each", (1, 2))),
     ("train_rows", "100, 1k,all,5/class", (100, 1000, None, "5/class")),
 ]  # fmt: skip
 
@@ -32,7 +33,11 @@ def test_every_list_is_read_once_and_for_all() -> None:
         assert getattr(TrainConfig(**{name: found}), name) == expected
 
 
-@pytest.mark.parametrize("given", [{"seeds": "1,000"}, {"layers": (-1, 1)}, {"train_rows": 2.0}])
+@pytest.mark.parametrize(
+    "given",
+    [{"seeds": "1,000"}, {"layers": (-1, 1)}, {"layers": "every"}, {"train_rows": 2.0}],
+    ids=str,
+)
 def test_what_is_no_list_is_refused_with_its_name(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"--{next(iter(given)).replace('_', '-')}"):
         TrainConfig(**given)

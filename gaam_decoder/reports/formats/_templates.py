@@ -6,10 +6,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gaam_decoder.reports.columns import sheet
+from gaam_decoder.reports.columns import Column, sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overviews
-from gaam_decoder.reports.notes import conclusion, notes, warnings
-from gaam_decoder.reports.sections._base import sections, signature
+from gaam_decoder.reports.notes import notes, warnings
+from gaam_decoder.reports.sections._base import answers, sections_of, signature
 from gaam_decoder.reports.table import SEPARATE, Table
 
 
@@ -19,12 +19,16 @@ def rendered(
     harmless: Callable[[str], str],
     more: Callable[[Table], dict[str, Any]] = lambda table: {},
     words: Mapping[str, Any] | None = None,
+    section: str | None = None,
+    columns: Sequence[Column] = (),
+    with_sections: bool = True,
     **filters: Callable[..., str],
 ) -> str:
     """What the template of that name makes of tables.
 
     Every text that it writes is made ``harmless``, but for what one of the ``filters`` made; it is
-    given ``more`` of every table, and ``words`` beside them.
+    given ``more`` of every table, and ``words`` beside them. With a ``section`` it writes that
+    alone, with ``columns`` these of the table of accuracies, and not ``with_sections`` none.
     """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -37,20 +41,24 @@ def rendered(
     environment.filters |= {"raw": Markup, "harmless": harmless}
     for filter_name, make in filters.items():
         environment.filters[filter_name] = lambda *values, make=make: Markup(make(*values))
-    about = [
-        {
+    about = []
+    for table, of_table in zip(tables, sections_of(tables, section), strict=True):
+        shown: dict[str, Any] = {
             "title": table.title(),
-            "answer": conclusion(table),
-            "sheet": sheet(table) if table.rows else None,
-            "beside": table.beside(),
-            "notes": notes(table),
             "warnings": warnings(table),
-            "pictures": overviews(table),
-            "sections": sections(table),
+            "sections": of_table if with_sections else [],
             "signature": signature(table),
-            **more(table),
         }
-        for table in tables
-    ]
+        if section is None:
+            shown |= {
+                "answers": answers(table, of_table),
+                "sheet": sheet(table, columns) if table.rows else None,
+                "beside": table.beside(),
+                "notes": notes(table),
+                "pictures": overviews(table),
+            }
+        if section is None or of_table:
+            about.append(shown | more(table))
     template = environment.get_template(f"{name}.jinja")
-    return template.render(tables=about, separate=SEPARATE, **(words or {}))
+    alone = section is not None
+    return template.render(tables=about, separate=SEPARATE, alone=alone, **(words or {}))

@@ -5,8 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from gaam_cache.messages import visible
+from gaam_decoder.reports.columns import Column
+from gaam_decoder.reports.sections._base import sections_of
 from gaam_decoder.reports.table import Format, Table
 
+TITLE = "title"  # of the table that a line is of
 UNNAMED = ("cache", "scores", "comparison")  # their values are columns by their own names
 # at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
 # the full-width forms that some take as well
@@ -17,15 +20,40 @@ class Csv(Format):
     """Accuracies are fractions; a value that does not exist is empty."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write a line per row of every table: what JSON has of it, by its keys."""
+        """Write a line per row of every table: what JSON has of it, by its keys.
+
+        Of some columns these by their headers, and the title where there are several tables; of a
+        section the lines of its tables as people read them, behind title and caption of each.
+        """
         import pandas
 
-        lines = [
-            {_cell(name): _cell(value) for name, value in line.items()}
-            for table in tables
-            for line in _lines(table)
-        ]
+        if self.section is not None:
+            found = list(_lines_of_section(tables, self.section))
+        elif self.columns:
+            found = [line for table in tables for line in _chosen(table, self.columns)]
+        else:
+            found = [line for table in tables for line in _lines(table)]
+        if self.columns and len(tables) == 1:
+            found = [{name: line[name] for name in line if name != TITLE} for line in found]
+        lines = [{_cell(name): _cell(value) for name, value in line.items()} for line in found]
         pandas.DataFrame(lines, dtype=object).to_csv(stream, index=False, lineterminator="\n")
+
+
+def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, Any]]:
+    """Some columns of every row that is shown; accuracies and differences are fractions."""
+    for row in table.shown:
+        line: dict[str, Any] = {TITLE: table.title()}
+        for column in columns:
+            line |= column.cells(row, table.unit.title)
+        yield line
+
+
+def _lines_of_section(tables: Sequence[Table], name: str) -> Iterator[dict[str, Any]]:
+    for table, of_table in zip(tables, sections_of(tables, name), strict=True):
+        for sheet in (one for section in of_table for one in section.parts[0]):
+            place = {TITLE: table.title(), "caption": sheet.caption}
+            for cells in sheet.lines:
+                yield place | dict(zip(sheet.header, cells, strict=True))
 
 
 def _lines(table: Table) -> Iterator[dict[str, Any]]:

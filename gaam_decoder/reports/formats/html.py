@@ -29,4 +29,13 @@ class Html(Format):
         def svg(picture: Picture) -> str:
             return inline_svg(picture, f"p{next(numbers)}")
 
-        stream.write(rendered("report.html", tables, text, variables=variables, svg=svg))
+        page = rendered(
+            "report.html",
+            tables,
+            text,
+            section=self.section,
+            columns=self.columns,
+            variables=variables,
+            svg=svg,
+        )
+        stream.write(page)

@@ -26,7 +26,16 @@ class Latex(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables; what LaTeX reads as a command is escaped."""
-        stream.write(rendered("report.tex", tables, escape, cell=_cell))
+        page = rendered(
+            "report.tex",
+            tables,
+            escape,
+            section=self.section,
+            columns=self.columns,
+            with_sections=not self.columns,
+            cell=_cell,
+        )
+        stream.write(page)
 
 
 def escape(text: str) -> str:

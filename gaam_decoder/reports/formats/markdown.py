@@ -16,7 +16,16 @@ class Markdown(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, each under its title."""
-        stream.write(rendered("report.md", tables, plain, pipe=pipe))
+        page = rendered(
+            "report.md",
+            tables,
+            plain,
+            section=self.section,
+            columns=self.columns,
+            with_sections=not self.columns,
+            pipe=pipe,
+        )
+        stream.write(page)
 
 
 def pipe(sheet: Sheet) -> str:

@@ -10,11 +10,18 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gaam_cache import plugins
 from gaam_cache.messages import brief, visible
-from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, Sheet, marks, of_score
-from gaam_decoder.reports.notes import caused, conclusion
-from gaam_decoder.reports.sections._base import Section, sections, signature
+from gaam_decoder.reports.columns import (
+    DISPENSABLE,
+    SCREEN,
+    Column,
+    Sheet,
+    marks,
+    of_score,
+    sheet,
+)
+from gaam_decoder.reports.notes import caused, warnings
+from gaam_decoder.reports.sections._base import Section, answers, sections_of, signature
 from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 
 PLAIN_WIDTH = 120  # where the output is no terminal and COLUMNS does not say
@@ -41,27 +48,37 @@ class Terminal(Format):
         )
         # a section is as wide as it is: what does not fit, the screen wraps
         console.width = 10_000 if self.section else max(console.width, LEAST_WIDTH)
-        every = [sections(table) for table in tables]
-        names = list(dict.fromkeys(section.name for of in every for section in of))
-        if self.section and self.section not in names:
-            raise plugins.unknown("section of these runs", self.section, names)
-        for number, (table, of_table) in enumerate(zip(tables, every, strict=True)):
+        every = sections_of(tables, self.section)
+        several = zip(tables, every, strict=True)
+        shown = [(table, of_table) for table, of_table in several if of_table or not self.section]
+        for number, (table, of_table) in enumerate(shown):
             if number:
                 console.print()
             _say(console, table.title(), style="bold")
             if not self.section:
-                _write(table, of_table, console)
-            for one in of_table:
-                if one.name == self.section:
-                    _write_section(one, console)
-        if len(tables) > 1:
-            _say(console, f"{len(tables)} separate tables: {SEPARATE}")
+                _write(table, of_table, console, self.columns)
+                continue
+            for warning in warnings(table):
+                _say(console, f"- {warning}")
+            for section in of_table:
+                _write_section(section, console)
+        if len(shown) > 1:
+            _say(console, f"{len(shown)} separate tables: {SEPARATE}")
 
 
-def _write(table: Table, further: list[Section], console: Console) -> None:
-    _say(console, conclusion(table) + ".")
-    if table.rows:
+def _write(
+    table: Table, further: list[Section], console: Console, columns: Sequence[Column]
+) -> None:
+    for answer in answers(table, further):
+        _say(console, answer + ".")
+    if table.rows and columns:
+        # none of what was asked for is left out where the screen is narrow
+        width, console.width = console.width, 10_000
+        console.print(_drawn(sheet(table, columns)), "")
+        console.width = width
+    elif table.rows:
         console.print(_main(table, console), "")
+    if table.rows:
         heads = {row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name}
         how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}; "
         how += HOW.format("groups of test rows" if table.num_groups else "test rows")
@@ -71,7 +88,7 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     for line in (*table.beside(), *(f"- {note}" for note in notes[:MOST_NOTES])):
         _say(console, line)
     for one in further:
-        if one.name == "pairs" and table.pairs and table.pairs.axis != "attn":
+        if one.answers:
             _write_section(one, console)
     if len(notes) > MOST_NOTES:
         _say(console, f"{len(notes) - MOST_NOTES} more notes in --format html, markdown and json")
@@ -82,9 +99,9 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
 
 def _write_section(one: Section, console: Console) -> None:
     _say(console, one.heading + (f": {one.lead}" if one.lead else ""))
-    for sheet in one.parts[0]:
-        _say(console, sheet.caption, style="bold")
-        console.print(_drawn(sheet), "")
+    for part in one.parts[0]:
+        _say(console, part.caption, style="bold")
+        console.print(_drawn(part), "")
     for line in one.lines:
         _say(console, f"- {line}")
     if one.parts[1]:

@@ -15,9 +15,11 @@ from gaam_cache import plugins
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import Picture
+from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
+PAIRS_HINT = "--pairs layers, or another setting in which rows differ, compares each with each"
 Parts = tuple[Sequence[Sheet], Sequence[Picture]]
 
 
@@ -28,6 +30,8 @@ class Section:
     name: str  # what gaam report --section takes; a key of the JSON
     heading: str
     lead: str = ""  # one sentence without its full stop; what has none is in no JSON
+    answers: Sequence[str] = ()
+    """What a reader asked for by an option, without full stops: it stands under the title."""
     lines: Sequence[str] = ()  # what has to be read with it
     values: Any = None  # the same for programs, as JSON values; fractions, not percent
     make: Callable[[], Parts]  # when they are shown: they read what runs hold of each seed
@@ -53,6 +57,30 @@ def sections(table: Table) -> list[Section]:
     every = [plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)]
     every.sort(key=lambda writer: writer.place)
     return [section for writer in every if table.rows for section in writer.of(table)]
+
+
+def sections_of(tables: Sequence[Table], name: str | None = None) -> list[list[Section]]:
+    """The sections of every table; those of that name alone, where there is one.
+
+    Raises:
+        ConfigError: no table has a section of that name.
+    """
+    every = [sections(table) for table in tables]
+    if name is None:
+        return every
+    names = list(dict.fromkeys(section.name for of_table in every for section in of_table))
+    if name not in names:
+        hint = PAIRS_HINT if name == "pairs" else None
+        raise plugins.unknown("section of these runs", name, names, where="--section", hint=hint)
+    return [[section for section in of_table if section.name == name] for of_table in every]
+
+
+def answers(table: Table, of_table: Sequence[Section]) -> list[str]:
+    """What stands under the title: what was asked for, and the conclusion."""
+    asked = [answer for section in of_table for answer in section.answers]
+    if asked and not table.compared:
+        return asked  # the conclusion says that nothing is compared with a baseline
+    return [*asked, conclusion(table)]
 
 
 def signature(table: Table) -> str:

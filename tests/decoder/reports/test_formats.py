@@ -13,12 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cli
 import gaam_decoder
+from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
+from gaam_decoder.reports import columns
 from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.terminal import Terminal
+from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table import Table, build_tables
-from tests.decoder.reports.conftest import AG_NEWS, answers, build_run, written
+from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, written
 
 PDFLATEX = shutil.which("pdflatex")
 NASTY = '50% of \\LaTeX & C_1 | *b* <i>#1</i> {x} ~^$ "q" [y] `z` \N{GREEK SMALL LETTER PI}'
@@ -85,6 +89,56 @@ def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
         log = (tmp_path / f"{name}.log").read_text("utf-8", errors="replace")
         assert "Missing character" not in log
         assert "Undefined control sequence" not in log
+
+
+COLUMNS = ("decoder", "accuracy", "difference", "95% ci of it", "P-Holm", "verdict")
+WITH_COLUMNS = sorted({*FORMATS} - {"json"})
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("format", WITH_COLUMNS)
+def test_a_table_has_the_columns_that_are_asked_for_in_their_order(format: str) -> None:
+    report = Report(tuple(wide_tables()))
+    (table,) = report.tables
+    for asked in (",".join(COLUMNS), COLUMNS):
+        text = " ".join(report.text(format, columns=asked).split())
+        for left_out in ("95% CI seeds", "s/seed", "would decide"):
+            assert left_out not in text.replace("\\", "")
+        heads = [text.rindex(name) for name in ("accuracy %", "95% CI of it", "p Holm")] if (
+            format not in ("csv", "latex")
+        ) else []  # fmt: skip
+        assert len(heads) in (0, 3)
+    if format == "csv":
+        lines = list(csv.DictReader(io.StringIO(report.text(format, columns=COLUMNS))))
+        names = ["decoder", "accuracy", "difference", "95% CI of it low", "95% CI of it high"]
+        assert list(lines[0]) == [*names, "p Holm", "verdict"]
+        for line, row in zip(lines, table.shown, strict=True):
+            assert float(line["accuracy"]) == row.accuracy.mean
+            claim = row.compared and row.compared.claim
+            assert line["difference"] == ("" if claim is None else str(claim.difference))
+            assert line["verdict"] == ("" if claim is None else claim.verdict)
+    every = [column.header("accuracy") for column in columns.COLUMNS]
+    for name in every:  # each has a name by which it is known, and is shown where it is empty
+        text = report.text(format, columns=name.upper().replace(" ", "-"))
+        assert name in text.replace("\\", ""), name
+        assert name in cli.COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("format", "asked", "expected"),
+    [
+        ("latex", "decoder,acuracy", r"'acuracy'(.|\n)*decoder, verdict(.|\n)*'accuracy'"),
+        ("html", "decoder,interval", "95% CI of it'"),
+        ("csv", "", "one of: decoder"),
+        ("json", "decoder", "--format json"),
+    ],
+    ids=["mistyped", "called otherwise", "nothing", "no table"],
+)
+def test_a_column_that_there_is_not_is_refused_with_those_there_are(
+    format: str, asked: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        Report(tuple(wide_tables())).text(format, columns=asked)
 
 
 MECHANISMS = ("none", "gaam", "mha:heads=4", "laplace")

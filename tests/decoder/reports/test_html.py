@@ -6,12 +6,13 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.drawing import (
     COLOURS,
     MOST_LINES,
@@ -109,6 +110,24 @@ def test_the_page_is_well_formed_and_accessible_and_asks_for_nothing() -> None:
         assert not link.startswith("#") or link[1:] in outline.ids
     assert "<img src=x" not in text
     assert "&lt;img src=x" in text
+
+
+def test_on_a_telephone_the_columns_that_answer_stand_before_those_that_scroll() -> None:
+    """Below the decoder at most four, which share the width; a browser puts all others behind."""
+    runs = [build_run("gaam", answers(8, 0.9, 1)), build_run("none", answers(8, 0.8, 2))]
+    (table,), (alone,) = build_tables(runs), build_tables(runs[:1])
+    assert "--columns:repeat(2,calc(100%/2))" in written("html", [alone])  # its own interval
+    outline = Outline()
+    outline.feed(written("html", [table]))
+    tables = [values for tag, values in outline.tags if tag == "table"]
+    assert tables[0]["class"] == "fold"
+    assert str(tables[0]["style"]).startswith("--columns:repeat(4,calc(100%/4)) repeat(")
+    of_main = list(takewhile(lambda tag: tag[0] != "figure", outline.tags))
+    cells = [values for tag, values in of_main if tag in ("th", "td")]
+    behind = [cell for cell in cells if "rest" in str(cell.get("class"))]
+    columns = len(sheet(table).header)
+    assert len(cells) == 3 * columns
+    assert len(behind) == 3 * (columns - 5)
 
 
 def pictures_of(table: Table) -> dict[str, Picture]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,10 @@ from gaam_decoder.analysis.learned import (
     planted_curve,
 )
 from gaam_decoder.reports.columns import sheet
+from gaam_decoder.reports.compare import MOST_VALUES
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.sections import Section, sections, signature
+from gaam_decoder.reports.sections.pairs import MOST_LISTED
 from gaam_decoder.reports.sections.published import FILE
 from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, seen
@@ -89,7 +94,7 @@ def everything() -> Table:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_every_format_shows_every_section_and_a_terminal_one_that_is_asked_for() -> None:
+def test_every_format_shows_every_section_and_a_terminal_names_them() -> None:
     table = everything()
     found = by_name(table)
     assert {"curves", "scores", "calibration", "pairs", "learned", "importance"} <= found.keys()
@@ -107,10 +112,92 @@ def test_every_format_shows_every_section_and_a_terminal_one_that_is_asked_for()
     assert set(json.loads(Report((table,)).text("json"))["sections"]) == {
         name for name, section in found.items() if section.lead
     }
-    with pytest.raises(ConfigError, match=r"'pears'(.|\n)*'pairs'"):
-        Report((table,)).text("terminal", "pears")
-    with pytest.raises(ConfigError, match="--section"):
-        Report((table,)).text("html", "pairs")
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_writes_one_section_alone(format: str) -> None:
+    table = everything()
+    report, found = Report((table,)), by_name(table)
+    for name, section in found.items():
+        text = report.text(format, name)
+        # of JSON as it is read: there " and others are escaped
+        text = str(json.loads(text)) if format == "json" else text
+        letters = re.sub(r"[^a-z0-9]", "", html.unescape(text.replace("<wbr>", "")).lower())
+        # what csv has are the tables of it
+        parts = [] if format == "csv" else [section.heading, section.lead, *section.lines]
+        parts += [cell for one in section.parts[0] for line in one.lines for cell in line]
+        parts += [one.caption for one in section.parts[0]] if section.parts[0] else []
+        for part in parts:
+            assert re.sub(r"[^a-z0-9]", "", part.lower()) in letters, (name, part)
+        others = {one.heading for one in found.values()} - {section.heading}
+        assert not any(heading in text for heading in others)
+        assert "Every number" not in text
+    with pytest.raises(ConfigError, match=r"'pears'(.|\n)*curves(.|\n)*'pairs'"):
+        report.text(format, "pears")
+    with pytest.raises(ConfigError, match="one of the two"):
+        report.text(format, "pairs", "decoder")
+
+
+def by_layer(count: int, seeds: int, step: float, **about: Any) -> list[RunResult]:
+    """A run for every layer, of which the last is best, and one of all, which is as the first."""
+    shares = [(None, 0.7), *((str(n), 0.7 + step * (n - 1)) for n in range(1, count + 1))]
+    return [
+        build_run("none", answers(seeds, share, number), layers=layers, path=f"{number}", **about)
+        for number, (layers, share) in enumerate(shares)
+    ]
+
+
+SPEAKERS = {"clip_of": np.repeat(np.arange(5), 80)}
+ANSWERS: dict[str, tuple[list[RunResult], str]] = {
+    "decided": (
+        by_layer(4, 8, 0.05),
+        r"none: layer 4 has the best mean accuracy, 8\d.\d+%: it is better than layers 1-3 and all "
+        r"layers; layer 4 - layer 3: \+\d.*, \+\d.* to \+\d.*, p <?0\.\d+",
+    ),
+    "undecided": (by_layer(3, 8, 0.001), r"none: .*: it is not shown to differ from .*layer"),
+    "few seeds": (by_layer(3, 3, 0.05), r"seeds: 3, and a claim needs 6\); layer 3 - layer 2: \+"),
+    "few groups": (
+        by_layer(3, 8, 0.05, same=SPEAKERS),
+        r"no claim is made beside layers 1-2 and all layers: 5 groups of rows",
+    ),
+    "many": (
+        by_layer(19, 8, 0.01),
+        r"better than (layers 1-|.*all layers)",
+    ),
+}
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("case", ANSWERS)
+def test_which_layer_is_best_stands_first_and_its_pairs_have_interval_and_p(case: str) -> None:
+    runs, expected = ANSWERS[case]
+    (table,) = build_tables(runs, pairs="layers")
+    assert table.pairs is not None
+    (group,) = table.pairs.groups
+    section = by_name(table)["pairs"]
+    (answer,) = section.answers
+    assert re.search(expected, answer), answer
+    for format in set(FORMATS) - {"csv"}:
+        first = seen(format, [table]).replace("\\", "").replace("{", "").replace("}", "")
+        place = first.find("none: layer")
+        assert place >= 0, format
+        assert format in ("json", "html") or place < 400, format
+    listed = section.parts[0][0]
+    count = len(runs)
+    every = {frozenset(pair) for pair in itertools.combinations(range(count), 2)}
+    best = {frozenset({0, place}) for place in range(1, count)}
+    assert best <= {frozenset(pair) for pair in group.pairs} <= every
+    assert len(listed.lines) == min(len(listed.lines), MOST_LISTED)
+    assert (len(group.pairs) == len(every)) == (count <= MOST_VALUES)
+    if case not in ("few seeds", "few groups"):
+        assert table.pairs.num_tests == len(every)
+    pairs = section.values["groups"][0]["pairs"]
+    assert len(pairs) == len(group.pairs)
+    for line, value in zip(listed.lines, pairs, strict=False) if case != "many" else ():
+        assert line[1].startswith(f"{100 * value['difference']:+.2f}".replace("-0.00", "+0.00"))
+        assert (line[2] == "-") == (value["ci95_corrected"] is None)
+        assert line[4].startswith(value["verdict"])
 
 
 def test_other_runs_have_another_signature_and_the_same_have_the_same() -> None:

@@ -47,6 +47,11 @@ def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
         resident = prepare_data(cache, item.recipe, CPU).train.features.resident
         assert resident is not None
         np.testing.assert_array_equal(resident.numpy(), whole[:, list(numbers)])
+    for first, layers in ((0, "0 1 2 3 4"), (1, "1 2 3 4")):
+        cache = open_cache(caches[first])
+        one_by_one = TrainConfig(cache=caches[first], attn=("none",), layers=layers.split())
+        each = TrainConfig(cache=caches[first], attn=("none",), layers=["each", "2"])
+        assert plan_items(each, cache, CPU) == plan_items(one_by_one, cache, CPU)
     config = TrainConfig(lr=3e-4, cache=caches[1], layers="0,4")
     with pytest.raises(ConfigError, match=r"--layers.* 1 to 4"):
         plan_items(config, open_cache(caches[1]), CPU)

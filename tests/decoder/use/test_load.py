@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.predict import PredictConfig
 from gaam_decoder.use.predictor import Predictor
-from tests.conftest import build_encoder, random_rows, write_csv
+from tests.conftest import Outcome, build_encoder, random_rows, write_csv
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # epochs that are too few
 
@@ -144,6 +145,41 @@ def test_another_encoder_is_refused_when_it_is_needed(
     with pytest.raises(DataError, match=r"mine\.csv, row 3"):
         moved.predictions(["goal", "bank", " "], origin="mine.csv")
     assert moved.predict([]) == []
+
+
+PLACES = {
+    "moved": ("moved", 0, ""),
+    "not named": (None, 2, "name its folder with --encoder"),
+    "another": ("another", 2, "'{place}' is another encoder; nothing was encoded"),
+    "nowhere": ("nowhere", 2, "nowhere"),
+}
+"""What ``--encoder`` names, the exit code, and what is said."""
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_predict_takes_the_encoder_from_where_it_lies_now(
+    case: str, config: TrainConfig, cache: Path, gaam: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    [run] = gaam_decoder.train(config)
+    words = ("predict", run.path, "goal bank", "robot", "--json", "--quiet", "--device", "cpu")
+    before = gaam(*words)
+    assert before.code == 0
+    named, code, message = PLACES[case]
+    home, place = cache.parent / "encoder", tmp_path / str(named)
+    build_encoder(tmp_path / "another", "bert", num_layers=4, seed=1)
+    home.rename(tmp_path / "moved")
+    try:
+        found = gaam(*words, *(("--encoder", place) if named else ()))
+    finally:
+        (tmp_path / "moved").rename(home)
+    assert found.code == code, found.err
+    assert message.format(place=place) in found.err
+    assert found.out == ("" if code else before.out)
+
+
+def test_an_encoder_has_no_part_in_what_a_cache_holds(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--encoder(.|\n)*--file"):
+        PredictConfig(run=tmp_path, cache=tmp_path, encoder="somewhere")
 
 
 def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None:
