@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overviews
-from gaam_decoder.reports.notes import conclusion, notes, warnings
+from gaam_decoder.reports.notes import below, conclusion, notes, warnings
 from gaam_decoder.reports.sections._base import sections, signature
 from gaam_decoder.reports.table import SEPARATE, Table
 
@@ -42,6 +42,7 @@ def rendered(
             "title": table.title(),
             "answer": conclusion(table),
             "sheet": sheet(table) if table.rows else None,
+            "below": below(table),
             "beside": table.beside(),
             "notes": notes(table),
             "warnings": warnings(table),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from gaam_cache.messages import visible
+from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Format, Table
 
 UNNAMED = ("cache", "scores", "comparison")  # their values are columns by their own names
@@ -36,6 +37,7 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
     left_out = table.selection.left_out if table.selection else {}
     counts = ", ".join(f"{count:,} by {name}" for name, count in left_out.items())
     shared |= {"left_out": counts or None, "compared_by": table.score}
+    shared["conclusion"] = conclusion(table)
     if (groups := about["groups"]) is not None:
         shared |= {"groups": groups["number"], "grouped_by": ", ".join(groups["columns"])}
     tested = {name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")}

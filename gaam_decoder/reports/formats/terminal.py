@@ -13,7 +13,7 @@ from rich.text import Text
 from gaam_cache import plugins
 from gaam_cache.messages import brief, visible
 from gaam_decoder.reports.columns import DISPENSABLE, SCREEN, Sheet, marks, of_score
-from gaam_decoder.reports.notes import caused, conclusion
+from gaam_decoder.reports.notes import below, caused, conclusion
 from gaam_decoder.reports.sections._base import Section, sections, signature
 from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 
@@ -22,7 +22,6 @@ LEAST_WIDTH = 80  # on a narrower screen lines wrap: in a narrower table numbers
 MOST_NOTES = 6
 LONGEST_NAME = 20  # characters that the column of decoders has at least, which rich folds
 ALIASES = ("text", "txt", "table", "console")
-HOW = "95% intervals are over seeds and {}; those of differences are corrected (Holm)"
 
 
 class Terminal(Format):
@@ -63,10 +62,11 @@ def _write(table: Table, further: list[Section], console: Console) -> None:
     if table.rows:
         console.print(_main(table, console), "")
         heads = {row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name}
-        how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}; "
-        how += HOW.format("groups of test rows" if table.num_groups else "test rows")
-        how += f"; differences to {brief(str(table.baseline))}" if table.compared else ""
-        _say(console, how)
+        how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}"
+        how += f", differences to {brief(str(table.baseline))}" if table.compared else ""
+        _say(console, "; ".join([how, *below(table)[:1]]))
+        for line in below(table)[1:]:
+            _say(console, line)
     notes = caused(table)
     for line in (*table.beside(), *(f"- {note}" for note in notes[:MOST_NOTES])):
         _say(console, line)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group
+from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group, counts_in_words
 from gaam_decoder.reports.rows import claim_values
 from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
@@ -38,7 +38,8 @@ class EveryPair(Writer):
                 f"row minus column in {unit.of_differences}, the best first; * they differ, = they "
                 f"are equivalent within {unit.size(table.margin)}, no mark: undecided, or no "
                 "claim; each is tested as a comparison with a baseline is, corrected by Holm for "
-                f"all {found.num_tests} pairs of this report, a family of their own",
+                f"all pairs of this table ({counts_in_words(found.num_tests)}), a family of their "
+                "own",
                 f"the {MOST_VALUES} best rows of {MOST_GROUPS} groups at most are compared",
             ),
             make=lambda: ([_sheet(group, axis, unit) for group in found.groups], ()),
