@@ -165,7 +165,7 @@ def refuse_quantities(
     """
     known = set(map(spelling, odd_classes))
     distinct = [label for label in dict.fromkeys(labels) if spelling(label) not in known]
-    if not distinct or not all(map(is_number, distinct)):
+    if len(distinct) < 2 or not all(map(is_number, distinct)):
         return
     numbers = list(map(float, distinct))
     fractions = not all(map(float.is_integer, numbers))

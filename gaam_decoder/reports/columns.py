@@ -87,7 +87,7 @@ def _decide(row: Row) -> str:
 
 
 # fmt: off
-DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r), "mechanism, and what tells it from others; † is under-trained: the best epoch is the last in more seeds than by chance, or validation chose a value at the edge of those tried, as (edge) says, or the smallest or largest penalty of lbfgs; longer training, or another value, may do better")
+DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r), "mechanism, and what tells it from others; † is under-trained: the best epoch is the last in more seeds than by chance, or validation chose a rate or decay at the edge, as (edge) says; longer training, or another rate, may do better")
 SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried, and that is not by chance: 95 of 100 draws of other validation rows choose the same; a weight decay of 0 is no edge")
 VALIDATION = Column("validation %", "val %", lambda r: percent(r.validation) if r.candidate and r.validation is not None else "", "with --all: mean validation accuracy of the candidate, by which one is chosen")
 SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows")

@@ -39,7 +39,7 @@ INTERVALS = (
     "test set gives"
 )
 UNDERTRAINED = (
-    "† under-trained: longer training, or another value than the chosen one, may do better"
+    "† under-trained: longer training, or another rate than the chosen one, may do better"
 )
 TEMPERATURE = (
     "a temperature was fitted for every seed and fold by the log loss of the rows that chose the "
@@ -279,18 +279,18 @@ NOTES: tuple[Note, ...] = (
     _against_probe,
     _few_learned,
     _rows("under-trained, the best epoch is the last (more --epochs)", lambda row: row.too_short),
+    _rows("under-trained, lr or weight-decay is at the edge of its grid", lambda row: row.at_edge),
     _rows(
-        "under-trained, lr or weight-decay (of a fit, the penalty) is at the edge of its grid",
-        lambda row: row.at_edge or row.penalty_at_edge,
+        "a fit chose the smallest or largest penalty that was tried",
+        lambda row: row.penalty_at_edge,
     ),
     _rows(
-        "validation cannot tell the rate, or decay, from others; differences' intervals hold that",
+        "validation does not separate the rate, or decay, from others; intervals of differences "
+        "include this uncertainty",
         lambda row: row.unsure,
     ),
     _rows(f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers", _few_chose),
-    _rows(
-        "not chosen among, for no seed with a validation accuracy is in all", lambda r: r.unchosen
-    ),
+    _rows("not tuned: no seed has a validation accuracy for every candidate", lambda r: r.unchosen),
 )
 GRAVE = 10  # how many of them are warnings
 

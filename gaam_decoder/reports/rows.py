@@ -211,8 +211,8 @@ class Row:
 
     @property
     def undertrained(self) -> bool:
-        """Whether a longer training, another rate or another penalty may do better."""
-        return self.too_short or bool(self.at_edge) or self.penalty_at_edge
+        """Whether a longer training or another rate may do better."""
+        return self.too_short or bool(self.at_edge)
 
     @property
     def validation(self) -> float | None:

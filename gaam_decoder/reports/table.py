@@ -112,8 +112,7 @@ class Table:
             failed = f" ({len(one['failed_seeds'])} failed)" * bool(one["failed_seeds"])
             seeds = f"seeds {spell_numbers(one['seeds'])}{failed}: not evaluated"
             name = f"final model {brief(one['attention'])} + {brief(one['head'], 60)}"
-            folder = f"in {brief(one['folder'], 200)}"
-            lines.append(f"{name}, {seeds}; {folder}; rows of its recipe say how good it is")
+            lines.append(f"{name}, {seeds}; in {brief(one['folder'], 200)}")
         return lines
 
     def _groups_as_json(self) -> dict[str, Any] | None:

@@ -127,7 +127,10 @@ def tuning_in_words(tunings: Sequence[Tuning]) -> str:
     counts = Counter(map(_chosen_in_words, tunings))
     values = list(counts)
     if len(counts) > 1:
-        values = [f"{text} in {count} folds" for text, count in counts.most_common()]
+        values = [
+            f"{text} in {count} fold{'s' if count > 1 else ''}"
+            for text, count in counts.most_common()
+        ]
     tried = " or ".join(dict.fromkeys(str(len(tuning.candidates)) for tuning in tunings))
     accuracy = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
     return f"{', '.join(values)} of {tried}, validation {100 * accuracy:.1f}%"

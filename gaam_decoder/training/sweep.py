@@ -355,7 +355,7 @@ def what_came_of_it(
     apart = {name for name in apart if len({str(run.recipe.get(name)) for run in tuned}) > 1}
     tunings: dict[str, dict[str, Tuning]] = {}
     for run in tuned:
-        recipe = {name: run.recipe.get(name) for name in apart}
+        recipe: dict[str, Any] = {name: run.recipe.get(name) for name in apart}
         decoder = row_title(run.attention, run.head, **recipe)
         tunings.setdefault(decoder, {})[run.key] = choice.tunings[run.key]
     lines = [f"{name}: {tuning_in_words([*found.values()])}" for name, found in tunings.items()]

@@ -104,10 +104,10 @@ def _drawn(sheet: Sheet) -> RichTable:
 
 
 def _main(table: Table, console: Console) -> RichTable:
-    names = [
-        f"{row.name} {row.settings.replace(AT_EDGE, '(edge)').replace(', ', ' ')}{marks(row)}"
-        for row in table.shown
-    ]
+    names = []
+    for row in table.shown:
+        settings = row.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
+        names.append(f"{row.name} {settings}".rstrip() + marks(row))
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     drawn = {
         one: [one.short.format(score=score), *map(one.text, table.shown)]

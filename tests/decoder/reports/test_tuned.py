@@ -164,7 +164,7 @@ LINES: dict[str, tuple[list[RunResult], list[str]]] = {
     ),
     "another in some folds": (
         folds_of("gaam", {1: 1e-3, 2: 1e-3, 3: 1e-4}),
-        ["gaam: learning rate 0.001 in 2 folds, learning rate 0.0001 in 1 folds of 2, "
+        ["gaam: learning rate 0.001 in 2 folds, learning rate 0.0001 in 1 fold of 2, "
          "validation 90.0%"],
     ),
     "two decoders": (

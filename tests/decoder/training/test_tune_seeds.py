@@ -129,7 +129,7 @@ def test_the_command_says_of_candidates_what_validation_says_and_nothing_of_test
     said = [gaam(*command).out.splitlines() for _ in range(2)]
     for lines in said:
         tuned = [line for line in lines if ", validation " in line]
-        value = r"learning rate \S+( in \d folds)?"
+        value = r"learning rate \S+( in \d folds?)?"
         assert len(tuned) == 2
         for name, line in zip(("gaam:heads=2", "none"), sorted(tuned), strict=True):
             words = rf"{re.escape(name)} \+ linear: {value}(, {value})? of 3, validation \d+\.\d%"
