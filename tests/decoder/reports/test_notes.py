@@ -203,6 +203,22 @@ def always_a() -> RunResult:
     return build_run("none", [labels == 0] * 2, classes=("a", "b"))
 
 
+@pytest.mark.parametrize("failing_folds", [(2,), (1, 2, 3)])
+def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -> None:
+    runs = [
+        build_run(name, answers(8, 0.8, fold), fold=f"{fold}/3", failed=failed)
+        for fold in (1, 2, 3)
+        for name, failed in (
+            ("gaam", {1: WHY} if fold in failing_folds else None),
+            ("none", None),
+        )
+    ]
+    [table] = build_tables(runs)
+    [note] = [note for note in caused(table) if WHY in note]
+    where = "fold 2/3" if failing_folds == (2,) else "3 folds"
+    assert note.endswith(f"gaam seed 1 failed: {where}: {WHY}")
+
+
 SHARED = {"shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}}
 TAUGHT = {"test_split": "train", "allow_train_as_test": True}
 WEAK: dict[str, tuple[Make, str]] = {
