@@ -34,7 +34,7 @@ SETTINGS = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConf
 THREE, CARE, UNDERSTAND, USE = "The three commands", "Look after caches and runs", "Understand", "Use and share"
 DATA, ENCODER, RECIPE, PROTOCOL, MACHINE, OUTPUT = "Data", "Encoder", "Recipe", "Protocol", "Machine", "Settings and output"
 WHERE = ("layers", "lr", "cache")
-COLUMNS = "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, 95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, settings, parameters, s/seed"
+COLUMNS = "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, 95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, settings, validation, parameters, s/seed"
 # fmt: on
 
 app = typer.Typer(
@@ -188,15 +188,17 @@ def train(
     """
     resolved = _resolved("train", locals())
     import gaam_decoder
-    from gaam_decoder.training.sweep import what_next
+    from gaam_decoder.training.sweep import is_candidate, what_came_of_it, what_next
 
     if dry_run:
         _show(gaam_decoder.estimate(resolved), as_json)
         return
-    said = list[Path]()
+    told = list[Path]()
 
     def say(run: Any) -> None:
-        said.append(run.path)
+        if is_candidate(resolved, run):
+            return
+        told.append(run.path)
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
@@ -205,7 +207,7 @@ def train(
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
-        lines = [run.summary() for run in results if run.path not in said]
+        lines = what_came_of_it(resolved, results, told)
         tell("\n".join([*lines, *what_next(resolved, results)]))
     gaam_decoder.check_failures(results, resolved.seeds)
 

@@ -172,7 +172,7 @@ class ExtractConfig(Placing):
     strip_labels: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Leave out white space around class names."""
     odd_classes: tuple[str, ...] = field(default=(), metadata=KEY)
-    """Classes that are called as what often means 'no label': -1, nan."""
+    """Classes that are called as what often means 'no label' (-1, nan), or as a quantity (0.5)."""
     skip_empty: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Leave out rows of which nothing is to be encoded, and count them."""
     test_fraction: float | None = field(default=None, metadata=OF_ROWS)

@@ -12,7 +12,7 @@ from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.sources._base import MEDIA, Rows, find_source
-from gaam_cache.sources._cells import is_odd
+from gaam_cache.sources._cells import is_number, is_odd
 from gaam_cache.store.plan import Plan, comparable, explained_differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
@@ -41,7 +41,7 @@ def settings_of(plan: Plan) -> dict[str, Any]:
         **{name: rows.get(name) for name in ("text_columns", "label_column", "limit")},
         # before gaam 0.3 a limit took the first rows, and plans did not say so
         "limit_rule": rows.get("limit_rule", "first"),
-        "odd_classes": [name for name in plan.class_names if is_odd(name)],
+        "odd_classes": [name for name in plan.class_names if is_odd(name) or is_number(name)],
         **{name: identity.get(name) for name in ("max_length", "dtype", "prompt")},
         **recorded,
     }

@@ -26,6 +26,10 @@ AROUND = " <>[](){}_.'\""
 CODES = frozenset({"99", "255", "999", "9999"})
 """Numbers that stand for no label where the number before them is no class."""
 NEGATIVE = re.compile(r"-0*[1-9]\d{0,17}(\.0*)?", re.ASCII)
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+NO_REGRESSION = "gaam tells classes apart, and regression does not exist yet"
+ONE_EACH = 0.9  # different whole numbers to a row: classes have several rows each
+FEWEST_NUMBERS = 50  # rows that can say so
 
 
 class NoLabelError(DataError):
@@ -131,10 +135,56 @@ def is_doubtful(name: str, classes: Collection[str]) -> bool:
     return name.casefold().strip(AROUND) in DOUBTFUL or is_odd(name)
 
 
+def is_number(name: str) -> bool:
+    """Whether a class is called as a number is written."""
+    return NUMBER.fullmatch(name) is not None
+
+
 def spelling(name: str) -> str:
     """What spellings of one odd class share: 'NaN' and 'nan', '-1' and '-1.0'."""
     word = name.strip().casefold()
     return str(int(float(word))) if NEGATIVE.fullmatch(word) else word
+
+
+def refuse_quantities(
+    labels: Sequence[str], origin: str, *, sampled: bool = False, odd_classes: Collection[str] = ()
+) -> None:
+    """Refuse labels that are quantities, such as prices or scores, and no classes.
+
+    These are numbers of which some have a fraction, or whole numbers of which nearly every row has
+    another, with gaps between them. Whole numbers that name classes are none.
+
+    Args:
+        labels: of all rows that are read, as classes are called.
+        origin: where they are from, in messages.
+        sampled: whether a limit took some rows: of many classes it takes few rows each.
+        odd_classes: labels that somebody says are classes.
+
+    Raises:
+        DataError: they are quantities.
+    """
+    known = set(map(spelling, odd_classes))
+    distinct = [label for label in dict.fromkeys(labels) if spelling(label) not in known]
+    if len(distinct) < 2 or not all(map(is_number, distinct)):
+        return
+    numbers = list(map(float, distinct))
+    fractions = not all(map(float.is_integer, numbers))
+    spread = max(numbers) - min(numbers)
+    many = len(labels) >= FEWEST_NUMBERS and len(distinct) > ONE_EACH * len(labels)
+    if not fractions and (sampled or not many or spread < 2 * len(distinct)):
+        return
+    what = (
+        "numbers with fractions" if fractions else "a whole number of its own for nearly every row"
+    )
+    shown = ", ".join(distinct[:3])
+    raise DataError(
+        f"the labels are {what}: {NO_REGRESSION}",
+        expected="classes: words, or whole numbers that many rows share",
+        found=f"{len(distinct):,} different numbers in {len(labels):,} rows: {shown}, ...",
+        where=origin,
+        hint="--label-column names the column of the classes; if these are classes: --set "
+        f"odd-classes={','.join(distinct[:2])},... names all of them",
+    )
 
 
 def kept_value(value: Any, column: str) -> str:

@@ -14,7 +14,14 @@ from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts, held_out
-from gaam_cache.sources._cells import NoLabelError, class_of, is_blank, kept_value, text_of
+from gaam_cache.sources._cells import (
+    NoLabelError,
+    class_of,
+    is_blank,
+    kept_value,
+    refuse_quantities,
+    text_of,
+)
 from gaam_cache.sources._limit import limited
 from gaam_cache.sources.media._base import Files, file_in
 from gaam_cache.terminal import Report, counting, silent
@@ -128,6 +135,8 @@ def collect(
             problems.add(place, error)
             continue
         gathered.add(record, made, label, values, total)
+    if names is None and columns.label is not None:
+        problems.check_labels(gathered.labels, sampled=config.limit is not None)
     problems.check(total)
     if not gathered.labels:
         left = f"{wanted.skipped:,} of which nothing is to be encoded" if wanted.skipped else "none"
@@ -224,6 +233,8 @@ def _choose_rows(
             labels.append(_label_of(record, columns, config, names))
         except DataError as error:
             problems.add(place, error)
+    if names is None:
+        problems.check_labels(labels)
     problems.check(total)
     if fraction is None:
         taken_N = limited(labels, limit)
@@ -289,6 +300,12 @@ class _Problems:
             self._unlabelled[error.details["found"]] += 1
         if len(self._first) < SHOWN:
             self._first.append((place, error))
+
+    def check_labels(self, labels: Sequence[str], *, sampled: bool = False) -> None:
+        """Raise what is wrong with all labels together, whatever is wrong with single rows."""
+        origin = f"{self.origin}, column '{self._config.label_column}' of '{self._split}'"
+        odd_classes = self._config.odd_classes
+        refuse_quantities(labels, origin, sampled=sampled, odd_classes=odd_classes)
 
     def check(self, total: int) -> None:
         """Raise what was wrong with some of ``total`` rows, if anything was."""

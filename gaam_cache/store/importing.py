@@ -24,6 +24,7 @@ from gaam_cache.messages import brief, shortened, visible
 from gaam_cache.paths import absolute_path, shown_path
 from gaam_cache.sources import _base as row_checks
 from gaam_cache.sources._base import NO_LABEL, Rows
+from gaam_cache.sources._cells import NO_REGRESSION, refuse_quantities
 from gaam_cache.store import dtypes
 from gaam_cache.store.arrays import LABELS, STATES, STRINGS, Array, Roles, choose, open_file
 from gaam_cache.store.files import check_writable, fingerprint, hash_file, short_digest
@@ -417,8 +418,18 @@ def _classes(
     if not given:
         raise ConfigError("no split has labels", expected="one at least that has")
     reference = given.get("train", next(iter(given.values())))
+    if reference.dtype.startswith(("float", "bfloat")):
+        raise DataError(
+            f"the labels '{reference.name}' are floating-point numbers: {NO_REGRESSION}",
+            expected="classes: whole numbers from 0, or strings",
+            found=f"{reference.dtype} {reference.shape}",
+            where=reference.where,
+            hint="numbers of classes that were stored so: labels.astype(int)",
+        )
     known = reference.values("labels", None, lambda label: True, "whole numbers or strings")
     strings = reference.dtype == STRINGS
+    if strings:
+        refuse_quantities(known, reference.where)
     if not names and strings:
         names = job.class_order(set(known))
     names = names or tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))

@@ -72,7 +72,7 @@ class LBFGSHead(FittedHead, LinearHead):
             log.append(entry | {"converged": why is None} | ({"stopped": why} if why else {}))
             if best is None or (held_right, -held_loss) > best[0]:
                 best, kept = ((held_right, -held_loss), weight_CF1), place + 1
-            tell(place + 1, f"C {value:.2g} accuracy {held_right:.3f}")
+            tell(place + 1, f"C {value:.2g} validation {100 * held_right:.1f}%")
         assert best is not None
         weight_CF, bias_C = scale.folded(best[1])
         self.fc.weight.data.copy_(weight_CF)

@@ -17,7 +17,7 @@ from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.rows import SCALED, Row, score_of
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.stats.scores._base import Interval
+from gaam_decoder.stats.scores._base import Interval, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,10 @@ def p_value(p: float | None) -> str:
 
 
 def marks(row: Row) -> str:
-    """What makes its number no test accuracy, or an optimistic one."""
-    optimistic = " (optimistic)" * (row.select == "test")
-    return f" ({ON_TRAINING_ROWS})" * row.on_training_rows + optimistic
+    """What makes its number no test accuracy, an optimistic one, or one that may be too small."""
+    text = f" ({ON_TRAINING_ROWS})" if row.on_training_rows else ""
+    text += " (optimistic)" if row.select == "test" else ""
+    return text + (" †" if row.undertrained else "")
 
 
 def _bounds(interval: Interval) -> dict[str, Any]:
@@ -108,28 +109,30 @@ def _decide(row: Row) -> str:
 
 
 # fmt: off
-DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r) + " †" * r.undertrained, "mechanism, and what tells it from others; † is under-trained: longer training, or another rate, may do better")
-SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried")
+DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r), "mechanism, and what tells it from others; † is under-trained: the best epoch is the last in more seeds than by chance, or validation chose a rate or decay at the edge, as (edge) says; longer training, or another rate, may do better")
+SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried, and that is not by chance: 95 of 100 draws of other validation rows choose the same; a weight decay of 0 is no edge")
+VALIDATION = Column("validation %", "val %", lambda r: percent(r.validation) if r.candidate and r.validation is not None else "", "with --all: mean validation accuracy of the candidate, by which one is chosen", numbers=lambda r: {"": r.validation if r.candidate else None})
 SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows", numbers=lambda r: {"": r.chosen.mean})
 SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds", numbers=lambda r: {"": r.chosen.std})
-SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "Student's t over seeds, the test rows taken as given", numbers=lambda r: _bounds(r.chosen.interval))
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "over seeds and test rows, or groups of them: what other seeds on another test set of this kind might give", numbers=lambda r: _bounds(r.chosen.two_level))
+SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "confidence interval of the mean over seeds alone (Student's t), the test rows taken as given", numbers=lambda r: _bounds(r.chosen.interval))
+ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "confidence interval of the mean over seeds and test rows, or groups of them; it does not predict the accuracy on another test set, which varies more", numbers=lambda r: _bounds(r.chosen.two_level))
 SEEDS = Column("seeds", "seeds", lambda r: str(len(r.seeds)) + f" ({len(r.failed)} failed)" * bool(r.failed), "how many were trained; those that failed count in no mean and drop out of pairs", numbers=lambda r: {"": len(r.seeds), " failed": len(r.failed)})
 PARAMETERS = Column("parameters (attn / total)", "parameters\nattn / total", lambda r: f"{r.parameters['attention']:,} / {r.parameters['total']:,}", "of the mechanism, and with its head", numbers=lambda r: {" attn": r.parameters["attention"], " total": r.parameters["total"]})
 SECONDS = Column("s/seed", "s per\nseed", lambda r: f"{np.mean([r.seconds[s] for s in r.finished]):.2f}" if r.finished else "-", "seconds of training, mean over seeds", numbers=lambda r: {"": float(np.mean([r.seconds[s] for s in r.finished])) if r.finished else None})
 DIFFERENCE = Column("difference", "diff", lambda r: r.chosen.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True, numbers=lambda r: {"": _claim(r).difference})
-DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "over seeds and test rows, or groups of them, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True, numbers=lambda r: _bounds(_claim(r).interval_corrected))
-P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison of the report, also for those that filters left out", pair=True, numbers=lambda r: {"": _claim(r).p_holm})
+DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "confidence interval of the difference over seeds and test rows, or groups of them, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True, numbers=lambda r: _bounds(_claim(r).interval_corrected))
+P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison with the baseline of one table and head, also for those that filters left out of it; other caches, test rows and heads are families of their own", pair=True, numbers=lambda r: {"": _claim(r).p_holm})
 VERDICT = Column("verdict", "verdict", lambda r: verdict(_claim(r)), "what is shown; (within margin): they differ, by less than --margin", pair=True)
 DECIDE = Column("would decide", "", _decide, "how many seeds, or test rows or groups, would, if what was seen is so", pair=True)
 P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True, numbers=lambda r: {"": o.p if r.compared and (o := r.compared.other_training) else None})
 # fmt: on
 COLUMNS = (
     *(DECODER, VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, DECIDE, SD, SEEDS),
-    *(SEEDS_CI, P_TRAINING, SETTINGS, PARAMETERS, SECONDS),
+    *(SEEDS_CI, P_TRAINING, SETTINGS, VALIDATION, PARAMETERS, SECONDS),
 )  # of a page, a paper and a card
 SCREEN = (
-    *(SCORE, SD, ROWS_CI, SEEDS, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT, PARAMETERS, SECONDS),
+    *(SCORE, VALIDATION, SD, ROWS_CI, SEEDS, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT),
+    *(PARAMETERS, SECONDS),
 )  # of a terminal, behind the decoder
 DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)  # what goes first from a narrow screen
 FIRST = (VERDICT, SCORE, DIFFERENCE, DIFFERENCE_CI)  # what answers, beside the decoder
@@ -146,8 +149,9 @@ CALLED = {
 # of the page of a study
 OF_STUDY = (DECODER, SCORE, SD, DIFFERENCE, DIFFERENCE_CI, VERDICT)
 VERDICTS = {
-    "better, worse": "p Holm is below 0.05, over seeds and test rows, or groups of them: other "
-    "seeds on other rows of the kind would show it too. Without any difference it is said in at most 5 of 100 reports",
+    "better, worse": "p Holm is below 0.05, over seeds and test rows, or groups of them: the "
+    "difference is not of these seeds and rows alone. Without any difference it is said in at most "
+    "5 of 100 tables",
     "equivalent": "two one-sided tests of the same kind show that the difference is smaller than "
     "--margin, corrected by Holm in a family of their own",
     "undecided": f"neither, or fewer than {stats.LEAST_SEEDS} paired seeds",

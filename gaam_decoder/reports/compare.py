@@ -1,7 +1,8 @@
 """Rows compared with rows: with a baseline, with the linear probe, and all pairs along an axis.
 
-A difference is paired by seed and test row, and ``minus`` makes every one. Holm corrects each of
-the three kinds in a family of its own, for what filters left out of the report too.
+A difference is paired by seed and test row, and ``minus`` makes every one. Each of the three kinds
+is a family of its own, which Holm corrects: the comparisons of one head on the same states and test
+rows, and those that filters left out of them. Other tables of a report are other families.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ MOST_GROUPS = 8  # groups of a table that are compared, those of most rows first
 MEAN_ALL = ("layers", *DRAWN_BY)  # settings that mean all of them where a recipe has none
 ALL = "all"  # their value then
 Same = tuple[tuple[str, str], ...]
+Sets = dict[Same, list[Row]]
 
 
 def minus(row: Row, other: Row, margin: float) -> Comparison | None:
@@ -80,15 +82,59 @@ def corrected(
     return {key: replace(one, claim=claim) for (key, one), claim in both}
 
 
-def against(
-    lists: Iterable[Sequence[Row]],
+def compare_all(
+    rows: Sequence[Row],
+    beside: Sequence[Row],
+    margin: float,
+    other_of: Callable[[Row, Sequence[Row]], Row | None],
+) -> dict[Any, Comparison]:
+    """Every row of a table minus its counterpart, by the key of the row, corrected for its head.
+
+    Args:
+        rows: those of one table.
+        beside: all rows of that table, those that filters left out too; of these only Holm knows.
+        margin: largest difference that does not matter.
+        other_of: the counterpart of a row among the rows of its table.
+    """
+    compared: dict[Any, Comparison] = {}
+    for head in dict.fromkeys(row.head for row in rows):
+        differences = _differences(rows, head, margin, other_of)
+        left_out = _differences(beside, head, margin, other_of)
+        compared |= corrected(differences, left_out)
+    return {row_key: comparison for (row_key, _), comparison in compared.items()}
+
+
+def _differences(
+    rows: Sequence[Row],
+    head: str,
     margin: float,
     other_of: Callable[[Row, Sequence[Row]], Row | None],
 ) -> dict[tuple[Any, Any], Comparison]:
-    """Every row minus its counterpart among the rows of its list, by the keys of both."""
-    pairs = [(row, other) for rows in lists for row in rows if (other := other_of(row, rows))]
-    made = {(row.key, other.key): minus(row, other, margin) for row, other in pairs}
-    return {key: one for key, one in made.items() if one}
+    """Every row of a head minus its counterpart, by the keys of both."""
+    differences = {}
+    for row in rows:
+        other = other_of(row, rows) if row.head == head else None
+        difference = minus(row, other, margin) if other else None
+        if other and difference:
+            differences[row.key, other.key] = difference
+    return differences
+
+
+def counts_by_head(rows: Sequence[Row], compared: Mapping[Any, Comparison]) -> dict[str, int]:
+    """For how many comparisons Holm corrects, by head; nothing of a head without a claim."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        comparison = compared.get(row.key)
+        if comparison and comparison.claim.testable:
+            counts[row.head] = comparison.claim.num_tests
+    return counts
+
+
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """Such as ``3``, or of several heads ``3 of head linear and 1 of head mlp``."""
+    if len(counts) < 2:
+        return f"{sum(counts.values())}"
+    return " and ".join(f"{count} of head {brief(head)}" for head, count in counts.items())
 
 
 def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()) -> bool:
@@ -164,7 +210,8 @@ class Pairs(NamedTuple):
     """The pairs of one table."""
 
     axis: str
-    num_tests: int  # pairs of the report with seeds enough for a claim: what Holm corrects for
+    num_tests: dict[str, int]
+    """Pairs with seeds enough for a claim, by head, or of all heads: what Holm corrects for."""
     groups: list[Group]
     asked: bool  # whether the report was asked for this axis
 
@@ -173,44 +220,75 @@ def _references(labels: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted({0, *(place for place, one in enumerate(labels) if one == ALL)}))
 
 
+ALL_HEADS = "all heads"
+
+
 def every_pair(
-    row_lists: Sequence[Sequence[Row]],
-    axis: str | None,
-    margin: float,
-    beside: Sequence[Sequence[Row]] = (),
+    tables: Sequence[tuple[Sequence[Row], Sequence[Row]]], axis: str | None, margin: float
 ) -> list[Pairs]:
     """All pairs of rows of every table that differ in a setting.
 
     Of many rows the best are compared each with each, all others with the best and with the row of
-    all layers, where there is one. Holm corrects for all pairs that there are, those of ``beside``
-    (what filters left out) too, as if those that were not compared had shown nothing.
+    all layers, where there is one. Holm corrects for all pairs that there are of a table and head,
+    as if those that were not compared had shown nothing.
+
+    Args:
+        tables: of each its rows, and all rows of it, those that filters left out too.
+        axis: the setting; None: the mechanism.
+        margin: largest difference that does not matter.
+
+    Raises:
+        ConfigError: no two rows differ in the setting alone.
     """
     name = (axis or "attn").strip().lower().replace("-", "_")
-    sets = [together(rows, name) for rows in row_lists]
+    sets = [together(rows, name) for rows, _ in tables]
     if axis is not None and not any(sets):
         raise ConfigError(
             f"no two rows differ in '{axis}' alone",
             expected="attn, head, layers, lr or another setting in which some do",
             hint="--all shows every candidate of what validation chose",
         )
-    tested = {
-        frozenset({one.key, other.key})
-        for of in [*sets, *(together(rows, name) for rows in beside)]
-        for rows in of.values()
-        for one, other in combinations(rows, 2)
-        if len({*one.finished} & {*other.finished}) >= stats.LEAST_SEEDS
-        and one.accuracy.scored.by_row.shape[1] > 1  # type: ignore[union-attr]
-    }
-    made = [_groups(of, name, margin) for of in sets]
-    every = [group for groups in made for group in groups]
-    found = {(i, place): one for i, g in enumerate(every) for place, one in g.pairs.items()}
-    counted = sum(one.claim.testable or one.claim.silent for one in found.values())
-    for (i, place), one in corrected(found, more=max(0, len(tested) - counted)).items():
-        every[i].pairs[place] = one
-    return [Pairs(name, len(tested), groups, axis is not None) for groups in made]
+    return [
+        _pairs(shown, together(beside, name), name, margin, axis is not None)
+        for shown, (_, beside) in zip(sets, tables, strict=True)
+    ]
 
 
-def _groups(sets: dict[Same, list[Row]], axis: str, margin: float) -> list[Group]:
+def _pairs(shown: Sets, beside: Sets, axis: str, margin: float, asked: bool) -> Pairs:
+    """The pairs of one table, corrected for all pairs of their head."""
+
+    def family(rows: Sequence[Row]) -> str:
+        return ALL_HEADS if axis == "head" else rows[0].head
+
+    tested: dict[str, set[frozenset[Any]]] = {}
+    for rows in (*shown.values(), *beside.values()):
+        pairs = {frozenset({a.key, b.key}) for a, b in combinations(rows, 2) if _testable(a, b)}
+        tested.setdefault(family(rows), set()).update(pairs)
+    groups = _groups(shown, axis, margin)
+    counts: dict[str, int] = {}
+    for head in dict.fromkeys(family(group.rows) for group in groups):
+        mine = [group for group in groups if family(group.rows) == head]
+        found = {
+            (number, places): comparison
+            for number, group in enumerate(mine)
+            for places, comparison in group.pairs.items()
+        }
+        compared = sum(one.claim.testable or one.claim.silent for one in found.values())
+        more = max(0, len(tested[head]) - compared)
+        for (number, places), comparison in corrected(found, more=more).items():
+            mine[number].pairs[places] = comparison
+        counts[head] = len(tested[head])
+    return Pairs(axis, counts, groups, asked)
+
+
+def _testable(row: Row, other: Row) -> bool:
+    """Whether two rows have seeds and test rows enough for a claim."""
+    seeds = {*row.finished} & {*other.finished}
+    num_rows: int = row.accuracy.scored.by_row.shape[1]  # type: ignore[union-attr]
+    return len(seeds) >= stats.LEAST_SEEDS and num_rows > 1
+
+
+def _groups(sets: Sets, axis: str, margin: float) -> list[Group]:
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
     for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
         own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
@@ -240,7 +318,7 @@ def _value(row: Row, axis: str) -> str:
     return ALL if found is None and axis in MEAN_ALL else str(found)
 
 
-def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
+def together(rows: Sequence[Row], axis: str) -> Sets:
     """Rows by all that they share but for what was tuned, where two or more differ along the axis.
 
     Rows of a fit, of shuffled labels and without a finished seed are of none.

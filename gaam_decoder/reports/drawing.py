@@ -118,7 +118,7 @@ def overviews(table: Table) -> list[Picture]:
         "accuracy",
         f"{title[0].upper()}{title[1:]} of every seed",
         "One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over seeds "
-        "and test rows (thin): the one to compare with another test set.",
+        "and test rows (thin).",
         lambda: _strip(table),
     )
     differences = Picture(

@@ -1,44 +1,70 @@
 """What is said of a table: the answer in one sentence, and notes, each a function of the table.
 
+The answer names what to use; ``predict``, ``export`` and ``load`` ask ``recommended`` for the same.
+
 ``NOTES`` has what these runs caused in order of weight; the first of them are warnings.
 """
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gaam_cache.messages import brief
 from gaam_cache.store.files import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.compare import DEFAULT_BASELINE, is_of
+from gaam_decoder.reports.compare import DEFAULT_BASELINE, counts_in_words, is_of
 from gaam_decoder.reports.groups import in_words
 from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.runs.groups import EQUAL_ROWS
-from gaam_decoder.runs.tuning import Tuning
+from gaam_decoder.runs.tuning import tuning_in_words
 from gaam_decoder.stats.scores._base import percent
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
 NAMED, LISTED = 3, 8  # decoders that the conclusion, and a note, name; of more, the rest is counted
+PROBE = "logistic regression (none + lbfgs)"
+NOT_TUNED = "not tuned: validation chose no learning rate"
 SELECT_NOTES = {
     "val": "epoch chosen on a held-out part of train",
-    "last": "last epoch, nothing chosen",
+    "last": "last epoch, no rows choose: learning rates are not tuned, and there is no "
+    "logistic regression (none + lbfgs) to compare with",
     "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
 }
+INTERVALS = (
+    "95% CI: a confidence interval of the mean over seeds and {}; it does not predict what another "
+    "test set gives"
+)
+UNDERTRAINED = (
+    "† under-trained: longer training, or another rate than the chosen one, may do better"
+)
 TEMPERATURE = (
     "a temperature was fitted for every seed and fold by the log loss of the rows that chose the "
     "epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability diagram are of logits "
     "divided by it, all else, AUROC too, of logits as they are"
 )
 Note = Callable[[Table], str | None]
+Recommendation = tuple[Row, str]  # a row, and in words that it is to be used, and why
 
 
 def notes(table: Table) -> list[str]:
-    """All notes of a table: what these runs caused, then how numbers are made."""
-    return [*caused(table), *explained(table)]
+    """All notes of a table: what these runs caused, how to read it, how numbers are made."""
+    return [*caused(table), *below(table), *explained(table)]
+
+
+def below(table: Table) -> list[str]:
+    """How to read the intervals and marks of a table: what stands below it, never folded."""
+    lines = []
+    if any(row.chosen.two_level for row in table.shown):
+        unit = "groups of test rows" if table.num_groups else "test rows"
+        corrected = "; that of a difference is corrected (Holm)" if table.compared else ""
+        lines.append(INTERVALS.format(unit) + corrected)
+    if any(row.undertrained for row in table.shown):
+        lines.append(UNDERTRAINED)
+    return lines
 
 
 def caused(table: Table, most: int | None = None) -> list[str]:
@@ -68,23 +94,43 @@ def selected(table: Table) -> str | None:
         return None
     said = f"this report is of {brief(selection.in_words(), 600)}"
     if selection.left_out and table.num_tests:
-        of = f"all {selection.total:,} runs, those that filters left out among them"
+        said += f"; Holm corrects for all comparisons of this table ({_corrected_for(table)})"
         if table.uncounted > 0:
-            of = f"this report, not for those of {table.uncounted:,} runs that were not named: "
-            of += "chosen after a look at the results, p-values are too small"
-        said += f"; Holm corrects for the {table.num_tests} comparisons of {of}"
+            said += f", but for none of the {table.uncounted:,} runs that were not named: chosen "
+            said += "after a look at the results, p-values are too small"
+        else:
+            said += ", those that filters left out among them"
     if table.baseline is None and (by := selection.lost.get(DEFAULT_BASELINE)):
         said += f"; the baseline '{DEFAULT_BASELINE}' is among what {by} left out"
     return said
 
 
+def _corrected_for(table: Table) -> str:
+    return counts_in_words(table.num_tests)
+
+
 def _failures(table: Table) -> str | None:
-    found = []
-    for row in (row for row in table.rows if row.failed):
+    lines = []
+    for row in table.rows:
+        if not row.failed:
+            continue
         which = f"seed {spell_numbers(sorted(row.failed))}" if row.finished else "every seed"
-        reasons = sorted({brief(why, 300) for why in row.failed.values()})[:3]
-        found.append(f"{row.label} {which} failed: {'; '.join(reasons)}")
-    return f"what failed counts in no mean and no pair: {'; '.join(found)}" if found else None
+        reasons = sorted({brief(why, 300) for why in _reasons(row)})[:3]
+        lines.append(f"{row.label} {which} failed: {'; '.join(reasons)}")
+    return f"what failed counts in no mean and no pair: {'; '.join(lines)}" if lines else None
+
+
+def _reasons(row: Row) -> Iterator[str]:
+    """Why seeds of a row failed, each reason once, however many folds it is the reason in."""
+    folds: dict[str, list[str]] = {}
+    for run in row.runs:
+        for seed, why in run.failed.items():
+            if seed in row.failed:
+                folds.setdefault(why, []).append(str(run.recipe.get("fold") or ""))
+    for why, of_runs in folds.items():
+        names = sorted({name for name in of_runs if name})
+        where = f"fold {names[0]}" if len(names) == 1 else f"{len(names)} folds"
+        yield f"{where}: {why}" if names and row.folds > 1 else why
 
 
 def _no_control(table: Table) -> str | None:
@@ -172,13 +218,15 @@ def _not_compared(table: Table) -> str | None:
 
 
 def _against_probe(table: Table) -> str | None:
-    of = {"better": list[str]()}
+    by_verdict: dict[str, list[str]] = {"better": []}
     for row in table.rows:
         if row.probed:
-            of.setdefault(row.probed.claim.verdict, []).append(row.label)
-    parts = [f"{verdict}: {_listed(rows, LISTED) or 'no row'}" for verdict, rows in of.items()]
-    said = "against logistic regression on the same states, none + lbfgs (Holm in its own family): "
-    return (said + "; ".join(parts)) * any(row.probed for row in table.rows)
+            by_verdict.setdefault(row.probed.claim.verdict, []).append(row.label)
+    if not any(by_verdict.values()):
+        return None
+    parts = [f"{verdict}: {_listed(n, LISTED) or 'no row'}" for verdict, n in by_verdict.items()]
+    family = "against logistic regression on the same states, none + lbfgs (Holm in its own family)"
+    return f"{family}: {'; '.join(parts)}"
 
 
 def _few_chose(row: Row) -> bool:
@@ -231,18 +279,18 @@ NOTES: tuple[Note, ...] = (
     _against_probe,
     _few_learned,
     _rows("under-trained, the best epoch is the last (more --epochs)", lambda row: row.too_short),
+    _rows("under-trained, lr or weight-decay is at the edge of its grid", lambda row: row.at_edge),
     _rows(
-        "under-trained, lr or weight-decay (of a fit, the penalty) is at the edge of its grid",
-        lambda row: row.at_edge or any(run.fit.get("edge") for run in row.runs),
+        "a fit chose the smallest or largest penalty that was tried",
+        lambda row: row.penalty_at_edge,
     ),
     _rows(
-        "validation cannot tell the rate, or decay, from others; differences' intervals hold that",
+        "validation does not separate the rate, or decay, from others; intervals of differences "
+        "include this uncertainty",
         lambda row: row.unsure,
     ),
     _rows(f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers", _few_chose),
-    _rows(
-        "not chosen among, for no seed with a validation accuracy is in all", lambda r: r.unchosen
-    ),
+    _rows("not tuned: no seed has a validation accuracy for every candidate", lambda r: r.unchosen),
 )
 GRAVE = 10  # how many of them are warnings
 
@@ -264,12 +312,10 @@ def explained(table: Table) -> Iterator[str]:
         yield (
             f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, within the "
             f"same head and recipe; intervals and verdicts are of seeds and {table.units}, "
-            f"corrected by Holm for {table.num_tests}; equivalent: within "
+            f"corrected by Holm for {_corrected_for(table)}; equivalent: within "
             f"{unit.size(table.margin)}"
         )
-    for row in table.rows:
-        for tuning in dict.fromkeys(map(_grid, row.tunings)):
-            yield f"{row.label}: {tuning}"
+    yield from _tuned(table)
     if table.temperature:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
@@ -279,52 +325,106 @@ def explained(table: Table) -> Iterator[str]:
     yield f"versions: {', '.join(told)}"
 
 
-def _grid(tuning: Tuning) -> str:
-    """``seeds 0-1 chose lr 0.001 of 0.0001 (88.2%), 0.001 (89.1%) by validation``."""
-    names, tried = tuning.names or tuple(tuning.chosen)[:1], []
-    for one in tuning.candidates:
-        value = " and ".join(f"{one.values[name]:.6g}" for name in names)
-        told = "a seed lacks" if one.accuracy is None else f"{percent(one.accuracy)}%"
-        tried.append(f"{value} ({told})")
-    chosen = " and ".join(f"{name} {tuning.chosen[name]:.6g}" for name in names)
-    of = f"{spell_numbers(tuning.seeds)} chose {chosen} of {', '.join(tried)}"
-    return f"seeds {of} by validation, {'others' if tuning.apart else 'all'} report"
+def _tuned(table: Table) -> Iterator[str]:
+    """What validation chose: a line for each decoder, and who chose."""
+    for row in table.rows:
+        if row.tunings:
+            yield f"{row.label}: {tuning_in_words(row.tunings)}"
+    by_seeds = Counter((t.seeds, t.apart) for row in table.rows for t in row.tunings)
+    for seeds, apart in by_seeds:
+        reports = "others report" if apart else "they report, too"
+        yield f"tuned: seeds {spell_numbers(seeds)} chose by validation accuracy, {reports}"
 
 
 def conclusion(table: Table, *, advice: bool = True) -> str:
-    """What is shown and what to use, without its full stop."""
+    """What is shown and what to use, without its full stop.
+
+    Where logistic regression on the same states is better than the mechanisms, it says so.
+
+    Args:
+        table: what it is said of.
+        advice: whether it names what to use.
+    """
     if not table.rows:
         return "Nothing is said of accuracies, for nothing was evaluated"
-    if not table.compared:
-        return _alone(table)
-    of: dict[str, list[str]] = {}
-    for row, compared in table.compared:
-        of.setdefault(compared.claim.verdict, []).append(row.label)
-    most, baseline = max(len(c.seeds) for _, c in table.compared), brief(str(table.baseline))
-    if most < stats.LEAST_SEEDS and "no claim" not in of:
-        seeds = f"seeds: {most}, and a claim needs {stats.LEAST_SEEDS}"
-        return f"Nothing is said of differences yet ({seeds})"
-    parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if v in of]
-    if not parts and ("equivalent" in of or "undecided" in of):
-        parts.append(f"no mechanism is shown to differ from '{baseline}': {_spread(table)}")
-    if "equivalent" in of:
-        margin = table.unit.size(table.margin)
-        parts.append(f"{_named(of['equivalent'])} equivalent to '{baseline}' within {margin}")
-    if 0 < len(of.get("undecided", ())) < len(table.compared):
-        parts.append(f"{_named(of['undecided'])} undecided")
-    if "no claim" in of:
-        why = next(c.claim.no_claim for _, c in table.compared if c.claim.verdict == "no claim")
-        parts.append(f"no claim is made of {', '.join(of['no claim'])}: {why}")
-    if advice and (use := recommended(table)):
-        parts.append(use[1])
+    choice = recommended(table) if advice else None
+    if table.compared:
+        parts, advised = _of_mechanisms(table, choice)
+    elif any(row.probed for row in table.rows):
+        parts, advised = _of_decoders(table, choice)
+    else:
+        parts, advised = [_alone(table)], False
+    if choice and not advised:
+        parts.append(choice[1])
     by = "" if table.score == DEFAULT else f"by {table.unit.title}, "
     text = by + "; ".join(parts) + _conditions(table)
     # names stay as they are written; ours is the first word only where no name begins
-    return text[0].upper() + text[1:] if text.startswith(("no ", "by ")) else text
+    ours = ("no ", "by ", "every ")
+    return text[0].upper() + text[1:] if text.startswith(ours) else text
 
 
-def _spread(table: Table) -> str:
-    unit, claims = table.unit, [compared.claim for _, compared in table.compared]
+def _of_mechanisms(table: Table, choice: Recommendation | None) -> tuple[list[str], bool]:
+    """What is shown of mechanisms, and whether that says already what to use."""
+    claims = {row.label: compared.claim for row, compared in table.compared}
+    behind = [row.label for row, _ in table.compared if _is_behind_probe(row)]
+    worse_than_probe = f"worse than {PROBE}"
+    advised = bool(choice and choice[0].fitted and behind and len(behind) == len(claims))
+    if advised:
+        worse_than_probe += ", which is the one to use"
+    most = max(claim.num_seeds for claim in claims.values())
+    silent = any(claim.verdict == stats.NO_CLAIM for claim in claims.values())
+    if most < stats.LEAST_SEEDS and not silent:
+        seeds = f"seeds: {most}, and a claim needs {stats.LEAST_SEEDS}"
+        return [f"Nothing is said of differences yet ({seeds})"], False
+    parts = _clauses(table, claims, f"'{brief(str(table.baseline))}'", "mechanism")
+    if len(behind) < len(claims):
+        beside = [f"{_named(behind)} {worse_than_probe}"] if behind else []
+        return [*parts, *beside], advised
+    verdicts = {claim.verdict for claim in claims.values()}
+    if len(verdicts) == 1 and verdicts < {"better", "worse"}:
+        return [f"{parts[0]}, and {worse_than_probe}"], advised
+    subject = f"{behind[0]} is" if len(behind) == 1 else "every mechanism is"
+    return [f"{subject} {worse_than_probe}", *parts], advised
+
+
+def _of_decoders(table: Table, choice: Recommendation | None) -> tuple[list[str], bool]:
+    """The same of decoders without a baseline, compared with logistic regression alone."""
+    claims = {row.label: row.probed.claim for row in table.rows if row.probed}
+    parts = _clauses(table, claims, PROBE, "decoder")
+    advised = bool(choice and choice[0].fitted and len(parts) == 1 and " worse than " in parts[0])
+    return [parts[0] + ", which is the one to use"] if advised else parts, advised
+
+
+def _is_behind_probe(row: Row) -> bool:
+    return row.probed is not None and row.probed.claim.verdict == "worse"
+
+
+def _clauses(table: Table, claims: Mapping[str, stats.Claim], other: str, noun: str) -> list[str]:
+    """What is shown of decoders beside another, a clause for each verdict."""
+    labels: dict[str, list[str]] = {}
+    for label, claim in claims.items():
+        labels.setdefault(claim.verdict, []).append(label)
+    parts = [
+        f"{_named(labels[verdict])} {verdict} than {other}"
+        for verdict in ("better", "worse")
+        if verdict in labels
+    ]
+    if not parts and ("equivalent" in labels or "undecided" in labels):
+        spread = _spread(table, claims.values())
+        parts.append(f"no {noun} is shown to differ from {other}: {spread}")
+    if "equivalent" in labels:
+        margin = table.unit.size(table.margin)
+        parts.append(f"{_named(labels['equivalent'])} equivalent to {other} within {margin}")
+    if 0 < len(labels.get("undecided", ())) < len(claims):
+        parts.append(f"{_named(labels['undecided'])} undecided")
+    if stats.NO_CLAIM in labels:
+        why = next(claim.no_claim for claim in claims.values() if claim.no_claim)
+        parts.append(f"no claim is made of {', '.join(labels[stats.NO_CLAIM])}: {why}")
+    return parts
+
+
+def _spread(table: Table, given: Iterable[stats.Claim]) -> str:
+    unit, claims = table.unit, list(given)
     low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
     text = f"differences of {' to '.join(dict.fromkeys((low, high)))}{' points' * unit.percent}"
     if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
@@ -337,8 +437,12 @@ def _spread(table: Table) -> str:
     return text
 
 
-def recommended(table: Table) -> tuple[Row, str] | None:
-    """The row to use and why, where that can be said: of the same states, nothing optimistic."""
+def recommended(table: Table) -> Recommendation | None:
+    """The row to use and why, where that can be said: of the same states, nothing optimistic.
+
+    The best, if it is shown to be better than the baseline. Else what nothing is shown to be better
+    than: logistic regression where it is the best, or the baseline.
+    """
     rows = [row for row in table.rows if row.chosen.mean is not None and not row.shuffled]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
     if len(given) != 1 or any(row.unchosen or row.optimistic for row in rows):
@@ -346,12 +450,19 @@ def recommended(table: Table) -> tuple[Row, str] | None:
     best, better = rows[0], [r for r, c in table.compared if c.claim.verdict == "better"]
     if best in better:
         return best, f"use {best.label}: best mean, shown to be better than '{table.baseline}'"
-    verdicts = {row.probed.claim.verdict for row in table.rows if row.probed}
-    base = [row for row in rows if row.attention == table.baseline and not row.fitted]
-    if best.fitted:
-        base = [best] if verdicts and "better" not in verdicts else []
-    if len(base) != 1 or (better and not best.fitted):
+    probed = [row for row in table.rows if row.probed]
+    if not (table.compared or probed):
         return None
+    if best.fitted:
+        ahead = [row for row in probed if row.probed and row.probed.claim.verdict == "better"]
+        base = [best] if probed and not ahead else []
+    else:
+        of_baseline = [row for row in rows if row.attention == table.baseline and not row.fitted]
+        base = [] if better else of_baseline
+    if len(base) != 1:
+        return None
+    if base[0].fitted and all(map(_is_behind_probe, probed)):
+        return base[0], f"use {base[0].label}: shown to be better than every other decoder"
     fewest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
     reasons = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
     said = f"use {base[0].label}: {', '.join(reasons)}, nothing is shown to be better than it"
@@ -359,30 +470,43 @@ def recommended(table: Table) -> tuple[Row, str] | None:
 
 
 def _alone(table: Table) -> str:
-    if len(table.rows) > 1 or not (found := table.rows[0].chosen.two_level):
+    first = table.rows[0]
+    interval, mean = first.chosen.two_level, first.chosen.mean
+    if len(table.rows) > 1 or interval is None or mean is None:
         return "Nothing is compared with a baseline, so that nothing is said of differences"
     unit = table.unit
-    of = f"{brief(table.rows[0].attention)} {f'{unit.title} ' * (table.score != DEFAULT)}"
-    said = f"{of}{unit.span(found)}{'%' * unit.percent} in 95 of 100 cases"
-    other = "groups of test rows" if table.num_groups else "test rows"
-    return f"Other seeds on other {other} of the kind give {said}{_conditions(table)}"
+    sign = "%" if unit.percent else ""
+    others = "groups of test rows" if table.num_groups else "test rows"
+    return (
+        f"The mean {unit.title} of {first.label} is {unit.text(mean)}{sign}, with a 95% confidence "
+        f"interval of {unit.span(interval)}{sign} over seeds and {others}"
+    )
 
 
 def _conditions(table: Table) -> str:
     """What the answer rests on; what else makes numbers weak the notes say."""
-    made, found = [c for _, c in table.compared], []
-    if any(row.optimistic and not row.shuffled for row in table.rows):
-        found.append("some of it from numbers that are optimistic")
-    if made and not any(row.tunings for row in table.rows):
-        found.append("at recipes that were tuned for none of them")
-    if any(c.other_grid for c in made):
-        found.append("though not all had the same grid")
+    compared, conditions = [c for _, c in table.compared], []
+    trained = [row for row in table.rows if not (row.fitted or row.shuffled)]
+    if any(row.optimistic for row in trained):
+        conditions.append("some of it from numbers that are optimistic")
+    untuned = [row for row in trained if not row.tunings]
+    if any(row.candidate for row in untuned):
+        conditions.append("not tuned: every candidate stands for itself")
+    elif untuned and len(untuned) == len(trained):
+        conditions.append(NOT_TUNED)
+    elif untuned:
+        conditions.append(f"{len(untuned)} of {len(trained)} decoders not tuned")
+    if any(c.other_grid for c in compared):
+        conditions.append("though not all had the same grid")
     if late := sum(row.undertrained for row in table.rows):
-        found.append(f"and {late} of {len(table.rows)} rows under-trained")
-    return f" ({', '.join(found)})" * bool(found)
+        conditions.append(f"and {late} of {len(table.rows)} rows under-trained")
+    return f" ({', '.join(conditions)})" if conditions else ""
 
 
 def _named(names: Sequence[str]) -> str:
+    """The names as the subject of a sentence, with its verb."""
+    if 1 < len(names) <= NAMED:
+        return f"{', '.join(names[:-1])} and {names[-1]} are"
     return f"{_listed(names, NAMED)} {'are' if len(names) > 1 else 'is'}"
 
 

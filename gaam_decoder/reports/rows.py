@@ -6,6 +6,7 @@ S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,14 @@ from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.groups import TableGroups, table_groups
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
+from gaam_decoder.runs.tuning import (
+    TUNED,
+    Tuning,
+    first_runs,
+    mean_validation,
+    on_training_rows,
+    reported,
+)
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scored import Scored, interval_by_score
@@ -94,7 +102,7 @@ def claim_values(claim: stats.Claim) -> dict[str, Any]:
     """A claim as JSON values."""
     here = claim.on_these_rows
     names = "difference verdict significant margin p p_holm p_equivalent p_equivalent_holm"
-    names += " num_groups seeds_to_decide rows_to_decide groups_to_decide"
+    names += " num_tests num_groups seeds_to_decide rows_to_decide groups_to_decide"
     return {name: getattr(claim, name) for name in names.split()} | {
         "difference_points": 100 * claim.difference,
         "within_margin": claim.negligible,
@@ -156,6 +164,7 @@ class Row:
     probed: Comparison | None = None  # with the linear probe on the same states
     unchosen: bool = False  # whether it is a candidate among which nothing could choose
     shown: bool = True  # whether it is among the best that were asked for
+    candidate: bool = False  # whether it stands beside others that validation may choose among
     grouped_by: tuple[str, ...] = ()  # what says which test rows belong together
 
     @property
@@ -196,9 +205,24 @@ class Row:
         return any(one.share < SURE for one in self.choices)
 
     @property
+    def penalty_at_edge(self) -> bool:
+        """Whether a fit chose the smallest or largest penalty that was tried."""
+        return any(run.fit.get("edge") for run in self.runs)
+
+    @property
     def undertrained(self) -> bool:
         """Whether a longer training or another rate may do better."""
         return self.too_short or bool(self.at_edge)
+
+    @property
+    def validation(self) -> float | None:
+        """Mean validation accuracy of its seeds, and of folds; None where a seed has none."""
+        parts: dict[tuple[str, int], list[RunResult]] = {}
+        for run in self.runs:
+            parts.setdefault((str(run.recipe.get("fold")), _split_seed(run)), []).append(run)
+        means = [mean_validation(part, self.finished)[0] for part in parts.values()]
+        known = [mean for mean in means if mean is not None]
+        return math.fsum(known) / len(known) if known and len(known) == len(means) else None
 
     @property
     def learned(self) -> dict[str, dict[str, Any]]:
@@ -265,6 +289,7 @@ class Tested(NamedTuple):
     """Rows of a table to be, which are tested on the same rows of the data."""
 
     where: str  # what tests them, in words
+    key: tuple[Any, ...]  # what tests them: the same whichever runs are there
     rows: list[Row]  # the best first
     incomplete: list[str]  # what lacks folds and is not among them
     groups: TableGroups
@@ -293,7 +318,9 @@ def rows_by_test(
         named = some, row.attention, row.head, row.select, size, str(row.recipe)
         return -mean if better else mean, *named
 
-    def tested(where: str, decoders: list[list[Part]], incomplete: list[str]) -> Tested:
+    def tested(
+        where: str, key: tuple[Any, ...], decoders: list[list[Part]], incomplete: list[str]
+    ) -> Tested:
         first = decoders[0]
         repeats = len({_split_seed(part[0]) for part in first})
         # of every part of the test rows the runs of all decoders
@@ -306,7 +333,7 @@ def rows_by_test(
         if repeats > 1:
             row_N = np.concatenate([part[0].test_rows for part in first])
             label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
-        return Tested(where, sorted(rows, key=place), incomplete, groups, label_N)
+        return Tested(where, key, sorted(rows, key=place), incomplete, groups, label_N)
 
     # by what folds must share, by what a row is, by split seed and fold
     folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
@@ -334,7 +361,8 @@ def rows_by_test(
             }
             times = f"{len(seeds)} times" if len(seeds) > 1 else "all"
             where = f"{times} {len(numbers)} folds{_split(full[0][needed[0]][0], seeds)}"
-            yield tested(where, [[of[one] for one in needed] for of in full], sorted(lacking))
+            decoders: list[list[Part]] = [[of[one] for one in needed] for of in full]
+            yield tested(where, ("folds", *partition), decoders, sorted(lacking))
     alone: dict[Any, dict[str, list[RunResult]]] = {}
     for run in runs:
         fold, seed = run.recipe.get("fold"), _split_seed(run)
@@ -343,12 +371,13 @@ def rows_by_test(
             # labels alone may agree by accident
             key = (*shared, run.majority_accuracy, digest_of(run.labels.tobytes()))
             alone.setdefault(key, {}).setdefault(run.key, []).append(run)
-    for (test_split, fold, *_), by_key in alone.items():
+    for key, by_key in alone.items():
+        test_split, fold, *_ = key
         first = next(iter(by_key.values()))[0]
         where = f"test split '{test_split or 'test'}'"
         if fold:
             where = f"fold {fold.replace('/', ' of ')}{_split(first, [_split_seed(first)])}"
-        yield tested(where, [[part] for part in by_key.values()], [])
+        yield tested(where, key, [[part] for part in by_key.values()], [])
 
 
 def _split_seed(run: RunResult) -> int:
@@ -366,8 +395,17 @@ def _split(run: RunResult, seeds: list[int]) -> str:
     """Of what the folds are, and what else decides which rows they hold."""
     text = f" of the '{run.recipe.get('train_split', 'train')}' split"
     text += f", split seed {spell_numbers(seeds)}" * (seeds != [0])
-    groups = run.recipe.get("groups")
-    return text + f", groups {str(groups)[:8]} kept together" * bool(groups)
+    return text + (f", {groups_kept(run)}" if run.recipe.get("groups") else "")
+
+
+def groups_kept(run: RunResult) -> str:
+    """``groups of 'speaker' kept together``: by a column, or a file, of which the name is said."""
+    source = str(run.groups.get("source", ""))
+    if not source:
+        return "groups kept together"
+    if run.groups.get("kind") == "file":
+        return f"groups of the file '{brief(Path(source).name, 40)}' kept together"
+    return f"groups of '{brief(source, 40)}' kept together"
 
 
 def _row(

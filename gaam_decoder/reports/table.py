@@ -44,7 +44,8 @@ class Table:
     rows: tuple[Row, ...] = ()
     baseline: str | None = None  # what differences are to
     incomplete: Sequence[str] = ()  # what is not among the rows, because folds of it are missing
-    num_tests: int = 0  # comparisons of the report that make a claim: what Holm corrects for
+    num_tests: Mapping[str, int] = field(default_factory=dict)
+    """Comparisons that make a claim, by head, left out ones too: what Holm corrects for."""
     pairs: Pairs | None = None  # rows against every other that differs in one setting alone
     margin: float  # largest difference that does not matter, a fraction or in the score's unit
     score: str
@@ -111,7 +112,7 @@ class Table:
             failed = f" ({len(one['failed_seeds'])} failed)" * bool(one["failed_seeds"])
             seeds = f"seeds {spell_numbers(one['seeds'])}{failed}: not evaluated"
             name = f"final model {brief(one['attention'])} + {brief(one['head'], 60)}"
-            lines.append(f"{name}, {seeds}; rows of its recipe say how good it is")
+            lines.append(f"{name}, {seeds}; in {brief(one['folder'], 200)}")
         return lines
 
     def _groups_as_json(self) -> dict[str, Any] | None:
@@ -132,7 +133,7 @@ class Table:
             "test_rows": self.num_test_rows,
             "groups": self._groups_as_json(),
             "baseline": self.baseline,
-            "comparisons_corrected_for": self.num_tests,
+            "comparisons_corrected_for": dict(self.num_tests),
             "margin": self.margin,
             "score": self.score,
             "temperature": self.temperature,
@@ -187,58 +188,46 @@ def build_tables(
         return choice, list(of_tests)
 
     choice, tested = by_test(runs)
-    hidden = by_test([*runs, *beside])[1] if beside else []
-    lists, others = [one.rows for one in tested], [one.rows for one in hidden]
-    chosen = compare.choose_baseline([row for rows in lists for row in rows], baseline)
+    # by test rows, what filters left out of a table too
+    whole = {one.key: one.rows for one in by_test([*runs, *beside])[1]} if beside else {}
+    both = [(one.rows, whole.get(one.key, [])) for one in tested]
+    chosen = compare.choose_baseline([row for one in tested for row in one.rows], baseline)
 
     def of_baseline(row: Row, rows: Sequence[Row]) -> Row | None:
         return compare.counterpart(row, rows, chosen)
 
-    compared = compare.corrected(
-        compare.against(lists, margin, of_baseline), compare.against(others, margin, of_baseline)
-    )
-    num_tests = max((c.claim.num_tests for c in compared.values() if c.claim.testable), default=0)
     shared: dict[str, Any] = {"margin": margin, "score": score, "selection": selection}
     shared["temperature"] = temperature
-    by_row = {mine: of for (mine, _), of in compared.items()}
-    tables, of_pairs = [], iter(compare.every_pair(lists, pairs, margin, others))
-    for where, rows, incomplete, found, label_N in tested:
-        cache = rows[0].runs[0].cache
-        near = [
-            one.rows
-            for one in hidden
-            if (one.where, one.rows[0].runs[0].states) == (where, rows[0].runs[0].states)
-        ]
-        probed = compare.corrected(
-            compare.against([rows], margin, compare.probe_of),
-            compare.against(near, margin, compare.probe_of),
-        )
-        of_probe = {mine: of for (mine, _), of in probed.items()}
+    tables, of_pairs = [], iter(compare.every_pair(both, pairs, margin))
+    for one, (rows, all_rows) in zip(tested, both, strict=True):
+        compared = compare.compare_all(rows, all_rows, margin, of_baseline)
+        probed = compare.compare_all(rows, all_rows, margin, compare.probe_of)
         # the baseline of a row that is shown stays beside it
         kept = [*rows[:top], *(of_baseline(row, rows) for row in rows[:top])]
         told = [
             replace(
                 row,
-                compared=by_row.get(row.key),
-                probed=of_probe.get(row.key),
+                compared=compared.get(row.key),
+                probed=probed.get(row.key),
                 unchosen=row.runs[0].key in choice.unchosen,
-                shown=any(row is one for one in kept),
+                candidate=every_candidate and len(rows) > 1,
+                shown=any(row is other for other in kept),
             )
             for row in rows
         ]
         table = Table(
-            cache=cache,
-            where=where,
-            num_test_rows=len(label_N),
+            cache=rows[0].runs[0].cache,
+            where=one.where,
+            num_test_rows=len(one.labels),
             rows=_named(told),
             baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
-            incomplete=incomplete,
-            num_tests=num_tests,
+            incomplete=one.incomplete,
+            num_tests=compare.counts_by_head(rows, compared),
             pairs=next(of_pairs),
             runs=tuple(run for row in rows for run in row.runs),
             uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
-            groups=found,
-            like_groups=columns_like_groups(found, _share_right(rows), label_N),
+            groups=one.groups,
+            like_groups=columns_like_groups(one.groups, _share_right(rows), one.labels),
             **shared,
         )
         tables.append(table)
@@ -310,6 +299,7 @@ def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
     names = ("attention", "head", "select", "parameters", "recipe")
     return {name: getattr(run, name) for name in names} | {
         "evaluated": False,
+        "folder": "/".join(run.path.parts[-2:]),  # no more of a path: reports are shown to others
         "seeds": seeds,
         "failed_seeds": [{"seed": s, "reason": run.failed[s]} for s in seeds if s in run.failed],
         "runs": [{"path": run.path.name, "key": run.key}],

@@ -269,6 +269,13 @@ class RunResult:
         return np.array([np.mean(row == self.labels) for row in self.predictions if row.size])
 
     @property
+    def validation_accuracy(self) -> NDArray[np.float64]:
+        """That of the epoch that was kept, of every finished seed; of others no number."""
+        by_epoch = {(entry["seed"], entry["epoch"]): entry.get("accuracy") for entry in self.log}
+        kept = [by_epoch.get((seed, self.epochs[seed])) for seed in self.finished]
+        return np.array([np.nan if one is None else one for one in kept], np.float64)
+
+    @property
     def validation(self) -> Validation | None:
         """What was said of the rows of train that chose the epoch, if any; not kept in memory."""
         if VALIDATION_FILE not in self.files:
@@ -311,9 +318,11 @@ class RunResult:
         if not self.finished:
             said = f"{self.title}: no seed finished: {self.failed[self.seeds[0]]}"
         elif self.evaluated:
-            said += f"{100 * self.accuracy.mean():.1f}%"
-            if len(self.accuracy) > 1:
-                said += f" (sd {100 * self.accuracy.std(ddof=1):.1f})"
+            # who looks at test accuracies of candidates has chosen by them
+            accuracy = self.validation_accuracy if self.chose else self.accuracy
+            said += f"{'validation ' if self.chose else ''}{100 * accuracy.mean():.1f}%"
+            if len(accuracy) > 1:
+                said += f" (sd {100 * accuracy.std(ddof=1):.1f})"
             said += " (epoch chosen on the test rows)" * (self.select == "test")
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"

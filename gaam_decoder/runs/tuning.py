@@ -1,6 +1,7 @@
 """Which runs count: the first that holds a seed, and of candidates what validation chooses."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from gaam_decoder.runs.folders import ending
 from gaam_decoder.runs.result import TEST_FILE, RunResult
 
-TUNED = ("lr", "weight_decay")  # numbers of a recipe in which alone the candidates of a row differ
+SPELLED_OUT = {"lr": "learning rate", "weight_decay": "weight decay"}
+TUNED = tuple(SPELLED_OUT)  # numbers of a recipe in which alone the candidates of a row differ
 HELD = "val_folds"  # the setting by which seeds hold out parts in turn
 
 
@@ -94,6 +96,13 @@ class Tuning:
                 yield np.concatenate(right), logits, together
 
     @property
+    def accuracy(self) -> float:
+        """Mean validation accuracy of what was chosen."""
+        chosen = next(one for one in self.candidates if one.values == self.chosen)
+        assert chosen.accuracy is not None, "what has no validation accuracy is not chosen"
+        return chosen.accuracy
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(n for n in TUNED if len({c.values[n] for c in self.candidates}) > 1)
 
@@ -111,6 +120,25 @@ class Tuning:
             "reported_on_other_seeds": self.apart,
             "at_edge": list(self.at_edge),
         }
+
+
+def tuning_in_words(tunings: Sequence[Tuning]) -> str:
+    """What validation chose: ``learning rate 0.05 of 4, validation 98.9%``; of folds their mean."""
+    counts = Counter(map(_chosen_in_words, tunings))
+    values = list(counts)
+    if len(counts) > 1:
+        values = [
+            f"{text} in {count} fold{'s' if count > 1 else ''}"
+            for text, count in counts.most_common()
+        ]
+    tried = " or ".join(dict.fromkeys(str(len(tuning.candidates)) for tuning in tunings))
+    accuracy = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
+    return f"{', '.join(values)} of {tried}, validation {100 * accuracy:.1f}%"
+
+
+def _chosen_in_words(tuning: Tuning) -> str:
+    names = tuning.names or TUNED[:1]
+    return " and ".join(f"{SPELLED_OUT[name]} {tuning.chosen[name]:.6g}" for name in names)
 
 
 class Choice(NamedTuple):

@@ -16,6 +16,7 @@ from gaam_decoder.stats.groups import LEAST_GROUPS, RowGroups, row_groups
 from gaam_decoder.stats.limits import ALPHA
 from gaam_decoder.stats.paired import (
     LEAST_SEEDS,
+    NO_CLAIM,
     CorrectedT,
     corrected_resampled_t,
     holm,
@@ -31,9 +32,9 @@ from gaam_decoder.stats.seeds import (
 )
 
 __all__ = [
-    "ALPHA", "LEAST_GROUPS", "LEAST_SEEDS", "MARGIN", "Claim", "CorrectedT", "RowGroups",
-    "accuracy", "claim", "confusion", "corrected_resampled_t", "holm", "holm_corrected",
-    "later_than_chance", "majority_votes", "minimum_detectable_difference", "row_groups",
-    "seeds_needed", "sign_flip", "standard_deviation", "t_interval", "two_level_interval",
-    "within",
+    "ALPHA", "LEAST_GROUPS", "LEAST_SEEDS", "MARGIN", "NO_CLAIM", "Claim", "CorrectedT",
+    "RowGroups", "accuracy", "claim", "confusion", "corrected_resampled_t", "holm",
+    "holm_corrected", "later_than_chance", "majority_votes", "minimum_detectable_difference",
+    "row_groups", "seeds_needed", "sign_flip", "standard_deviation", "t_interval",
+    "two_level_interval", "within",
 ]  # fmt: skip

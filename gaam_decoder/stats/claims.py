@@ -46,7 +46,9 @@ class Claim:
     p_equivalent: float | None
     """Larger of two one-sided p-values against the margin, over seeds and rows."""
     on_these_rows: OnTheseRows
-    p_holm: float | None = None  # ``p`` corrected for the other comparisons of a report; None alone
+    p_holm: float | None = (
+        None  # ``p`` corrected for the other comparisons of its family; None alone
+    )
     p_equivalent_holm: float | None = None
     num_tests: int = 1  # that it was corrected for
     step: int = 1  # tests for which the step of Holm's procedure corrects that decided this one
@@ -164,7 +166,7 @@ class Claim:
 
 
 def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
-    """Claims of one report, corrected for one another; those that are not testable as they are.
+    """Claims of one family, corrected for one another; those that are not testable as they are.
 
     The tests of a difference and those of equivalence are a family each. A claim that the data
     did not allow counts as a test that found nothing.

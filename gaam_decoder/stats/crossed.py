@@ -1,4 +1,4 @@
-"""Seeds and test rows as two samples: what other seeds and another test set might have shown.
+"""Seeds and test rows as two samples: how much a mean varies with both.
 
 Every seed is tested on every row, so that a value has an effect of its seed, one of its row, and
 a rest: two crossed random factors, as readers and cases are in studies of diagnostic tests. The

@@ -8,7 +8,7 @@ whoever finds all seeds finished publishes them.
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
 from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.trackers import check_tracker, track_seeds
-from gaam_decoder.runs.tuning import choose, first_runs
+from gaam_decoder.runs.tuning import HELD, TUNED, Tuning, choose, first_runs, tuning_in_words
+from gaam_decoder.specs import row_title
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, enough_memory, groups_of
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
@@ -328,6 +329,37 @@ class _Sweep:
             file.finish(trained)
         claim.done()
         return None
+
+
+def is_candidate(config: TrainConfig, run: RunResult) -> bool:
+    """Whether a run is a rate or weight decay of several, among which validation chooses."""
+    several = len(config.rates) * len(config.weight_decay) > 1
+    if run.fit or config.select != "val" or not several:
+        return False
+    return run.chose or config.choosing_seeds is None
+
+
+def what_came_of_it(
+    config: TrainConfig, runs: Sequence[RunResult], told: Collection[Path]
+) -> list[str]:
+    """What a training has to say when it ends, a line each.
+
+    What validation chose of every decoder, over all folds, and the runs that were not told of when
+    they were finished. Of candidates that were not chosen no accuracy is said: who reads test
+    accuracies of all chooses by them.
+    """
+    choice = choose(runs, config.choosing_seeds)
+    tuned = [run for run in choice.runs if run.key in choice.tunings]
+    apart = {name for run in tuned for name in run.recipe} - {*TUNED, HELD, "fold", "split_seed"}
+    # what they share tells none of them from another
+    apart = {name for name in apart if len({str(run.recipe.get(name)) for run in tuned}) > 1}
+    tunings: dict[str, dict[str, Tuning]] = {}
+    for run in tuned:
+        recipe: dict[str, Any] = {name: run.recipe.get(name) for name in apart}
+        decoder = row_title(run.attention, run.head, **recipe)
+        tunings.setdefault(decoder, {})[run.key] = choice.tunings[run.key]
+    lines = [f"{name}: {tuning_in_words([*found.values()])}" for name, found in tunings.items()]
+    return [*lines, *(run.summary() for run in choice.runs if run.path not in told)]
 
 
 def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:

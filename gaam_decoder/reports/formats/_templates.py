@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from gaam_decoder.reports.columns import Column, sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overviews
-from gaam_decoder.reports.notes import notes, warnings
+from gaam_decoder.reports.notes import below, notes, warnings
 from gaam_decoder.reports.sections._base import answers, sections_of, signature
 from gaam_decoder.reports.table import SEPARATE, Table
 
@@ -53,6 +53,7 @@ def rendered(
             shown |= {
                 "answers": answers(table, of_table),
                 "sheet": sheet(table, columns) if table.rows else None,
+                "below": below(table),
                 "beside": table.beside(),
                 "notes": notes(table),
                 "pictures": overviews(table),

@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 from gaam_cache.messages import visible
 from gaam_decoder.reports.columns import Column
+from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.sections._base import sections_of
 from gaam_decoder.reports.table import Format, Table
 
@@ -64,6 +65,7 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
     left_out = table.selection.left_out if table.selection else {}
     counts = ", ".join(f"{count:,} by {name}" for name, count in left_out.items())
     shared |= {"left_out": counts or None, "compared_by": table.score}
+    shared["conclusion"] = conclusion(table)
     if (groups := about["groups"]) is not None:
         shared |= {"groups": groups["number"], "grouped_by": ", ".join(groups["columns"])}
     tested = {name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")}

@@ -20,7 +20,7 @@ from gaam_decoder.reports.columns import (
     of_score,
     sheet,
 )
-from gaam_decoder.reports.notes import caused, warnings
+from gaam_decoder.reports.notes import below, caused, warnings
 from gaam_decoder.reports.sections._base import Section, answers, sections_of, signature
 from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 
@@ -29,7 +29,6 @@ LEAST_WIDTH = 80  # on a narrower screen lines wrap: in a narrower table numbers
 MOST_NOTES = 6
 LONGEST_NAME = 20  # characters that the column of decoders has at least, which rich folds
 ALIASES = ("text", "txt", "table", "console")
-HOW = "95% intervals are over seeds and {}; those of differences are corrected (Holm)"
 
 
 class Terminal(Format):
@@ -80,10 +79,11 @@ def _write(
         console.print(_main(table, console), "")
     if table.rows:
         heads = {row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name}
-        how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}; "
-        how += HOW.format("groups of test rows" if table.num_groups else "test rows")
-        how += f"; differences to {brief(str(table.baseline))}" if table.compared else ""
-        _say(console, how)
+        how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}"
+        how += f", differences to {brief(str(table.baseline))}" if table.compared else ""
+        _say(console, "; ".join([how, *below(table)[:1]]))
+        for line in below(table)[1:]:
+            _say(console, line)
     notes = caused(table)
     for line in (*table.beside(), *(f"- {note}" for note in notes[:MOST_NOTES])):
         _say(console, line)
@@ -121,10 +121,10 @@ def _drawn(sheet: Sheet) -> RichTable:
 
 
 def _main(table: Table, console: Console) -> RichTable:
-    names = [
-        f"{row.name} {row.settings.replace(AT_EDGE, '(edge)').replace(', ', ' ')}{marks(row)}"
-        for row in table.shown
-    ]
+    names = []
+    for row in table.shown:
+        settings = row.settings.replace(AT_EDGE, "(edge)").replace(", ", " ")
+        names.append(f"{row.name} {settings}".rstrip() + marks(row))
     score = table.unit.column.replace("accuracy", "acc").replace(" ", "\n", 1)
     drawn = {
         one: [one.short.format(score=score), *map(one.text, table.shown)]

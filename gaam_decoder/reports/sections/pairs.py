@@ -15,7 +15,14 @@ from gaam_decoder.reports.columns import (
     p_value,
     verdict,
 )
-from gaam_decoder.reports.compare import ALL, MOST_GROUPS, MOST_VALUES, Group, Pairs
+from gaam_decoder.reports.compare import (
+    ALL,
+    MOST_GROUPS,
+    MOST_VALUES,
+    Group,
+    Pairs,
+    counts_in_words,
+)
 from gaam_decoder.reports.rows import claim_values
 from gaam_decoder.reports.sections._base import Section, Writer
 from gaam_decoder.reports.table import Table
@@ -74,7 +81,7 @@ def _lines(table: Table, found: Pairs) -> list[str]:
     lines = [
         f"differences are in {unit.of_differences}, the best row stands first; each is tested as "
         "a comparison with a baseline is, corrected by Holm for all "
-        f"{found.num_tests} pairs of this report, a family of their own"
+        f"pairs of this table ({counts_in_words(found.num_tests)}), a family of their own"
     ]
     if any(len(group.pairs) > MOST_LISTED for group in groups):
         lines.append(

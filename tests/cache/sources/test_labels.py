@@ -212,3 +212,64 @@ def test_what_is_read_and_may_be_wrong_is_said(
     said = gaam(*command, "--split", "train")
     assert said.code == 0
     assert message in said.err
+
+
+QUANTITIES: dict[str, tuple[str, list[Any], str]] = {
+    "fractions": ("jsonl", [0.25, 1.5, 2.0, 3.75] * 2, "numbers with fractions"),
+    "fractions in csv": ("csv", ["0.25", "1.5", "2", "-3.75"] * 2, "numbers with fractions"),
+    "fractions beside whole negative numbers": (
+        "csv",
+        ["0.25", "-1", "-2.0", "1.5"] * 2,
+        "numbers with fractions",
+    ),
+    "powers of ten": ("csv", ["1e-3", "2.5E2"] * 4, "numbers with fractions"),
+    "floats of parquet": ("parquet", [float(n) / 3 for n in range(9)], "numbers with fractions"),
+    "years, prices": ("csv", [str(7 * n) for n in range(60)], "nearly every row"),
+    "the same of JSON": ("jsonl", [1000 + 13 * n for n in range(60)], "nearly every row"),
+}
+"""Labels that are quantities."""
+
+
+@pytest.mark.parametrize("case", QUANTITIES)
+@pytest.mark.parametrize("limit", [None, 6])
+def test_quantities_are_refused_in_words_that_say_so(
+    case: str, limit: int | None, tmp_path: Path
+) -> None:
+    kind, labels, words = QUANTITIES[case]
+    lay_out(tmp_path / f"train.{kind}", labels)
+    with pytest.raises(DataError, match=f"{words}.*regression does not exist yet") as caught:
+        read(tmp_path, limit=limit)
+    assert "column 'label' of 'train'" in caught.value.details["where"]
+    assert "--label-column" in caught.value.details["to do"]
+
+
+NAMES_OF_CLASSES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
+    "whole numbers": ("jsonl", [0, 1, 2] * 3, {}),
+    "whole numbers as fractions": ("parquet", [0.0, 1.0, 2.0] * 3, {}),
+    "whole numbers in csv": ("csv", ["1", "2", "3.0"] * 3, {}),
+    "codes with gaps": ("csv", ["100", "2000", "30000"] * 20, {}),
+    "as many classes as rows": ("csv", list(map(str, range(60))), {}),
+    "numbers beside words": ("csv", ["0.5", "1.5", "high"] * 3, {}),
+    "said to be classes": ("csv", ["0.5", "1.0", "1.5"] * 3, {"odd_classes": ("0.5", "1.5")}),
+}
+
+
+@pytest.mark.parametrize("case", NAMES_OF_CLASSES)
+def test_numbers_that_name_classes_are_classes(case: str, tmp_path: Path) -> None:
+    kind, labels, options = NAMES_OF_CLASSES[case]
+    lay_out(tmp_path / f"train.{kind}", labels)
+    rows = read(tmp_path, **options)
+    assert len(rows.labels) == len(labels)
+
+
+def test_a_cache_of_classes_that_are_called_as_quantities_is_still_read_again(
+    tmp_path: Path,
+) -> None:
+    for split in ("train", "test"):
+        lay_out(tmp_path / f"{split}.csv", ["0.5", "1.5"] * 3)
+    out = tmp_path / "cache"
+    config = ExtractConfig(
+        dataset=str(tmp_path), encoder="tfidf", out=out, odd_classes=("0.5", "1.5")
+    )
+    gaam_cache.extract(config)
+    assert gaam_cache.verify(out, recompute_rows=2).good

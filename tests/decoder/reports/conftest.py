@@ -114,6 +114,15 @@ def answers(num_seeds: int, accuracy: float, seed: int, num_rows: int = 400) -> 
     return luck_SN < np.quantile(luck_SN, np.clip(limit_S, 0, 1)[:, 0], axis=1).diagonal()[:, None]
 
 
+def build_probe(accuracy: float, **changes: Any) -> RunResult:
+    """Logistic regression on the same states, which has neither seeds nor steps."""
+    run = build_run("none", answers(1, accuracy, 5), head="lbfgs", **changes)
+    run.fit.update(setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[])
+    for name in ("lr", "epochs"):
+        del run.recipe[name]
+    return run
+
+
 def written(format: str, tables: Sequence[Table]) -> str:
     stream = io.StringIO()
     plugins.load("gaam_decoder.reports.formats", format, kind="format")().write(tables, stream)

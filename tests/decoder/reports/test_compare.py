@@ -14,8 +14,8 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.report import Report
-from gaam_decoder.reports.table import build_tables
-from tests.decoder.reports.conftest import answers, build_run
+from gaam_decoder.reports.table import Table, build_tables
+from tests.decoder.reports.conftest import answers, build_probe, build_run
 
 NAMES = ("none", "gaam", "mha", "dot")
 SIZES: list[dict[str, int]] = [{}, {"train_rows": 8}, {"train_rows": 100}, {"shots": 2}]
@@ -160,6 +160,83 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
             if "attn" in chosen and "lr" not in chosen:  # and nothing is counted twice
                 assert claim.num_tests == before.num_tests
     assert compared > 50
+
+
+def p_values(table: Table, head: str = "") -> dict[tuple[str, ...], Any]:
+    """Of every comparison of a table, or of one head of it, the corrected p and the count."""
+    found: dict[tuple[str, ...], Any] = {}
+    for row in table.rows:
+        for kind, compared in (("baseline", row.compared), ("probe", row.probed)):
+            if compared and row.head in (head or row.head):
+                claim = compared.claim
+                values = claim.p_holm, claim.p_equivalent_holm, claim.num_tests
+                found[kind, row.attention, row.head] = values
+    assert table.pairs is not None
+    for group in table.pairs.groups:
+        for places, compared in group.pairs.items():
+            mine = [group.rows[place] for place in places]
+            if mine[0].head in (head or mine[0].head):
+                claim = compared.claim
+                names = sorted(row.attention for row in mine)
+                values = claim.p_holm, claim.p_equivalent_holm, claim.num_tests
+                found["pair", *names, mine[0].head] = values
+    return found
+
+
+def of_table(count: int, seed: int, head: str = "linear", **changes: Any) -> list[RunResult]:
+    """A family of its own: another number of mechanisms, other answers."""
+    return [
+        build_run(name, answers(8, 0.8 + 0.02 * n, seed + n), head=head, **changes)
+        for n, name in enumerate(NAMES[:count])
+    ]
+
+
+USUAL, OTHER_CACHE = build_probe(0.9), {"fingerprint": "e" * 64, "dataset": "another"}
+FAMILIES: dict[str, list[list[RunResult]]] = {
+    "two caches": [
+        [*of_table(4, 1), USUAL],
+        [*of_table(3, 20, cache=OTHER_CACHE), build_probe(0.9, cache=OTHER_CACHE)],
+    ],
+    "two test splits": [
+        [*of_table(4, 1), USUAL],
+        [*of_table(3, 20, test_split="other"), build_probe(0.9, test_split="other")],
+    ],
+    "two heads": [[*of_table(4, 1), USUAL], [*of_table(3, 20, head="mlp"), USUAL]],
+}
+"""Runs that stand in one folder; with one probe, in one table."""
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_a_family_of_holm_is_one_cache_head_and_test_rows(case: str) -> None:
+    """Beside another, each has the p-values that it has alone."""
+    runs = list(dict.fromkeys(run for of_family in FAMILIES[case] for run in of_family))
+    tables = build_tables(runs)
+    assert len(tables) == (1 if case == "two heads" else 2)
+    for number, of_family in enumerate(FAMILIES[case]):
+        (alone,) = build_tables(of_family)
+        beside = tables[number] if len(tables) > 1 else tables[0]
+        head = of_family[0].head
+        expected = p_values(alone, head)
+        assert {kind for kind, *_ in expected} == {"baseline", "probe", "pair"}
+        assert p_values(beside, head) == expected
+        assert beside.num_tests[head] == alone.num_tests[head] == len(of_family) - 2
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_what_a_filter_leaves_out_of_a_table_counts_and_no_other_table(case: str) -> None:
+    runs = list(dict.fromkeys(run for of_family in FAMILIES[case] for run in of_family))
+    whole = gaam_decoder.report(runs).tables
+    some = gaam_decoder.report(runs, attn=["none", "gaam"]).tables
+    assert len(whole) == len(some)
+    for before, table in zip(whole, some, strict=True):
+        known, compared = p_values(before), p_values(table)
+        assert compared
+        for names, (p_holm, p_equivalent, count) in compared.items():
+            p_before, p_equivalent_before, count_before = known[names]
+            assert p_holm >= p_before
+            assert p_equivalent >= p_equivalent_before
+            assert count == count_before, names
+        assert table.num_tests == before.num_tests
 
 
 def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:

@@ -23,7 +23,7 @@ def evaluated(name: str, seed: int = 1, **changes: Any) -> RunResult:
 
 
 def final(name: str, num_seeds: int = 7, **changes: Any) -> RunResult:
-    about = {"path": f"{name}-final", "test_split": "none", **changes}
+    about = {"path": f"/home/me/runs/{name}-final", "test_split": "none", **changes}
     run = build_run(name, np.ones((num_seeds, 0)), **about)
     object.__setattr__(run, "majority_accuracy", None)
     return run
@@ -57,9 +57,13 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
             of for t in (content, *content.get("other_caches", [])) for of in t["final_models"]
         ]
         assert [one["seeds"] for one in listed] == [one["seeds"] for one in found]
+        folders = sorted(one["folder"] for one in listed)
+        assert folders == sorted(f"runs/{run.path.name}" for run in finals)
         lines = list(csv.DictReader(io.StringIO(written("csv", tables))))
         mine = [line for line in lines if line["evaluated"] == "False"]
         assert len(mine) == len(found)
         assert not any(line.get("accuracy_mean") for line in mine)
+        assert sorted(line["folder"] for line in mine) == folders
         for format in ("html", "markdown", "latex", "terminal"):
+            assert all(f"in {folder}" in seen(format, tables) for folder in folders), format
             assert seen(format, tables).count("not evaluated;") == len(found)

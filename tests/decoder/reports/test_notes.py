@@ -12,10 +12,10 @@ import pytest
 
 from gaam_decoder import RunResult
 from gaam_decoder.reports.drawing import inline_svg, overviews
-from gaam_decoder.reports.notes import caused, conclusion, notes, warnings
+from gaam_decoder.reports.notes import caused, conclusion, notes, recommended, warnings
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
-from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen, written
+from tests.decoder.reports.conftest import FORMATS, answers, build_probe, build_run, seen, written
 
 WHY = "loss became too large in epoch 1: try --lr 0.0001"
 Make = Callable[[], list[RunResult]]
@@ -40,7 +40,7 @@ def tuned(name: str, seed: int, best: float = 1e-3) -> list[RunResult]:
 
 ANSWERS: dict[str, tuple[Make, float, str]] = {
     "better": (
-        lambda: [one(0.95), base()], 0.5, "gaam is better than 'none'; use gaam: |tuned for none",
+        lambda: [one(0.95), base()], 0.5, "gaam is better than 'none'; use gaam: |not tuned",
     ),
     "undecided": (
         lambda: [one(0.8), base()], 0.5, "No mechanism is shown to differ from 'none'",
@@ -56,7 +56,9 @@ ANSWERS: dict[str, tuple[Make, float, str]] = {
         lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
         0.5, "seeds: 1| 6",
     ),
-    "one decoder": (lambda: [one(0.8)], 0.5, "gaam 75.8 to 83.7%"),
+    "one decoder": (
+        lambda: [one(0.8)], 0.5, "gaam is 80.0%, with a 95% confidence interval of 75.8 to 83.7%",
+    ),
     "optimistic": (
         lambda: [one(0.95, select="test"), base(select="test")], 0.5, "is better|optimistic",
     ),
@@ -73,11 +75,118 @@ def test_the_answer_says_what_the_numbers_allow_and_stands_first() -> None:
         [table] = build_tables(make(), margin=margin)
         text = conclusion(table)
         assert all(part in text for part in words.split("|")), (what, text)
-        assert not what.startswith("tuned") or "tuned for none" not in text
+        assert not what.startswith("tuned") or "not tuned" not in text
+        assert "in 95 of 100 cases" not in text, "an interval of a mean predicts no test set"
         content = json.loads(written("json", [table]))
         assert content["conclusion"] == text
         for format in set(FORMATS) - {"csv", "json"} if what in ("all four", "undecided") else ():
             assert " ".join(text.split()) in seen(format, [table])[:1500], format
+
+
+WHICH = ", which is the one to use"
+LOGISTIC = "logistic regression (none + lbfgs)"
+PROBED: dict[str, tuple[Make, str, str]] = {
+    "better than the baseline, worse than the probe": (
+        lambda: [one(0.88), one(0.87, name="sech"), base(0.8), build_probe(0.97)],
+        f"gaam and sech are better than 'none', and worse than {LOGISTIC}{WHICH}", "none + lbfgs",
+    ),
+    "worse than both": (
+        lambda: [one(0.6), base(0.8), build_probe(0.97)],
+        f"gaam is worse than 'none', and worse than {LOGISTIC}{WHICH}", "none + lbfgs",
+    ),
+    "undecided beside the baseline": (
+        lambda: [one(0.8), base(0.8), build_probe(0.97)],
+        f"gaam is worse than {LOGISTIC}{WHICH}; no mechanism is shown to differ", "none + lbfgs",
+    ),
+    "several verdicts beside the baseline": (
+        lambda: [one(0.9), one(0.6, name="mha"), base(0.8), build_probe(0.97)],
+        f"Every mechanism is worse than {LOGISTIC}{WHICH}; gaam is better than 'none'; mha is",
+        "none + lbfgs",
+    ),
+    "no baseline": (
+        lambda: [one(0.8), one(0.7, name="mha"), build_probe(0.97)],
+        f"gaam and mha are worse than {LOGISTIC}{WHICH}", "none + lbfgs",
+    ),
+    "some are worse than the probe": (
+        lambda: [one(0.97), one(0.7, name="mha"), base(0.8), build_probe(0.96)],
+        f"gaam is better than 'none'; mha is worse than 'none'; mha is worse than {LOGISTIC}; "
+        "use gaam: ", "gaam",
+    ),
+    "none is worse than the probe": (
+        lambda: [one(0.95), base(0.8), build_probe(0.8)],
+        "gaam is better than 'none'; use gaam", "gaam",
+    ),
+    "states that differ": (  # of several sets of layers nothing can be advised
+        lambda: [one(0.88), base(0.8), build_probe(0.97), base(0.8, layers="1", path="layer 1")],
+        f"gaam is better than 'none', and worse than {LOGISTIC}", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PROBED)
+@pytest.mark.usefixtures("undrawn")
+def test_where_logistic_regression_wins_every_format_says_so_first(case: str) -> None:
+    make, words, to_use = PROBED[case]
+    [table] = build_tables(make())
+    text = conclusion(table)
+    assert text.startswith(words), text
+    assert (WHICH in text) == (to_use == "none + lbfgs")
+    # what predict, export and load take is what the sentence names
+    choice = recommended(table)
+    assert (choice[0].label if choice else "") == to_use
+    assert WHICH not in conclusion(table, advice=False)
+    for format in FORMATS:
+        shown = seen(format, [table])
+        assert " ".join(text.split()) in shown.replace('\\"', '"'), format
+    page = written("html", [table])
+    assert page.index('class="lead"') < page.index("<table") < page.index("<details")
+    assert page.count("which is the one to use") == (WHICH in text)
+
+
+LATE: dict[str, tuple[Make, str]] = {
+    "the last epoch": (
+        lambda: [one(0.8, select="last"), base(select="last")],
+        "learning rates are not tuned|(not tuned: ",
+    ),
+    "one rate": (lambda: [one(0.8), base()], "(not tuned: "),
+    "one decoder": (lambda: [one(0.8)], "(not tuned: "),
+    "some": (
+        lambda: [*tuned("gaam", 1), one(0.8, name="mha"), base()],
+        "2 of 3 decoders not tuned",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+@pytest.mark.usefixtures("undrawn")
+def test_every_format_says_what_was_not_tuned(case: str) -> None:
+    make, words = LATE[case]
+    tables = build_tables(make())
+    for format in FORMATS:
+        for part in words.split("|"):
+            if part != "learning rates are not tuned" or format not in ("terminal", "csv"):
+                assert part in seen(format, tables), format
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_below_the_table_stands_what_an_interval_and_a_dagger_mean() -> None:
+    late = one(0.8)
+    late.epochs.update(dict.fromkeys(late.seeds, 3))
+    edge = build_probe(0.8)
+    edge.fit["edge"] = "highest"
+    [table] = build_tables([late, *tuned("none", 2, 1e-2), one(0.7, name="mha"), edge])
+    marked = [row.label for row in table.rows if row.undertrained]
+    assert sorted(marked) == ["gaam", "none"], "a fit has no steps, and is not marked"
+    assert any("penalty that was tried: none + lbfgs" in note for note in caused(table))
+    for format in ("terminal", "markdown", "html", "latex", "json"):
+        shown = seen(format, [table]).replace("textdagger{}", "†").replace("\\u2020", "†")
+        assert "95% CI: a confidence interval of the mean" in shown, format
+        assert "does not predict what another test set gives" in shown, format
+        assert "† under-trained: longer training" in shown, format
+        if format != "json":
+            assert shown.count("†") >= len(marked) + 1, format
+    [plain] = build_tables([one(0.8), base()])
+    assert "†" not in seen("terminal", [plain])
 
 
 def right(num_seeds: int, num_rows: int, share: float) -> np.ndarray:
@@ -92,6 +201,22 @@ def failing(name: str, num_seeds: int, num_rows: int = 40, **changes: Any) -> Ru
 def always_a() -> RunResult:
     labels = build_run("none", right(1, 40, 1), classes=("a", "b")).labels
     return build_run("none", [labels == 0] * 2, classes=("a", "b"))
+
+
+@pytest.mark.parametrize("failing_folds", [(2,), (1, 2, 3)])
+def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -> None:
+    runs = [
+        build_run(name, answers(8, 0.8, fold), fold=f"{fold}/3", failed=failed)
+        for fold in (1, 2, 3)
+        for name, failed in (
+            ("gaam", {1: WHY} if fold in failing_folds else None),
+            ("none", None),
+        )
+    ]
+    [table] = build_tables(runs)
+    [note] = [note for note in caused(table) if WHY in note]
+    where = "fold 2/3" if failing_folds == (2,) else "3 folds"
+    assert note.endswith(f"gaam seed 1 failed: {where}: {WHY}")
 
 
 SHARED = {"shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}}

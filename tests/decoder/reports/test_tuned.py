@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
+from gaam_decoder.reports.columns import VALIDATION
 from gaam_decoder.reports.notes import conclusion, notes
 from gaam_decoder.reports.rows import BY_FOLD
 from gaam_decoder.reports.table import AT_EDGE, Table, build_tables
@@ -56,8 +57,8 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     np.testing.assert_array_equal(row.right, reported)
     [tuning] = row.tunings
     assert (tuning.seeds, tuning.apart) == ((7, 8), True)
-    grid_ = "0.0001 (70.0%), 0.001 (90.0%), 0.01 (80.0%)"
-    assert any(f"7-8 chose lr 0.001 of {grid_}" in note for note in notes(table))
+    assert "gaam: learning rate 0.001 of 3, validation 90.0%" in notes(table)
+    assert "tuned: seeds 7-8 chose by validation accuracy, others report" in notes(table)
     candidates = table.to_dict()["rows"][0]["tuning"][0]["candidates"]
     assert [one["validation_accuracy"] for one in candidates] == pytest.approx([0.7, 0.9, 0.8])
     # before the others are trained there is nothing else to report
@@ -129,3 +130,64 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands() -> None:
     assert whole.rows[0].compared.seeds == tuple(range(6))
     assert whole.incomplete == []
     assert [row.settings for row in whole.rows] == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
+
+
+def chosen_in_notes(table: Table) -> list[str]:
+    return [note for note in notes(table) if ", validation " in note]
+
+
+def folds_of(name: str, best: dict[int, float], repeats: int = 1) -> list[RunResult]:
+    """Every fold has a rate that is best in it."""
+    runs = []
+    for repeat, (fold, rate) in itertools.product(range(repeats), best.items()):
+        validation = {lr: 0.9 if lr == rate else 0.8 for lr in (1e-4, 1e-3)}
+        parts = grid(name, validation, fold=f"{fold}/{len(best)}", split_seed=repeat)
+        for run in parts:
+            rows = np.random.default_rng(repeat).permutation(400 * len(best))
+            vars(run)["test_rows"] = np.sort(rows[400 * (fold - 1) :][:400])
+        runs += parts
+    return runs
+
+
+LINES: dict[str, tuple[list[RunResult], list[str]]] = {
+    "a rate": (
+        grid("gaam", {1e-4: 0.8, 1e-3: 0.9}), ["gaam: learning rate 0.001 of 2, validation 90.0%"],
+    ),
+    "a rate and a decay": (
+        [*grid("gaam", {1e-4: 0.8, 1e-3: 0.85}, weight_decay=0.0),
+         *grid("gaam", {1e-4: 0.8, 1e-3: 0.9}, weight_decay=0.1)],
+        ["gaam: learning rate 0.001 and weight decay 0.1 of 4, validation 90.0%"],
+    ),
+    "the same in all of 25 folds": (
+        folds_of("gaam", dict.fromkeys(range(1, 6), 1e-3), repeats=5),
+        ["gaam: learning rate 0.001 of 2, validation 90.0%"],
+    ),
+    "another in some folds": (
+        folds_of("gaam", {1: 1e-3, 2: 1e-3, 3: 1e-4}),
+        ["gaam: learning rate 0.001 in 2 folds, learning rate 0.0001 in 1 fold of 2, "
+         "validation 90.0%"],
+    ),
+    "two decoders": (
+        [*grid("gaam", {1e-4: 0.8, 1e-3: 0.9}), *grid("none", {1e-4: 0.7, 1e-3: 0.6})],
+        ["gaam: learning rate 0.001 of 2, validation 90.0%",
+         "none: learning rate 0.0001 of 2, validation 70.0%"],
+    ),
+    "nothing was tuned": (grid("gaam", {1e-4: 0.8}), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_what_validation_chose_is_a_line_a_decoder(case: str) -> None:
+    runs, lines = LINES[case]
+    (table,) = build_tables(runs)
+    assert sorted(chosen_in_notes(table)) == lines
+
+
+def test_all_candidates_stand_with_their_validation_accuracy_where_they_are_asked_for() -> None:
+    runs = grid("gaam", {1e-4: 0.812, 1e-3: 0.934}, test={1e-4: 0.7, 1e-3: 0.6})
+    (asked,) = build_tables(runs, every_candidate=True)
+    assert {row.recipe["lr"]: VALIDATION.text(row) for row in asked.rows} == {
+        1e-4: "81.2", 1e-3: "93.4",
+    }  # fmt: skip
+    (usual,) = build_tables(runs)
+    assert [VALIDATION.text(row) for row in usual.rows] == [""]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 import gaam_cache
 import gaam_decoder
 from gaam_decoder import RunResult, TrainConfig
+from tests.conftest import Outcome
 
 RATES = (1e-4, 1e-2, 3e-2)
 
@@ -104,3 +107,45 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
     assert [row.seeds for row in table.rows] == [(0, 1)]
     [same] = gaam_decoder.train(replace(config, lr=chosen.recipe["lr"]))
     assert same.path == chosen.path
+
+
+PROTOCOLS: dict[str, tuple[str, ...]] = {
+    "seeds that choose and report nothing": ("--tune-seeds", "7-8"),
+    "all seeds choose and report": (),
+    "of folds": ("--tune-seeds", "7-8", "--folds", "2"),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_command_says_of_candidates_what_validation_says_and_nothing_of_test_rows(
+    protocol: str, config: TrainConfig, gaam: Callable[..., Outcome]
+) -> None:
+    """A line a decoder; when all is there already, too."""
+    command = (
+        *("train", "--attn", "gaam:heads=2", "--attn", "none", "--cache", config.cache),
+        *("--runs", config.runs, "--seeds", 3, "--epochs", 2, "--lr", "1e-4,1e-2,3e-2"),
+        *("--set", "val-fraction=0.3", "--no-probe", *PROTOCOLS[protocol]),
+    )
+    said = [gaam(*command).out.splitlines() for _ in range(2)]
+    for lines in said:
+        tuned = [line for line in lines if ", validation " in line]
+        value = r"learning rate \S+( in \d folds?)?"
+        assert len(tuned) == 2
+        for name, line in zip(("gaam:heads=2", "none"), sorted(tuned), strict=True):
+            words = rf"{re.escape(name)} \+ linear: {value}(, {value})? of 3, validation \d+\.\d%"
+            assert re.fullmatch(words, line), line
+        # of each decoder, and of each of its folds, what was chosen and nothing else
+        runs = [line for line in lines if str(config.runs) in line and "%" in line]
+        assert len(runs) == (4 if "--folds" in command else 2)
+        assert all("choose" not in line for line in runs)
+    assert sorted(said[0]) == sorted(said[1])
+
+
+def test_a_run_that_was_trained_to_choose_says_its_validation_accuracy(
+    config: TrainConfig,
+) -> None:
+    runs = gaam_decoder.train(replace(config, attn=("none",), probe=False))
+    for run in runs:
+        accuracy = f"{100 * run.validation_accuracy.mean():.1f}%"
+        assert (f"validation {accuracy}" in run.summary()) == run.chose
+        assert run.chose or f"{100 * run.accuracy.mean():.1f}%" in run.summary()
