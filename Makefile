@@ -60,9 +60,10 @@ gpu: $(if $(filter $(VENV)/bin,$(BIN)),$(VENV)/.test)
 	$(BIN)/python -m tests.benchmarks.on_gpu --json gpu.json
 
 lint: $(VENV)/.test
-	@echo "== ruff and mypy"
+	@echo "== ruff, import-linter and mypy"
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 check: lint test

@@ -20,13 +20,13 @@ from typing import Annotated, Any
 import typer
 
 import gaam_cache
-from gaam_cache import plugins, settings, terminal
+from gaam_cache.common import plugins, settings, terminal
+from gaam_cache.common.errors import ConfigError, NotFoundError
+from gaam_cache.common.messages import tell
+from gaam_cache.common.paths import absolute_path, shown_path
+from gaam_cache.common.settings import data_path
+from gaam_cache.common.terminal import show_progress
 from gaam_cache.config import ExtractConfig, ImportConfig
-from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.messages import tell
-from gaam_cache.paths import absolute_path, shown_path
-from gaam_cache.settings import data_path
-from gaam_cache.terminal import show_progress
 from gaam_decoder.config import PlantConfig, TrainConfig
 
 # fmt: off
@@ -127,7 +127,7 @@ def extract(
     untrained_encoder: Annotated[bool | None, _e("--untrained-encoder", panel=ENCODER)] = None,
     storage_dtype: Annotated[str | None, _e("--storage-dtype", kind="TYPE", panel=ENCODER)] = None,
     device: Annotated[str | None, _e("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _e("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.engines"))] = None,
+    engine: Annotated[str | None, _e("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers"))] = None,
     devices: Annotated[str | None, _e("--devices", kind="N", panel=MACHINE)] = None,
     config: Config = None,
     sets: Sets = None,
@@ -174,7 +174,7 @@ def train(
     final: Annotated[bool | None, _t("--final", panel=PROTOCOL)] = None,
     probe: Annotated[bool | None, _t("--probe/--no-probe", panel=PROTOCOL)] = None,
     device: Annotated[str | None, _t("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _t("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.engines"))] = None,
+    engine: Annotated[str | None, _t("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers"))] = None,
     devices: Annotated[str | None, _t("--devices", kind="N", panel=MACHINE)] = None,
     config: Config = None,
     sets: Sets = None,
@@ -524,7 +524,7 @@ def export(
         raise ConfigError("--private and --yes are for --push", expected="--push USER/NAME")
     where = sent = None
     if push is not None:
-        from gaam_cache.hub.export import look
+        from gaam_cache.hub.push import look
 
         kind = "dataset" if of_cache else "model"
         where = look(push, kind=kind, private=private, overwrite=overwrite, yes=yes)

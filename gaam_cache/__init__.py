@@ -14,26 +14,27 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gaam_cache.common.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from gaam_cache.cache import EmbeddingCache, open_cache
+    from gaam_cache.common.errors import GaamError
     from gaam_cache.config import ExtractConfig, ImportConfig
-    from gaam_cache.errors import GaamError
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
-    from gaam_cache.hub.export import export_cache
-    from gaam_cache.store.importing import import_states, write
-    from gaam_cache.store.verify import Verification, verify
+    from gaam_cache.extraction.verify import Verification, verify
+    from gaam_cache.hub.push import export_cache
+    from gaam_cache.importing.states import import_states, write
+    from gaam_cache.store.reader import EmbeddingCache, open_cache
 
-__version__ = "0.2.0"
 _HOMES = {
-    **dict.fromkeys(("EmbeddingCache", "open_cache"), "cache"),
+    **dict.fromkeys(("EmbeddingCache", "open_cache"), "store.reader"),
     **dict.fromkeys(("ExtractConfig", "ImportConfig"), "config"),
-    "GaamError": "errors",
+    "GaamError": "common.errors",
     "estimate": "extraction.estimate",
-    "export_cache": "hub.export",
+    "export_cache": "hub.push",
     "extract": "extraction.extract",
-    **dict.fromkeys(("import_states", "write"), "store.importing"),
-    **dict.fromkeys(("Verification", "verify"), "store.verify"),
+    **dict.fromkeys(("import_states", "write"), "importing.states"),
+    **dict.fromkeys(("Verification", "verify"), "extraction.verify"),
 }
 __all__ = list(_HOMES)
 

@@ -10,15 +10,23 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gaam_cache import plugins
-from gaam_cache.devices import check_device
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import shortened
-from gaam_cache.settings import KEY, UNCHECKED, Rule, check_at_least, check_rules, settle, spelled
+from gaam_cache.common import plugins
+from gaam_cache.common.devices import check_device
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import shortened
+from gaam_cache.common.settings import (
+    KEY,
+    UNCHECKED,
+    Rule,
+    check_at_least,
+    check_rules,
+    settle,
+    spelled,
+)
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"
-ENGINES = "gaam_cache.engines"
+ENGINES = "gaam_cache.workers"
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of states that others made."""
 SHARD_ROWS = 2048

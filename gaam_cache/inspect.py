@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.cache import Split
-from gaam_cache.engines._claims import CLAIM_FOLDER, Holding, holdings
-from gaam_cache.errors import CacheError, OutOfReachError
-from gaam_cache.messages import excerpt, visible, visible_values
-from gaam_cache.paths import absolute_path
+from gaam_cache.common.errors import CacheError, OutOfReachError
+from gaam_cache.common.messages import excerpt, visible, visible_values
+from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
+from gaam_cache.store.reader import Split
 from gaam_cache.store.shard import missing_shards, planned_receipt
+from gaam_cache.workers.leases import CLAIM_FOLDER, Holding, holdings
 
 SHOWN = 20  # damages, and workers, that are listed for people
 COUNTED_BYTES = 2**30  # of a split at most: its classes are counted, for which all of it is hashed

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from gaam_cache.common.devices import check_device
+from gaam_cache.common.settings import KEY, Rule, check_at_least, check_rules, settle
 from gaam_cache.config import Placing, check_placing
-from gaam_cache.devices import check_device
-from gaam_cache.settings import KEY, Rule, check_at_least, check_rules, settle
 from gaam_decoder import number_lists
 from gaam_decoder.recipe import NO_TEST
 from gaam_decoder.specs import USUAL_DECAY, Spec, build, head_class, parse_built, parse_specs

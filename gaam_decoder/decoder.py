@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
-from gaam_decoder.attention._base import Attention
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention._softmax import Projected
-from gaam_decoder.heads._base import Head
+from gaam_decoder.attention.base import Attention
+from gaam_decoder.heads.base import Head
 from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.specs import Spec, build, is_foreign, plugin_options
 

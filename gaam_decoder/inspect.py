@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.engines._claims import Holding, holdings
-from gaam_cache.errors import OutOfReachError
-from gaam_cache.messages import brief, visible_values
-from gaam_cache.paths import absolute_path
+from gaam_cache.common.errors import OutOfReachError
+from gaam_cache.common.messages import brief, visible_values
+from gaam_cache.common.paths import absolute_path
+from gaam_cache.workers.leases import Holding, holdings
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_cache.store.files import digest_of
 from gaam_decoder.number_lists import Layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title

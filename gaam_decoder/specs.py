@@ -8,12 +8,12 @@ import typing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache import plugins, settings
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import did_you_mean, shortened
+from gaam_cache.common import plugins, settings
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import did_you_mean, shortened
 
 if TYPE_CHECKING:
-    from gaam_decoder.heads._base import Head
+    from gaam_decoder.heads.base import Head
 
 KINDS = {
     "mechanism": ("gaam_decoder.attention", "--attn"),

@@ -17,12 +17,12 @@ from typing import Any
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import plugins, settings
-from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.markdown import plain
-from gaam_cache.messages import duration
-from gaam_cache.paths import absolute_path, shown_path
-from gaam_cache.settings import data_path
+from gaam_cache.common import plugins, settings
+from gaam_cache.common.errors import CacheError, ConfigError, GaamError, NotFoundError
+from gaam_cache.common.markdown import plain
+from gaam_cache.common.messages import duration
+from gaam_cache.common.paths import absolute_path, shown_path
+from gaam_cache.common.settings import data_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.columns import OF_STUDY, sheet

@@ -27,7 +27,7 @@ import hypothesis
 import typer.main
 
 import gaam_cache
-from gaam_cache import plugins, terminal
+from gaam_cache.common import plugins, terminal
 from gaam_cache.config import ENGINES, ExtractConfig
 from gaam_decoder.config import TrainConfig
 from tests.tiny import build_encoder, random_rows, write_csv

@@ -9,11 +9,11 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import nn
 
+from gaam_cache.common.download import ADAPTER_WEIGHTS
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import install, visible
 from gaam_cache.encoders._located import Adapter, foreign
 from gaam_cache.encoders._unused import unexplained
-from gaam_cache.errors import ConfigError
-from gaam_cache.hub.fetch import ADAPTER_WEIGHTS
-from gaam_cache.messages import install, visible
 
 PREFIX = "base_model.model."
 """What peft writes before the name of a module of the model that it adapted."""

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gaam_cache.devices import out_of_memory, send
+from gaam_cache.common.devices import out_of_memory, send
 from gaam_cache.encoders._weights import waiting
-from gaam_cache.encoders.poolings._base import load_poolings
+from gaam_cache.encoders.poolings.base import load_poolings
 
 Mask = Literal["never", "where padded", "always"]  # when a batch comes with an attention mask
 

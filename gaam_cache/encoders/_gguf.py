@@ -20,8 +20,8 @@ from typing import Any
 import torch
 import transformers
 
-from gaam_cache.errors import CacheError, ConfigError, GaamError
-from gaam_cache.messages import install, visible
+from gaam_cache.common.errors import CacheError, ConfigError, GaamError
+from gaam_cache.common.messages import install, visible
 
 NAME = "model.gguf"
 HEAD = re.compile(r"(output|cls|cls\.output)\.(weight|bias)|token_types\.weight")

@@ -13,9 +13,7 @@ from typing import Any
 
 import torch
 
-from gaam_cache.config import DEFAULT_ENCODER
-from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
-from gaam_cache.hub.fetch import (
+from gaam_cache.common.download import (
     ADAPTER_WEIGHTS,
     IS_WEIGHTS,
     TOKENIZER,
@@ -24,7 +22,9 @@ from gaam_cache.hub.fetch import (
     hub_only,
     refuse_code,
 )
-from gaam_cache.messages import install, visible
+from gaam_cache.common.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.common.messages import install, visible
+from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.store.files import fingerprint, hash_file, read_json
 from gaam_cache.store.plan import portable_name
 

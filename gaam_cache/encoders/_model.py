@@ -15,9 +15,7 @@ import torch
 import transformers
 from torch import Tensor
 
-import gaam_cache
-from gaam_cache.config import ExtractConfig
-from gaam_cache.devices import (
+from gaam_cache.common.devices import (
     check_arithmetic,
     cpu_name,
     give_back,
@@ -27,9 +25,12 @@ from gaam_cache.devices import (
     resolve_device,
     said_of_memory,
 )
+from gaam_cache.common.errors import ConfigError, ShortOfMemoryError
+from gaam_cache.common.messages import visible
+from gaam_cache.common.version import __version__
+from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders import _kept
 from gaam_cache.encoders._adapters import check_package
-from gaam_cache.encoders._base import Encoder, ExactStates
 from gaam_cache.encoders._forward import Forward, Unusable
 from gaam_cache.encoders._gguf import alone
 from gaam_cache.encoders._located import Located, foreign, locate
@@ -44,9 +45,8 @@ from gaam_cache.encoders._weights import (
     own,
     skeleton,
 )
-from gaam_cache.encoders.poolings._base import load_poolings
-from gaam_cache.errors import ConfigError, ShortOfMemoryError
-from gaam_cache.messages import visible
+from gaam_cache.encoders.base import Encoder, ExactStates
+from gaam_cache.encoders.poolings.base import load_poolings
 from gaam_cache.store.files import hash_file
 from gaam_cache.store.plan import CONVENTIONS, Batching
 
@@ -321,7 +321,7 @@ class ModelEncoder(Encoder):
             "device": [self.device.type, cpu_name() if on_cpu else name_of(self.device)],
             "device_map": self._config.device_map,
             "attention": getattr(of_model, "_attn_implementation", None),
-            "gaam": gaam_cache.__version__,
+            "gaam": __version__,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "source": [

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from gaam_cache.common.download import ADAPTER_WEIGHTS
+from gaam_cache.common.messages import shortened, visible
 from gaam_cache.config import PLACE
 from gaam_cache.encoders._located import ADAPTER, INDEX, WEIGHTS, Located
-from gaam_cache.hub.fetch import ADAPTER_WEIGHTS
-from gaam_cache.messages import shortened, visible
 
 POOLINGS = {"cls": "first", "cls_token": "first", "lasttoken": "last", "mean_tokens": "mean"}
 POOLINGS |= {"max_tokens": "max", "mean": "mean", "max": "max"}

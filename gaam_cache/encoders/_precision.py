@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gaam_cache.devices import memory_left, out_of_memory
+from gaam_cache.common.devices import memory_left, out_of_memory
 from gaam_cache.encoders._forward import Forward
 from gaam_cache.encoders._weights import waiting
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, get_args
 import torch
 from torch import Tensor, nn
 
-from gaam_cache import devices
+from gaam_cache.common import devices
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
 from gaam_cache.encoders._precision import exact_or_none
 from gaam_cache.store.plan import BATCHINGS, Batching

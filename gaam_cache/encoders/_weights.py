@@ -12,12 +12,12 @@ import transformers
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from gaam_cache.common.errors import CacheError, ConfigError
+from gaam_cache.common.messages import visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
 from gaam_cache.encoders._located import Located, foreign
 from gaam_cache.encoders._unused import SAVE_ANEW, remedy, unexplained
-from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.messages import visible
 
 PartOf = Callable[[Any], Any]  # of a model the part that is run
 IDLE = re.compile(r"pooler|\bmasked_spec_embed$")

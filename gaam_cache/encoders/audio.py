@@ -24,15 +24,15 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PUBLISHED_SECONDS
-from gaam_cache.encoders._base import Inputs, Lazy
 from gaam_cache.encoders._fixed_rows import FixedSound, fixed_sounds
 from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._weights import encoder_part, skeleton
-from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.sources._base import Rows
+from gaam_cache.encoders.base import Inputs, Lazy
+from gaam_cache.sources.base import Rows
 
 TWINS = (1, 2, 5, 12, 25, 47)  # positions of the sounds that are tried together, two of each
 LONGEST = 120  # of the longest one: beyond 80, where WavLM begins to round distances

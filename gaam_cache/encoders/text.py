@@ -24,9 +24,16 @@ import transformers
 from numpy.typing import NDArray
 from torch import nn
 
+from gaam_cache.common.devices import memory_left
+from gaam_cache.common.errors import (
+    ConfigError,
+    DataError,
+    GaamError,
+    GaamWarning,
+    ShortOfMemoryError,
+)
+from gaam_cache.common.messages import visible
 from gaam_cache.config import DEFAULT_ENCODER, PLACE, ExtractConfig, budget_of
-from gaam_cache.devices import memory_left
-from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._fixed_rows import SHORT_TEXTS, TEXTS, texts_around_the_cut
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable, said
 from gaam_cache.encoders._gguf import alone
@@ -36,14 +43,7 @@ from gaam_cache.encoders._notices import as_sentences
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._room import SURE, longest_fitting
 from gaam_cache.encoders._weights import encoder_part, skeleton
-from gaam_cache.errors import (
-    ConfigError,
-    DataError,
-    GaamError,
-    GaamWarning,
-    ShortOfMemoryError,
-)
-from gaam_cache.messages import visible
+from gaam_cache.encoders.base import Inputs
 from gaam_cache.store.files import digest_of, hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from gaam_cache.common.devices import resolve_device
+from gaam_cache.common.errors import ConfigError, DataError
+from gaam_cache.common.messages import shortened
 from gaam_cache.config import ExtractConfig
-from gaam_cache.devices import resolve_device
-from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import shortened
+from gaam_cache.encoders.base import Encoder, Inputs
 from gaam_cache.store.files import digest_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from gaam_cache.sources._base import Rows
+    from gaam_cache.sources.base import Rows
 
 DEFAULTS = {"features": 4096, "ngrams": 1}
 """D, the words of the most texts; the longest sequence of words that counts as one more word."""

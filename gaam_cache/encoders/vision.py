@@ -16,13 +16,13 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.encoders._base import Inputs, Lazy
+from gaam_cache.common.errors import DataError
 from gaam_cache.encoders._fixed_rows import FixedPicture, fixed_pictures
 from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._weights import skeleton
-from gaam_cache.errors import DataError
+from gaam_cache.encoders.base import Inputs, Lazy
 from gaam_cache.store.rounding import ROUNDING
 
 POOLED = "patches, not class token, distillation token or registers (first: the class token)"

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.encoders._base import Encoder
-from gaam_cache.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.encoders.base import Encoder
 from gaam_cache.store.plan import Plan, installed_versions, versions_of
 from gaam_cache.store.reference import encode_sketch, largest_deviation, sketch
 from gaam_cache.store.rounding import recompute_limit

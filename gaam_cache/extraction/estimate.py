@@ -5,16 +5,16 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
+from gaam_cache.common.messages import duration, visible
+from gaam_cache.common.terminal import Report, silent
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders.base import Encoder, Inputs
 from gaam_cache.extraction.batches import budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.job import prepare_job, warn
 from gaam_cache.extraction.summary import Tally
-from gaam_cache.messages import duration, visible
-from gaam_cache.sources._base import find_source
+from gaam_cache.sources.base import find_source
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import check_writable
-from gaam_cache.terminal import Report, silent
 
 SAMPLE_ROWS, SAMPLE_SECONDS = 8192, 6.0  # tokenised at most, and spent on encoding some of them
 

@@ -17,19 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gaam_cache import devices
+from gaam_cache.common import devices
+from gaam_cache.common.terminal import Report, silent
 from gaam_cache.config import ExtractConfig, placed
-from gaam_cache.engines._base import (
-    Place,
-    Rank,
-    Task,
-    Tell,
-    device_of,
-    find_rank,
-    load_engine,
-    warning_once,
-)
-from gaam_cache.engines._claims import CLAIM_FOLDER, Claim, Claims, Holder
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
 from gaam_cache.extraction.job import (
     CheckedRows,
@@ -43,7 +33,7 @@ from gaam_cache.extraction.job import (
 )
 from gaam_cache.extraction.states import Encoded, Piece, StateMaker
 from gaam_cache.extraction.summary import ExtractSummary, Tally
-from gaam_cache.sources._base import find_source, truncation
+from gaam_cache.sources.base import find_source, truncation
 from gaam_cache.store.files import check_writable, fingerprint
 from gaam_cache.store.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, read_plan, write_plan
 from gaam_cache.store.shard import (
@@ -55,7 +45,17 @@ from gaam_cache.store.shard import (
     remove_locks,
     write_shard,
 )
-from gaam_cache.terminal import Report, silent
+from gaam_cache.workers.base import (
+    Place,
+    Rank,
+    Task,
+    Tell,
+    device_of,
+    find_rank,
+    load_engine,
+    warning_once,
+)
+from gaam_cache.workers.leases import CLAIM_FOLDER, Claim, Claims, Holder
 
 TELL_SECONDS = 0.2  # between two words of a worker on how far it is
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0  # between two looks at what others make

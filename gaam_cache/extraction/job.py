@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import gaam_cache
+from gaam_cache.common.errors import CacheError, DataError, GaamWarning, OutOfReachError
+from gaam_cache.common.messages import excerpt, shortened
+from gaam_cache.common.terminal import Report, counting, silent
+from gaam_cache.common.version import __version__
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
-from gaam_cache.encoders._base import Encoder, open_encoder
-from gaam_cache.errors import CacheError, DataError, GaamWarning, OutOfReachError
+from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import covered_fields, measure_reference
 from gaam_cache.extraction.reopen import recorded_settings
-from gaam_cache.messages import excerpt, shortened
-from gaam_cache.sources._base import (
+from gaam_cache.sources.base import (
     Rows,
     check_rows,
     equal_rows,
@@ -39,7 +40,6 @@ from gaam_cache.store.shard import (
     planned_receipt,
     receipt_path,
 )
-from gaam_cache.terminal import Report, counting, silent
 
 FEW_CLASSES = 20  # as many are named in a message
 
@@ -180,7 +180,7 @@ def new_plan(
         },
         unlabelled=tuple(fields.get("unlabelled", ())),
         shard_rows=shard_rows,
-        created_with={"gaam": gaam_cache.__version__} | {name: version(name) for name in libraries},
+        created_with={"gaam": __version__} | {name: version(name) for name in libraries},
     )
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 

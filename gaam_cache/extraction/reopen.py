@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import plugins, settings
+from gaam_cache.common import plugins, settings
+from gaam_cache.common.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportConfig
-from gaam_cache.encoders._base import Encoder, open_encoder
-from gaam_cache.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import check_behaviour
-from gaam_cache.sources._base import MEDIA, Rows, find_source
-from gaam_cache.sources._cells import is_number, is_odd
+from gaam_cache.sources.base import MEDIA, Rows, find_source
+from gaam_cache.sources.rows.cells import is_number, is_odd
 from gaam_cache.store.plan import Plan, comparable, explained_differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"

@@ -19,13 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache import devices
-from gaam_cache.devices import CopyBack, bits
-from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.errors import DataError, GaamWarning, NumericsError, ShortOfMemoryError
+from gaam_cache.common import devices
+from gaam_cache.common.devices import CopyBack, bits
+from gaam_cache.common.errors import DataError, GaamWarning, NumericsError, ShortOfMemoryError
+from gaam_cache.encoders.base import Encoder, Inputs
 from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.summary import Tally
-from gaam_cache.sources._base import DIGEST_BYTES
+from gaam_cache.sources.base import DIGEST_BYTES
 from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, as_float32, first_not_finite
 from gaam_cache.store.plan import BATCHINGS, Batching, Plan
 from gaam_cache.store.rounding import UNMOVED, explained, proof_limit, relative

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from gaam_cache.encoders._base import Inputs
+from gaam_cache.common.messages import visible
+from gaam_cache.common.paths import shown_path
+from gaam_cache.encoders.base import Inputs
 from gaam_cache.extraction.job import Job
-from gaam_cache.messages import visible
-from gaam_cache.paths import shown_path
-from gaam_cache.sources._base import TOLERATED_TRUNCATED_SHARE
+from gaam_cache.sources.base import TOLERATED_TRUNCATED_SHARE
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import Batching, Plan
 

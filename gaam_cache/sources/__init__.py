@@ -1,6 +1,6 @@
 """Where rows come from; a file in this folder is a source."""
 
-from gaam_cache.sources._base import (
+from gaam_cache.sources.base import (
     Rows,
     Source,
     Texts,
@@ -8,6 +8,6 @@ from gaam_cache.sources._base import (
     held_out,
     held_out_groups,
 )
-from gaam_cache.sources._limit import limited
+from gaam_cache.sources.rows.limit import limited
 
 __all__ = ["Rows", "Source", "Texts", "find_source", "held_out", "held_out_groups", "limited"]

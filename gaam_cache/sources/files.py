@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gaam_cache.common.errors import GaamWarning, NotFoundError, reading_file
+from gaam_cache.common.settings import data_path
+from gaam_cache.common.terminal import Report
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
-from gaam_cache.errors import GaamWarning, NotFoundError
-from gaam_cache.settings import data_path
-from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._collect import Table, choose, collect
-from gaam_cache.sources._layout import (
+from gaam_cache.sources.base import Rows, Source
+from gaam_cache.sources.rows.collect import Table, choose, collect
+from gaam_cache.sources.rows.layout import (
     COMPRESSED,
     SUFFIXES,
     SplitFiles,
@@ -21,15 +22,13 @@ from gaam_cache.sources._layout import (
     shard_of,
     tell_synonym,
 )
-from gaam_cache.sources._readers import (
+from gaam_cache.sources.rows.readers import (
     byte_order_mark,
     dataset_table,
     joined,
     open_table,
     reads_mark,
 )
-from gaam_cache.store.arrays import reading
-from gaam_cache.terminal import Report
 
 __all__ = ["FileSource", "byte_order_mark", "kind_of", "open_table", "reads_mark"]
 
@@ -135,7 +134,7 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> tuple[Table, s
     only = config.test_fraction is not None
     for file in sorted(path.glob("**/*.arrow")):
         check_file(file)
-    with reading(str(path)):
+    with reading_file(str(path)):
         data = datasets.load_from_disk(str(path))
     folder = path
     if isinstance(data, datasets.DatasetDict):

@@ -8,15 +8,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gaam_cache.common.errors import DataError, NotFoundError
+from gaam_cache.common.messages import excerpt
+from gaam_cache.common.terminal import Report
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError, NotFoundError
-from gaam_cache.messages import excerpt
-from gaam_cache.sources._base import Record, Rows, Source
-from gaam_cache.sources._collect import Columns, Table, choose, collect
-from gaam_cache.sources._layout import candidates, holds_tables, tell_synonym
+from gaam_cache.sources.base import Record, Rows, Source
 from gaam_cache.sources.files import is_saved
-from gaam_cache.sources.media._base import media
-from gaam_cache.terminal import Report
+from gaam_cache.sources.media.base import media
+from gaam_cache.sources.rows.collect import Columns, Table, choose, collect
+from gaam_cache.sources.rows.layout import candidates, holds_tables, tell_synonym
 
 FILE = "file"  # the column that can be kept: where a file lies in the folder of the data set
 LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what operating systems leave behind

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gaam_cache.common.download import COMMIT, fetch, gated, hub_errors, one_line
+from gaam_cache.common.errors import ConfigError, GaamWarning, HubError, NotFoundError
+from gaam_cache.common.messages import shortened
+from gaam_cache.common.terminal import Report
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, GaamWarning, HubError, NotFoundError
-from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
-from gaam_cache.messages import shortened
-from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._collect import choose, collect
-from gaam_cache.sources._readers import dataset_table
-from gaam_cache.terminal import Report
+from gaam_cache.sources.base import Rows, Source
+from gaam_cache.sources.rows.collect import choose, collect
+from gaam_cache.sources.rows.readers import dataset_table
 
 
 class HubSource(Source):

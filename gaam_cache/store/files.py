@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from gaam_cache.errors import ConfigError, OutOfReachError, StorageError
+from gaam_cache.common.errors import ConfigError, OutOfReachError, StorageError
 
 MAX_JSON_BYTES = 2**30  # no honest file comes near this
 DAMAGE = (

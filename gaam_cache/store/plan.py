@@ -12,10 +12,10 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self, get_args
 
+from gaam_cache.common.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
+from gaam_cache.common.messages import brief
+from gaam_cache.common.paths import shown_path
 from gaam_cache.config import IMPORTED, NAME_PATTERN
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
-from gaam_cache.messages import brief
-from gaam_cache.paths import shown_path
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import (
     DAMAGE,

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import NumericsError
+from gaam_cache.common.errors import NumericsError
 
 Floats = NDArray[np.float64]
 FEWEST_ROWS = 5

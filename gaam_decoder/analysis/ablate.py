@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import ConfigError, NumericsError
-from gaam_cache.paths import absolute_path
+from gaam_cache.common.errors import ConfigError, NumericsError
+from gaam_cache.common.paths import absolute_path
 from gaam_decoder import stats
 from gaam_decoder.analysis import importance as of_layers
 from gaam_decoder.analysis.importance import Importance, importance_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_decoder import stats
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed, first_runs

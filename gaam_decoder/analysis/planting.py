@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import visible
-from gaam_cache.paths import shown_path
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import visible
+from gaam_cache.common.paths import shown_path
+from gaam_cache.importing.states import write
 from gaam_cache.store.files import check_writable, short_digest
-from gaam_cache.store.importing import write
 from gaam_cache.store.plan import GAUSSIAN
+from gaam_cache.store.reader import EmbeddingCache, open_cache
 from gaam_decoder.analysis.learned import GATES
-from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention.base import Attention
 from gaam_decoder.config import PlantConfig
 from gaam_decoder.specs import Spec, build
 

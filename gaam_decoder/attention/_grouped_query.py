@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from gaam_cache.errors import check_option
+from gaam_cache.common.errors import check_option
 from gaam_decoder.attention._softmax import (
     LayerNorm,
     Projected,

@@ -1,6 +1,6 @@
 """How many heads a mechanism has where nobody says."""
 
-from gaam_cache.errors import ConfigError, check_option
+from gaam_cache.common.errors import ConfigError, check_option
 
 DEFAULT_HEADS = 8
 LEAST_LAYERS = 3

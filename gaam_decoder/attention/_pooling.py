@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaam_cache.errors import check_option
-from gaam_decoder.attention._base import Attention
+from gaam_cache.common.errors import check_option
 from gaam_decoder.attention._groups import DEFAULT_HEADS
+from gaam_decoder.attention.base import Attention
 
 
 class LayerPooling(Attention):

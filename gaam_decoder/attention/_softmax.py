@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention.base import Attention
 
 
 def split(x_BLW: Tensor, heads: int) -> Tensor:

@@ -6,7 +6,7 @@ B batch, L layers, D hidden size, H heads, A hidden units.
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import check_option
+from gaam_cache.common.errors import check_option
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention._pooling import LayerPooling
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import check_option
+from gaam_cache.common.errors import check_option
 from gaam_decoder.attention._density import DensityGate, Learned
 
 LARGEST_START = 1000.0

@@ -6,9 +6,9 @@ B batch, L layers, D hidden size.
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import check_option
-from gaam_decoder.attention._base import Attention
+from gaam_cache.common.errors import check_option
 from gaam_decoder.attention._density import EPSILON, PARAMETER_FLOOR, positive
+from gaam_decoder.attention.base import Attention
 
 
 class GCT(Attention):

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention.base import Attention
 
 ALIASES = ("identity", "no-attention")
 

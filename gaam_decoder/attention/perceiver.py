@@ -6,7 +6,7 @@ B batch, L layers, D hidden size, M latents, W width, Q queries, H heads, E = W 
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.errors import check_option
+from gaam_cache.common.errors import check_option
 from gaam_decoder.attention._softmax import (
     LayerNorm,
     Projected,

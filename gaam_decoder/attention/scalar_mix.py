@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention.base import Attention
 
 ALIASES = ("elmo",)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
-from gaam_decoder.heads._base import Head
+from gaam_decoder.heads.base import Head
 
 
 class Examples(NamedTuple):

@@ -8,7 +8,7 @@ import math
 
 from torch import Tensor, nn
 
-from gaam_decoder.heads._base import Head
+from gaam_decoder.heads.base import Head
 
 CHANNELS = 512
 

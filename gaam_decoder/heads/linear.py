@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaam_decoder.heads._base import Head
+from gaam_decoder.heads.base import Head
 
 ALIASES = ("logistic", "softmax")
 

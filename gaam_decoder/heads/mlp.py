@@ -6,8 +6,8 @@ B batch, L layers, D hidden size, C classes, K hidden units.
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gaam_cache.errors import check_option
-from gaam_decoder.heads._base import Head
+from gaam_cache.common.errors import check_option
+from gaam_decoder.heads.base import Head
 
 ALIASES = ("feed-forward", "two-layer")
 

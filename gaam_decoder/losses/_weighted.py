@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses.base import Loss
 
 
 def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:

@@ -3,8 +3,8 @@
 from torch import Tensor
 from torch.nn import functional
 
-from gaam_cache.errors import check_option
-from gaam_decoder.losses._base import Loss
+from gaam_cache.common.errors import check_option
+from gaam_decoder.losses.base import Loss
 
 
 class Focal(Loss):

@@ -1,5 +1,5 @@
 """What makes a step of gradients, of parameters that are stacked over seeds; one file each."""
 
-from gaam_decoder.optimizers._base import Optimizer
+from gaam_decoder.optimizers.base import Optimizer
 
 __all__ = ["Optimizer"]

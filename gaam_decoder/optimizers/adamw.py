@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaam_decoder.optimizers._base import Optimizer
+from gaam_decoder.optimizers.base import Optimizer
 from gaam_decoder.training.arithmetic.state import of_seeds
 
 ALIASES = ("adam",)

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from gaam_cache.errors import check_option
-from gaam_decoder.optimizers._base import Optimizer
+from gaam_cache.common.errors import check_option
+from gaam_decoder.optimizers.base import Optimizer
 
 
 class SGD(Optimizer):

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache import plugins
-from gaam_cache.messages import brief
+from gaam_cache.common import plugins
+from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.rows import SCALED, Row, score_of
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
-from gaam_decoder.stats.scores._base import Interval, percent
+from gaam_decoder.stats.scores.base import Interval, percent
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import brief
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.rows import Comparison, Row

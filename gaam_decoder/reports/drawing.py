@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gaam_cache.messages import brief, visible
+from gaam_cache.common.messages import brief, visible
 from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import Table
-from gaam_decoder.stats.scores._base import Interval
+from gaam_decoder.stats.scores.base import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import brief
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import brief
 from gaam_decoder.runs.groups import EQUAL_ROWS, GROUPS_FILE, names_in_force, numbers_of_tests
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.groups import RowGroups, joined, row_groups

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gaam_cache.messages import brief
+from gaam_cache.common.messages import brief
 from gaam_cache.store.files import short_digest
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
@@ -21,7 +21,7 @@ from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.runs.groups import EQUAL_ROWS
 from gaam_decoder.runs.tuning import tuning_in_words
-from gaam_decoder.stats.scores._base import percent
+from gaam_decoder.stats.scores.base import percent
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30  # of test: below, one is more than three points; or that choose

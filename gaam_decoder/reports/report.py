@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError
-from gaam_cache.paths import absolute_path
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import write_file
 from gaam_decoder.reports import columns as columns
 from gaam_decoder.reports.drawing import image_files, overviews
 from gaam_decoder.reports.rows import DEFAULT
-from gaam_decoder.reports.sections._base import sections
+from gaam_decoder.reports.sections.base import sections
 from gaam_decoder.reports.table import Format, Table, build_tables
 from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache import plugins
-from gaam_cache.errors import CacheError
-from gaam_cache.messages import brief
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import CacheError
+from gaam_cache.common.messages import brief
 from gaam_cache.store.files import digest_of
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
@@ -33,7 +33,7 @@ from gaam_decoder.runs.tuning import (
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scored import Scored, interval_by_score
-from gaam_decoder.stats.scores._base import Answers, Interval, Score
+from gaam_decoder.stats.scores.base import Answers, Interval, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
 
 Floats = NDArray[np.float64]

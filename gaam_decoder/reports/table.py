@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import brief
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
@@ -19,7 +19,7 @@ from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult, states_of
 from gaam_decoder.runs.tuning import Choice, Tuning, choose, reported
-from gaam_decoder.stats.scores._base import Score
+from gaam_decoder.stats.scores.base import Score
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"

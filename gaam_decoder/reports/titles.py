@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from gaam_cache.common.messages import brief
 from gaam_cache.config import ExtractConfig
-from gaam_cache.messages import brief
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_cache.store.plan import NOT_SETTINGS
 from gaam_decoder.runs.result import states_of

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.engines._claims import is_alive
-from gaam_cache.errors import CacheError, GaamError
-from gaam_cache.paths import absolute_path
+from gaam_cache.common.errors import CacheError, GaamError
+from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import digest_of, short_digest
 from gaam_cache.store.plan import Plan, read_plan, states_apart
+from gaam_cache.workers.leases import is_alive
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, read_run
 
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")  # how the names end that ``run_name`` gives

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.cache import EmbeddingCache, Split, open_cache
+from gaam_cache.common.errors import GaamError
 from gaam_cache.config import CLIP_OF
-from gaam_cache.errors import GaamError
+from gaam_cache.store.reader import EmbeddingCache, Split, open_cache
 from gaam_decoder.recipe import Groups
 from gaam_decoder.runs.folders import find_cache
 from gaam_decoder.runs.result import RunResult

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache import plugins
-from gaam_cache.engines._claims import holdings
-from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief, did_you_mean
-from gaam_cache.paths import absolute_path, shown_path
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning, NotFoundError
+from gaam_cache.common.messages import brief, did_you_mean
+from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.store.files import ElsewhereError
 from gaam_cache.store.plan import PLAN_FILE, read_plan
+from gaam_cache.workers.leases import holdings
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
 from gaam_decoder.runs.result import TEST_FILE, RunResult, read_run
@@ -106,7 +106,7 @@ class Runs(list[RunResult]):
         """A row per run and seed, in their order, with ``COLUMNS``; accuracies are fractions."""
         import pandas
 
-        from gaam_decoder.stats.scores._base import Answers
+        from gaam_decoder.stats.scores.base import Answers
 
         counting = {run.key: first_runs(r for r in self if r.key == run.key) for run in self}
         chosen = set((choice := choose(self)).runs)

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from gaam_cache.errors import CacheError, GaamError, OutOfReachError
-from gaam_cache.paths import absolute_path, shown_path
+from gaam_cache.common.errors import CacheError, GaamError, OutOfReachError
+from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.store import files as disk
 from gaam_cache.store.files import digest_of, hash_file, sealed_text, unsealed
 from gaam_decoder.number_lists import parse_numbers

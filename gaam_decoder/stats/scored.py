@@ -17,7 +17,7 @@ from gaam_decoder.stats.crossed import crossed, two_level_interval
 from gaam_decoder.stats.groups import RowGroups
 from gaam_decoder.stats.limits import ALPHA, MeanLimits
 from gaam_decoder.stats.paired import NO_CLAIM, on_these_rows
-from gaam_decoder.stats.scores._base import Found, Score
+from gaam_decoder.stats.scores.base import Found, Score
 
 Floats = NDArray[np.float64]
 UNSEEN = 3.33

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from gaam_cache.errors import GaamWarning
-from gaam_cache.messages import visible
+from gaam_cache.common.errors import GaamWarning
+from gaam_cache.common.messages import visible
 from gaam_cache.store.files import DAMAGE, digest_of, write_file
 from gaam_decoder.runs.folders import unfinished_folders
 from gaam_decoder.runs.result import SeedResult

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache import devices
-from gaam_cache.cache import EmbeddingCache, ShardedArray, Split
+from gaam_cache.common import devices
+from gaam_cache.store.reader import EmbeddingCache, ShardedArray, Split
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.engine import free_on

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gaam_cache import devices
-from gaam_cache.cache import open_cache
-from gaam_cache.messages import duration
+from gaam_cache.common import devices
+from gaam_cache.common.messages import duration
 from gaam_cache.store.files import check_writable
+from gaam_cache.store.reader import open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key

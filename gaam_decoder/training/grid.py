@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from gaam_cache.cache import EmbeddingCache
-from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_cache.messages import did_you_mean, shortened
+from gaam_cache.common.errors import ConfigError, GaamWarning
+from gaam_cache.common.messages import did_you_mean, shortened
+from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, check_rows_stay_apart, shortest, spelled_out
 from gaam_decoder.number_lists import EACH, PER_CLASS, Layers

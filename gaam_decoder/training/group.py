@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache.devices import float64, send
-from gaam_decoder.attention._base import Attention
+from gaam_cache.common.devices import float64, send
+from gaam_decoder.attention.base import Attention
 from gaam_decoder.decoder import (
     Decoder,
     DecoderSpec,
@@ -23,9 +23,9 @@ from gaam_decoder.decoder import (
     stream_seed,
     without_random_numbers,
 )
-from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import balanced
-from gaam_decoder.optimizers._base import Optimizer
+from gaam_decoder.losses.base import Loss
+from gaam_decoder.optimizers.base import Optimizer
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build

@@ -11,9 +11,9 @@ from math import prod
 import torch
 from torch import Tensor
 
-from gaam_cache.cache import EmbeddingCache
-from gaam_cache.devices import free_memory, with_float64
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.common.devices import free_memory, with_float64
+from gaam_cache.common.errors import ConfigError, GaamWarning
+from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.cache import EmbeddingCache
-from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.messages import brief, shortened
+from gaam_cache.common.errors import ConfigError, NotFoundError
+from gaam_cache.common.messages import brief, shortened
+from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.decoder import stream_seed
 from gaam_decoder.recipe import Groups, Recipe
 

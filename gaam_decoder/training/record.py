@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-import gaam_cache
-from gaam_cache import devices
-from gaam_cache.cache import EmbeddingCache
+from gaam_cache.common import devices
+from gaam_cache.common.version import __version__
 from gaam_cache.store.plan import KEY as PLANTED
+from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
@@ -150,7 +150,7 @@ def _config(
     }
     none = {*OF_STEPS, "seed_batch", "compile"} if recipe.fitted else set()
     lines = [
-        f"# gaam {gaam_cache.__version__}: everything that decides the numbers of this run",
+        f"# gaam {__version__}: everything that decides the numbers of this run",
         "# Train it again: gaam train --config config.toml --runs ANOTHER_FOLDER",
         "# Change a copy of this file, never the file itself: it is a part of the run.",
         "[train]",

@@ -13,15 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import devices
-from gaam_cache.cache import open_cache
+from gaam_cache.common import devices
+from gaam_cache.common.errors import GaamWarning, NumericsError
+from gaam_cache.common.paths import shown_path
 from gaam_cache.config import placed
-from gaam_cache.engines import _base
-from gaam_cache.engines._claims import Claims, Holder
-from gaam_cache.errors import GaamWarning, NumericsError
-from gaam_cache.paths import shown_path
 from gaam_cache.store.files import check_writable, make_folder
 from gaam_cache.store.plan import PLAN_FILE
+from gaam_cache.store.reader import open_cache
+from gaam_cache.workers import base
+from gaam_cache.workers.leases import Claims, Holder
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH, spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
@@ -88,12 +88,12 @@ def train(
 
     check_tracker(config.track)
     check_writable(config.runs, option="--runs")
-    rank = _base.find_rank(config.rank)
+    rank = base.find_rank(config.rank)
     if not config.alone:
         return Runs(_by_engine(config, rank.total if rank else 1, report, say))
     if rank is not None:
         devices.share_machine(rank.here)
-        config = replace(config, device=_base.device_of(rank, config.device))
+        config = replace(config, device=base.device_of(rank, config.device))
     workers = rank.total if rank else 1
     return Runs(_Sweep(config, lambda *said: report(*said[:3]), say, workers).run())
 
@@ -116,12 +116,12 @@ def _by_engine(
             on_run(Path(value))
 
     plan = (config.cache / PLAN_FILE,)
-    task = _base.Task(_work, (placed(config), ranks), config.runs, config.device, plan)
-    paths, *_ = _base.load_engine(config).run(task, config, _base.warning_once(hear))
+    task = base.Task(_work, (placed(config), ranks), config.runs, config.device, plan)
+    paths, *_ = base.load_engine(config).run(task, config, base.warning_once(hear))
     return [read_run(Path(path)) for path in paths]
 
 
-def _work(argument: tuple[TrainConfig, int], place: _base.Place, tell: _base.Tell) -> list[str]:
+def _work(argument: tuple[TrainConfig, int], place: base.Place, tell: base.Tell) -> list[str]:
     """Be one worker, maybe of several ranks, and say what it alone has done since."""
     config, ranks = argument
     sweep = _Sweep(

@@ -8,10 +8,18 @@ from typing import Any
 
 from safetensors.torch import save
 
-from gaam_cache.errors import ConfigError
-from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
-from gaam_cache.messages import brief, visible
-from gaam_cache.paths import absolute_path, shown_path
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.markdown import (
+    MOST_CLASSES,
+    NOUNS,
+    front_matter,
+    items,
+    licences,
+    pipes,
+    plain,
+)
+from gaam_cache.common.messages import brief, visible
+from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.store.files import digest_of, sealed_text, whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
@@ -20,7 +28,7 @@ from gaam_decoder.reports.columns import sheet
 from gaam_decoder.reports.notes import notes
 from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.stats.scores._base import percent
+from gaam_decoder.stats.scores.base import percent
 from gaam_decoder.use.load import (
     CARD_FILE,
     CONFIG_FILE,

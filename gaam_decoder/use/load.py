@@ -15,11 +15,11 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-import gaam_cache
-from gaam_cache import devices, plugins
-from gaam_cache.errors import CacheError, ConfigError, GaamWarning
-from gaam_cache.messages import visible
-from gaam_cache.paths import absolute_path, shown_path
+from gaam_cache.common import devices, plugins
+from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning
+from gaam_cache.common.messages import visible
+from gaam_cache.common.paths import absolute_path, shown_path
+from gaam_cache.common.version import __version__
 from gaam_cache.store.files import DAMAGE, digest_of, read_json, regular_file, unsealed
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.notes import recommended
@@ -119,7 +119,7 @@ def open_decoder(
             layers=tuple(number - plan.first_layer for number in run.layer_numbers),
             seeds=run.finished,
             key=run.key,
-            gaam=gaam_cache.__version__,
+            gaam=__version__,
             plan=plan,
         )
         places = [run.seeds.index(one) for one in run.finished]

@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.csv import CSVWriter
 
-from gaam_cache.cache import open_cache
+from gaam_cache.common.devices import check_device
+from gaam_cache.common.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
+from gaam_cache.common.messages import brief, shortened
+from gaam_cache.common.paths import shown_path
+from gaam_cache.common.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.config import ExtractConfig, parse_words
-from gaam_cache.devices import check_device
-from gaam_cache.encode import Placed
-from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief, shortened
-from gaam_cache.paths import shown_path
-from gaam_cache.settings import UNCHECKED, check_at_least, settle
-from gaam_cache.sources._cells import text_of
-from gaam_cache.sources._collect import choose
+from gaam_cache.extraction.rows import Placed
 from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
+from gaam_cache.sources.rows.cells import text_of
+from gaam_cache.sources.rows.collect import choose
 from gaam_cache.store.files import make_folder, short_digest
 from gaam_cache.store.plan import comparable, differences, states_apart
+from gaam_cache.store.reader import open_cache
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
 

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from gaam_cache import devices
-from gaam_cache.encode import OPENING
-from gaam_cache.errors import CacheError, ConfigError, DataError, NumericsError
+from gaam_cache.common import devices
+from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
+from gaam_cache.extraction.rows import OPENING
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
 if TYPE_CHECKING:
-    from gaam_cache.encode import Placed, RowEncoder
+    from gaam_cache.extraction.rows import Placed, RowEncoder
 
 CHUNK_ROWS = 2048  # rows that are encoded together, as many as a shard of a cache has at most
 CPU_BATCH_SIZE = 16  # of the decoders: with the head conv twice as fast as 32, on one core
@@ -223,7 +223,7 @@ class Predictor:
     def _encoded(
         self, chunks: Iterable[Sequence[str] | Placed], origin: str
     ) -> Iterator[NDArray[np.float32]]:
-        from gaam_cache.encode import RowEncoder
+        from gaam_cache.extraction.rows import RowEncoder
 
         with self._opening:
             if self._opened is None:

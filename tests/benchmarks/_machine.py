@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gaam_cache import devices
+from gaam_cache.common import devices
 
 
 def needs_gpu() -> torch.device:

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 import transformers
 
-from gaam_cache.errors import GaamError
+from gaam_cache.common.errors import GaamError
 from gaam_cache.store.plan import read_plan
 from tests.contract.test_1_states import RIGHT, deviation, extracted, pooled
 from tests.tiny import WORDS, build_encoder, write_csv

@@ -32,7 +32,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.extraction.summary import ExtractSummary
-from gaam_cache.sources._base import find_source
+from gaam_cache.sources.base import find_source
 from tests.benchmarks._machine import alternate, describe, matrix_product_flops, median_ratio
 
 BASELINE_SHARE = 4

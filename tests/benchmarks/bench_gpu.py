@@ -26,7 +26,7 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import gaam_cache
-from gaam_cache import devices
+from gaam_cache.common import devices
 from gaam_cache.config import ExtractConfig
 from tests.benchmarks._machine import describe, matrix_product_flops, needs_gpu, synchronise
 from tests.benchmarks.bench_extract import flops_per_token

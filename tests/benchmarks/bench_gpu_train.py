@@ -27,7 +27,7 @@ from tests.benchmarks.bench_train import RandomRows, conv_flops  # sets GOMP_SPI
 import numpy as np  # isort: skip
 import torch  # isort: skip
 
-from gaam_cache import devices
+from gaam_cache.common import devices
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe

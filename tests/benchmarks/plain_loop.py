@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from gaam_cache.cache import open_cache
+from gaam_cache.store.reader import open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.heads.conv import ConvHead

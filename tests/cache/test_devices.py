@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from gaam_cache import devices
+from gaam_cache.common import devices
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.states import StateMaker
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import resolve_dtype

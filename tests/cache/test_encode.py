@@ -17,11 +17,11 @@ import soundfile
 from PIL import Image
 
 import gaam_cache
-from gaam_cache.cache import EmbeddingCache
+from gaam_cache.common.errors import ConfigError, DataError, GaamError, NotFoundError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encode import RowEncoder
-from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
+from gaam_cache.extraction.rows import RowEncoder
 from gaam_cache.store.plan import Plan, read_plan
+from gaam_cache.store.reader import EmbeddingCache
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.pictures import write_pictures

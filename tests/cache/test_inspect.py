@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.engines import Claims
 from gaam_cache.inspect import inspect
 from gaam_cache.store.plan import read_plan
 from gaam_cache.store.shard import receipt_path
+from gaam_cache.workers import Claims
 from tests.cache.published import write_cache
 from tests.cache.store.test_many_shards import number_everywhere
 from tests.conftest import Outcome

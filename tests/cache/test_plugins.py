@@ -7,8 +7,8 @@ import pytest
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
 
 PACKAGES = [
     "gaam_cache.sources",

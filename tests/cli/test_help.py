@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import cli
-from gaam_cache import plugins, settings
+from gaam_cache.common import plugins, settings
 from tests.conftest import Outcome
 
 COMMANDS: dict[str, Any] = dict(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention import Attention
 from tests.conftest import Outcome
 

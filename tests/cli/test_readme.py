@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import cli
-from gaam_cache import settings
+from gaam_cache.common import settings
 from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.study import read_study

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import cli
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.settings import preset_names, resolve
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
-from gaam_cache.settings import preset_names, resolve
 from gaam_decoder.config import TrainConfig
 from tests.conftest import Outcome
 

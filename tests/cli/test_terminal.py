@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import cli
-from gaam_cache import terminal
-from gaam_cache.errors import CacheError, GaamError, StorageError
-from gaam_cache.messages import brief, visible, visible_values
+from gaam_cache.common import terminal
+from gaam_cache.common.errors import CacheError, GaamError, StorageError
+from gaam_cache.common.messages import brief, visible, visible_values
 from tests.conftest import Outcome
 from tests.hostile_strings import HOSTILE, flooded, harmful
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_decoder.catalogue import catalogue, catalogue_in_words, describe_mechanism
 
 NAMES = plugins.names("gaam_decoder.attention")

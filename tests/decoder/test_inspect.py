@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import NotFoundError
+from gaam_cache.common.errors import NotFoundError
 from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.folders import CLAIM_FOLDER

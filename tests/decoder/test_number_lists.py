@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import TrainConfig
 from gaam_decoder.number_lists import parse_numbers, spell_numbers
 

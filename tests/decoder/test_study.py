@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_decoder import study
 from tests.conftest import Outcome
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from gaam_cache import devices
+from gaam_cache.common import devices
 
 needs_gpu = [
     pytest.mark.gpu,

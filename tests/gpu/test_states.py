@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import gaam_cache
-from gaam_cache import devices
+from gaam_cache.common import devices
+from gaam_cache.common.devices import CopyBack, bits
 from gaam_cache.config import ExtractConfig
-from gaam_cache.devices import CopyBack, bits
 from gaam_cache.encoders import ROUNDING, recompute_limit, relative
-from gaam_cache.store.verify import verify
+from gaam_cache.extraction.verify import verify
 from tests.benchmarks import architectures
 from tests.cache.encoders.test_architectures import REPRESENTATIVE
 from tests.cache.encoders.test_states import TEXTS, config_for

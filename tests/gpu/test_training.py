@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_cache.encoders import ROUNDING
 from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import build_decoder
@@ -76,7 +76,9 @@ def test_seeds_equal_a_plain_loop_on_the_cpu(device: torch.device, value: tuple[
     is_the_plain_loop(ours, attention, head, 0.5)
 
 
-@pytest.mark.filterwarnings("error::gaam_cache.errors.GaamWarning")  # which says why it is not
+@pytest.mark.filterwarnings(
+    "error::gaam_cache.common.errors.GaamWarning"
+)  # which says why it is not
 @on(COMPILED, rehearsed=0)
 def test_compiled_seeds_equal_a_plain_loop_on_the_cpu(
     device: torch.device, value: tuple[str, str, float | None]

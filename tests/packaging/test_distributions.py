@@ -175,7 +175,7 @@ def test_the_three_commands_run_in_an_empty_folder(run: Callable[..., str], tmp_
     listed = run("describe")
     for path in (ROOT / "gaam_decoder" / "attention").glob("[!_]*.py"):
         assert path.stem.replace("_", "-") in listed, path
-    code = "from gaam_cache.settings import preset_names\nprint(*preset_names('train'))"
+    code = "from gaam_cache.common.settings import preset_names\nprint(*preset_names('train'))"
     assert {"demo", "paper"} <= set(run("-c", code, program="python").split())
 
 

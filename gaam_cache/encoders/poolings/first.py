@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from gaam_cache.encoders.poolings._base import Pooling
+from gaam_cache.encoders.poolings.base import Pooling
 
 
 class First(Pooling):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gaam_cache.encoders.poolings._base import Pooling, filled
+from gaam_cache.encoders.poolings.base import Pooling, filled
 
 
 class Max(Pooling):

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.common.errors import DataError
 from gaam_cache.config import PUBLISHED_SECONDS, ExtractConfig
-from gaam_cache.errors import DataError
-from gaam_cache.sources.media._base import Item, Media, library
+from gaam_cache.sources.media.base import Item, Media, library
 
 RULES = "mono by the mean"
 """What we make of what libsndfile reads; to be changed with it, for it decides numbers."""

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError
-from gaam_cache.sources.media._base import Item, Media, library
+from gaam_cache.sources.media.base import Item, Media, library
 
 RULES = "upright, on white, the upper 8 of 16 bits"
 """What we make of what Pillow reads; to be changed with it, for it decides numbers."""

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from gaam_decoder.reports.columns import Column, sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overviews
 from gaam_decoder.reports.notes import below, notes, warnings
-from gaam_decoder.reports.sections._base import answers, sections_of, signature
+from gaam_decoder.reports.sections.base import answers, sections_of, signature
 from gaam_decoder.reports.table import SEPARATE, Table
 
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from gaam_cache.messages import visible
+from gaam_cache.common.messages import visible
 from gaam_decoder.reports.columns import Column
 from gaam_decoder.reports.notes import conclusion
-from gaam_decoder.reports.sections._base import sections_of
+from gaam_decoder.reports.sections.base import sections_of
 from gaam_decoder.reports.table import Format, Table
 
 TITLE = "title"  # of the table that a line is of

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import TextIO
 
-from gaam_cache.messages import visible
+from gaam_cache.common.messages import visible
 from gaam_decoder.reports.drawing import COLOURS, Picture, inline_svg
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.table import Format, Table

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TextIO
 
-from gaam_cache.messages import visible
+from gaam_cache.common.messages import visible
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.table import Format, Table
 

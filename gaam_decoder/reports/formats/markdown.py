@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TextIO
 
-from gaam_cache.markdown import pipes, plain
+from gaam_cache.common.markdown import pipes, plain
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.formats._templates import rendered
 from gaam_decoder.reports.table import Format, Table

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gaam_cache.messages import brief, visible
+from gaam_cache.common.messages import brief, visible
 from gaam_decoder.reports.columns import (
     DISPENSABLE,
     SCREEN,
@@ -21,7 +21,7 @@ from gaam_decoder.reports.columns import (
     sheet,
 )
 from gaam_decoder.reports.notes import below, caused, warnings
-from gaam_decoder.reports.sections._base import Section, answers, sections_of, signature
+from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
 from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 
 PLAIN_WIDTH = 120  # where the output is no terminal and COLUMNS does not say

@@ -1,6 +1,6 @@
 """What a report says beyond its table; a file in this folder makes one section or two."""
 
-from gaam_decoder.reports.sections._base import (
+from gaam_decoder.reports.sections.base import (
     Section,
     Writer,
     answers,

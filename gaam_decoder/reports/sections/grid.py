@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from gaam_cache.messages import brief
+from gaam_cache.common.messages import brief
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
-from gaam_decoder.reports.sections._base import Parts, Section, Writer
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.stats.scores._base import percent
+from gaam_decoder.stats.scores.base import percent
 
 NO_AXES = {"split_seed", "fold", "repeats", "val_fraction", "val_folds", "shard_rows"}
 NO_AXES |= {"test_split", "plugins"}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.messages import brief
+from gaam_cache.common.messages import brief
 from gaam_decoder.analysis.importance import factor_by_seed
 from gaam_decoder.analysis.learned import (
     OFFSET,
@@ -23,7 +23,7 @@ from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.rows import Row
-from gaam_decoder.reports.sections._base import Parts, Section, Writer
+from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import TUNED, first_runs
 

@@ -24,10 +24,10 @@ from gaam_decoder.reports.compare import (
     counts_in_words,
 )
 from gaam_decoder.reports.rows import claim_values
-from gaam_decoder.reports.sections._base import Section, Writer
+from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.paired import NO_CLAIM
-from gaam_decoder.stats.scores._base import Score
+from gaam_decoder.stats.scores.base import Score
 
 MARKS = {"better": "*", "worse": "*", "equivalent": "="}  # beside a difference
 MOST_LISTED = 24  # pairs of a group that are listed: more is no list that people read

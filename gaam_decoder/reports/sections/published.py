@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.messages import brief
+from gaam_cache.common.messages import brief
 from gaam_decoder.reports.columns import Sheet
-from gaam_decoder.reports.sections._base import Section, Writer
+from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
 
 FILE = Path(__file__).with_name("published.json")

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.messages import brief
+from gaam_cache.common.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.notes import TEMPERATURE
 from gaam_decoder.reports.rows import SCALED, all_scores, score_of
-from gaam_decoder.reports.sections._base import Section, Writer
+from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
-from gaam_decoder.stats.scores._base import Score, percent
+from gaam_decoder.stats.scores.base import Score, percent
 from gaam_decoder.stats.scores.ece import BINS
 
 MOST_CLASSES, MOST_DECODERS = 30, 8

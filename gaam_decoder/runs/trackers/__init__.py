@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError, GaamWarning
 
 if TYPE_CHECKING:
     from gaam_decoder.runs.result import SeedResult

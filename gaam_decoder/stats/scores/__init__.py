@@ -5,6 +5,6 @@ beside the mean, which scikit-learn does not give, and a report should need noth
 does not. The tests compare every one of them with scikit-learn.
 """
 
-from gaam_decoder.stats.scores._base import Answers, Score
+from gaam_decoder.stats.scores.base import Answers, Score
 
 __all__ = ["Answers", "Score"]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.stats.scores._base import Answers, Floats, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Floats, Found, Score
 
 
 class Auroc(Score):

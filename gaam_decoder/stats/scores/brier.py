@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores._base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Found, Score
 
 
 class Brier(Score):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gaam_decoder.stats.scores._base import Answers, Floats, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Floats, Found, Score
 
 BINS = 15  # as Guo et al. 2017 have them
 

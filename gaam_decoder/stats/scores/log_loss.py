@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gaam_decoder.stats.scores._base import Answers, Found, Score
+from gaam_decoder.stats.scores.base import Answers, Found, Score
 
 
 class LogLoss(Score):

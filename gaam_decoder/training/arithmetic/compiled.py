@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gaam_cache.errors import GaamWarning
+from gaam_cache.common.errors import GaamWarning
 
 
 class Compiler:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache import devices
-from gaam_cache.errors import ShortOfMemoryError
+from gaam_cache.common import devices
+from gaam_cache.common.errors import ShortOfMemoryError
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gaam_cache.devices import float64
+from gaam_cache.common.devices import float64
 from gaam_decoder.decoder import Decoder
 
 Stacked = dict[str, Tensor]  # parameters or buffers by name, each (S, ...)

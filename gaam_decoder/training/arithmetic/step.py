@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
-from gaam_cache.devices import float64
+from gaam_cache.common.devices import float64
 from gaam_decoder.decoder import Decoder, DecoderSpec
-from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import weighted_mean
-from gaam_decoder.optimizers._base import Optimizer, take_step
+from gaam_decoder.losses.base import Loss
+from gaam_decoder.optimizers.base import Optimizer, take_step
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.compiled import Compiler

@@ -12,10 +12,10 @@ import pytest
 import transformers
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encode import RowEncoder
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.extraction.rows import RowEncoder
 from tests.cache.encoders.tokenizers_of import KINDS, save
 from tests.conftest import Outcome
 from tests.tiny import random_rows, write_csv

@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers.utils import SAFE_WEIGHTS_NAME as WEIGHTS
 
-from gaam_cache.errors import GaamError
+from gaam_cache.common.errors import GaamError
 from tests.cache.encoders.folders import (
     State,
     change_json,

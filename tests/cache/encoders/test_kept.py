@@ -17,11 +17,11 @@ import torch
 import transformers
 
 import gaam_cache
-from gaam_cache import devices
+from gaam_cache.common import devices
+from gaam_cache.common.errors import NumericsError, ShortOfMemoryError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encode import RowEncoder
 from gaam_cache.encoders.text import TextEncoder, _TextForward
-from gaam_cache.errors import NumericsError, ShortOfMemoryError
+from gaam_cache.extraction.rows import RowEncoder
 from gaam_cache.store.files import sealed_text, unsealed
 from tests.benchmarks import architectures
 from tests.tiny import WORDS, build_encoder, write_csv

@@ -14,8 +14,8 @@ import torch
 import transformers
 
 import gaam_cache
+from gaam_cache.common.errors import GaamError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import GaamError
 from tests.cache.encoders.folders import change_json, opened, pooled, states, states_of
 from tests.cache.encoders.vision.models import SMALL, TEXT
 from tests.tiny import build_encoder, random_rows, write_csv

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_cache.encoders.poolings import load_poolings
 
 LENGTHS = torch.tensor([1, 4, 7])

@@ -13,10 +13,10 @@ import torch
 import transformers
 
 import gaam_cache
-from gaam_cache import devices
+from gaam_cache.common import devices
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
-from gaam_cache.errors import ConfigError
 from tests.benchmarks import architectures
 
 SIZES = {

@@ -12,10 +12,10 @@ import torch
 import transformers
 
 import gaam_cache
-from gaam_cache import plugins
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import DataError
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.tokenizers_of import KINDS, save
 

@@ -11,9 +11,9 @@ import torch
 import transformers
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import ConfigError
 from tests.conftest import needs_minilm
 from tests.contract.test_1_states import POOLINGS, pooled
 from tests.tiny import WORDS, write_csv

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import transformers
 
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import _Tokens as Tokens
-from gaam_cache.errors import ConfigError
 from tests.tiny import WORDS
 
 

@@ -12,8 +12,8 @@ import torch
 import transformers
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
 from tests.cache.encoders.test_states import TEXTS, config_for, reference
 from tests.conftest import shard_bytes
 

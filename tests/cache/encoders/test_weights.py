@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME as INDEX
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from tests.cache.encoders.folders import opened, split_weights
 from tests.conftest import build_encoder
 

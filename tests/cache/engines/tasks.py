@@ -14,10 +14,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import errors, terminal
+from gaam_cache.common import errors, terminal
+from gaam_cache.common.errors import GaamError, GaamWarning
 from gaam_cache.config import Placing
-from gaam_cache.engines import Place, Task, load_engine, local
-from gaam_cache.errors import GaamError, GaamWarning
+from gaam_cache.workers import Place, Task, load_engine, local
 
 DETAILS = {name: f"{name}, 日本 and\ntwo lines" for name in ("expected", "found", "where", "hint")}
 ERRORS = [

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.engines import Claims, Holder, holdings
 from gaam_cache.store import files
+from gaam_cache.workers import Claims, Holder, holdings
 from tests.conftest import no_links
 
 LONG = 91.0  # seconds: more than anybody waits for a sign

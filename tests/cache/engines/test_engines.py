@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from gaam_cache.common.errors import GaamError, GaamWarning
 from gaam_cache.config import ExtractConfig, Placing
-from gaam_cache.engines import load_engine
-from gaam_cache.errors import GaamError, GaamWarning
+from gaam_cache.workers import load_engine
 from tests.cache.engines import tasks
 from tests.conftest import shard_bytes
 
@@ -97,7 +97,7 @@ def test_a_worker_of_ray_that_is_killed_is_named_and_started_again(tmp_path: Pat
 def test_a_worker_that_dies_is_named_and_the_others_go_on(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaam_cache.engines.ray.MOST_RESTARTS", 0)
+    monkeypatch.setattr("gaam_cache.workers.ray.MOST_RESTARTS", 0)
     ran = Ran(engine, "die_always", tmp_path, tmp_path)
     assert ran.results == [1]
     assert [(number, kind) for number, kind, _ in ran.said] == [(0, "here"), (0, "died")]

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.settings import resolve
 from gaam_cache.config import ExtractConfig, Placing, check_placing, parse_devices
-from gaam_cache.engines import is_alive, local
-from gaam_cache.engines.local import local_places
-from gaam_cache.errors import ConfigError
-from gaam_cache.settings import resolve
+from gaam_cache.workers import is_alive, local
+from gaam_cache.workers.local import local_places
 
 ROOT = Path(__file__).parents[3]
 ASKED = {"all": [0, 1, 2, 3], "1": [0], "3": [0, 1, 2], "0,": [0], "1,0": [1, 0]}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from gaam_cache.engines import Rank, device_of, find_rank
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.workers import Rank, device_of, find_rank
 
 Environments = list[dict[str, str]]
 

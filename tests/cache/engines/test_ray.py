@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import install
 from gaam_cache.config import ExtractConfig, Placing
-from gaam_cache.engines import load_engine
-from gaam_cache.engines.ray import _enter
-from gaam_cache.errors import ConfigError
-from gaam_cache.messages import install
+from gaam_cache.workers import load_engine
+from gaam_cache.workers.ray import _enter
 
 
 def test_a_node_that_does_not_see_the_folder_is_named(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import gaam_cache
+from gaam_cache.common.settings import data_path
 from gaam_cache.config import ExtractConfig
-from gaam_cache.settings import data_path
 from tests.conftest import random_rows, shard_bytes, write_csv
 
 ROOT = Path(__file__).parents[3]

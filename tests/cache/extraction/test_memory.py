@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import gaam_cache
+from gaam_cache.common.errors import GaamWarning, ShortOfMemoryError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import GaamWarning, ShortOfMemoryError
 from tests.conftest import shard_bytes
 
 OF_A_GPU = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has none")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gaam_cache
+from gaam_cache.common.errors import DataError, GaamWarning, NumericsError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError, GaamWarning, NumericsError
 from tests.conftest import shard_bytes
 from tests.tiny import WORDS, build_encoder, random_rows, write_csv
 
@@ -110,7 +110,7 @@ def test_rows_some_of_which_become_one_are_warned_of_and_no_others(
 def test_further_rows_that_become_one_are_warned_of_once(
     encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    from gaam_cache.encode import RowEncoder
+    from gaam_cache.extraction.rows import RowEncoder
 
     config = ExtractConfig(
         encoder=str(encoders["bert"]),

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gaam_cache
+from gaam_cache.common.errors import NumericsError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
-from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batches import token_budget_batches
 from gaam_cache.extraction.states import StateMaker, choose_rows
 from gaam_cache.store.plan import BATCHINGS

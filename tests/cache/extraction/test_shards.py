@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import gaam_cache
+from gaam_cache.common.errors import CacheError, GaamWarning
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import CacheError, GaamWarning
 from tests.conftest import shard_bytes
 
 NAME = "train-00002"

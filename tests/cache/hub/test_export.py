@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import gaam_cache
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_cache.store.plan import portable_name, read_plan
 from tests.conftest import linked, shard_bytes
 

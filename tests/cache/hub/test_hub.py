@@ -16,10 +16,10 @@ import pytest
 import transformers
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.common.messages import install
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
-from gaam_cache.messages import install
 from gaam_cache.sources.hub import HubSource
 from tests.cache.hub.hub_server import Repository, Writable, folder_content
 from tests.conftest import Outcome, needs_minilm, write_csv

@@ -9,8 +9,8 @@ import huggingface_hub
 import pytest
 
 import gaam_cache
-from gaam_cache.errors import ConfigError, HubError
-from gaam_cache.hub.export import look
+from gaam_cache.common.errors import ConfigError, HubError
+from gaam_cache.hub.push import look
 from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Writable, folder_content
 
 NAME = "someone/states"

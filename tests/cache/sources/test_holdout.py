@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError, GaamWarning, NotFoundError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, GaamWarning, NotFoundError
 from gaam_cache.sources import Rows, find_source, held_out, held_out_groups, limited
 from tests.conftest import write_csv
 

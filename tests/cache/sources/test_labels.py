@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 import gaam_cache
+from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError
 from gaam_cache.sources import Rows, find_source
 from tests.conftest import Outcome
 
@@ -152,7 +152,7 @@ def test_ordinary_classes_are_left_in_peace(tmp_path: Path, gaam: Callable[..., 
 
 def test_numbers_beside_text_are_warned_of(tmp_path: Path) -> None:
     lay_out(tmp_path / "train.jsonl", [0, 1, "World", "Sports"])
-    with pytest.warns(gaam_cache.errors.GaamWarning, match="numbers in some rows, text"):
+    with pytest.warns(gaam_cache.common.errors.GaamWarning, match="numbers in some rows, text"):
         read(tmp_path)
 
 

@@ -15,8 +15,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from gaam_cache.common.errors import ConfigError, DataError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.sources import Rows, find_source
 from tests.tiny import write_csv
 

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources import Rows, find_source, limited
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from tests.conftest import Outcome, write_csv

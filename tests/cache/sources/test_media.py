@@ -20,8 +20,8 @@ import pytest
 import soundfile
 from PIL import Image
 
+from gaam_cache.common.errors import DataError, GaamWarning
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.sources import Rows, find_source
 
 Files = dict[str, dict[str, bytes]]

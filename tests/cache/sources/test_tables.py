@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaam_cache.common.errors import ConfigError, DataError, GaamError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, GaamError
 from gaam_cache.sources import Rows, find_source
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import gaam_cache
-from gaam_cache.cache import EmbeddingCache
+from gaam_cache.store.reader import EmbeddingCache
 
 ROWS, NEW = 37, 9
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gaam_cache
-from gaam_cache.errors import CacheError, OutOfReachError
+from gaam_cache.common.errors import CacheError, OutOfReachError
 from tests.cache.published import write_kept_cache
 
 FILES = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.errors import ConfigError, StorageError
+from gaam_cache.common.errors import ConfigError, StorageError
 from gaam_cache.store.files import check_writable, whole_folder, write_file
 from tests.conftest import no_links
 

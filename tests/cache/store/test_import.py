@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gaam_cache
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.common.errors import ConfigError, DataError
 from tests.cache.store.making import FORMATS, config, labels, run, save, states
 
 TRAIN, TEST = states(21, seed=1), states(10, seed=2)

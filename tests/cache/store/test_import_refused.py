@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import gaam_cache
-from gaam_cache.errors import GaamError, GaamWarning, NumericsError
+from gaam_cache.common.errors import GaamError, GaamWarning, NumericsError
 from tests.cache.store.making import labels, run, save, states
 
 TRAIN = states(9)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import gaam_cache
-from gaam_cache.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
 from tests.cache.store.making import labels, run, save, states
 from tests.conftest import shard_bytes
 

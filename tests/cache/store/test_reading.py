@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import gaam_cache
-from gaam_cache.cache import ShardedArray
+from gaam_cache.store.reader import ShardedArray
 from tests.cache.published import write_cache
 
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)

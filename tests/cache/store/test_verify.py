@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import gaam_cache
+from gaam_cache.common.errors import NotFoundError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import NotFoundError
 from tests.cache.store.forgery import edit_json, replace_shard
 from tests.conftest import Outcome, build_encoder, shard_bytes
 

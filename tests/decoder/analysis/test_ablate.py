@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaam_decoder
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, load_runs, stats
 from gaam_decoder.analysis.ablate import choose_layers
 from gaam_decoder.analysis.importance import Importance

@@ -12,7 +12,7 @@ import scipy.stats
 import torch
 
 import gaam_cache
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import PlantConfig, plant
 from gaam_decoder.analysis.learned import GATES
 from gaam_decoder.analysis.planting import (

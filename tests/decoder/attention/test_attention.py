@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 import torch
 
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention import Attention, DensityGate
 from gaam_decoder.decoder import DecoderSpec, build_attention, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head, plugin_options

@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder.attention import DensityGate, Learned
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.attention.gct import GCT

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_decoder.heads.conv import ConvHead, grid
 from gaam_decoder.heads.mlp import MLPHead
 

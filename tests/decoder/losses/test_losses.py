@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.losses import Loss
 from gaam_decoder.losses.cross_entropy import CrossEntropy

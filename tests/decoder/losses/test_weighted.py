@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_decoder.losses import Loss, balanced, weighted_mean
 
 LOSSES = plugins.names("gaam_decoder.losses")

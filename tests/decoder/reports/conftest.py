@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache import plugins
-from gaam_cache.messages import visible
+from gaam_cache.common import plugins
+from gaam_cache.common.messages import visible
 from gaam_decoder import RunResult
 from gaam_decoder.reports.drawing import Picture
 from gaam_decoder.reports.table import Table

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.compare import same_recipe
 from gaam_decoder.reports.report import Report

@@ -15,7 +15,7 @@ import pytest
 
 import cli
 import gaam_decoder
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.reports import columns
 from gaam_decoder.reports.formats.latex import Latex

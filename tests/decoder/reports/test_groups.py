@@ -14,7 +14,7 @@ import pytest
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig, stats
 from gaam_decoder.reports.notes import caused, conclusion, warnings
 from gaam_decoder.reports.table import Table, build_tables

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache.errors import CacheError
+from gaam_cache.common.errors import CacheError
 from gaam_cache.store.files import digest_of
 from gaam_decoder import RunResult
 from gaam_decoder.reports.rows import all_scores

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.analysis.learned import (
     RESIDUALS,

@@ -15,8 +15,8 @@ from safetensors.numpy import save
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import plugins
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
 from gaam_cache.store.files import read_json, sealed_text, unsealed
 from gaam_cache.store.plan import fingerprint
 from gaam_decoder import Runs, TrainConfig, load_runs

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs import trackers
 from gaam_decoder.runs.trackers import CURVES

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtri
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.scored import Scored, claim_by_score, interval_by_score
 from gaam_decoder.stats.scores import Answers, Score

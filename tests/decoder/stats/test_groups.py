@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache import plugins
+from gaam_cache.common import plugins
 from gaam_decoder import stats
 from gaam_decoder.stats.choice import choice_of
 from gaam_decoder.stats.crossed import Crossed, crossed

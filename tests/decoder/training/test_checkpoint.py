@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import GaamWarning
+from gaam_cache.common.errors import GaamWarning
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.runs.result import TEST_FILE, VALIDATION_FILE, WEIGHTS_FILE
 from gaam_decoder.training import checkpoint

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gaam_cache.cache import EmbeddingCache, ShardedArray, open_cache
+from gaam_cache.store.reader import EmbeddingCache, ShardedArray, open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training import data as loaded

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import gaam_cache
-from gaam_cache.cache import open_cache
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
+from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.training.data import prepare_data

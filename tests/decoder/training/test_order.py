@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_cache.cache import open_cache
+from gaam_cache.store.reader import open_cache
 from gaam_decoder.decoder import STREAMS, stream_seed
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.data import Features, Subset, blocks_of_epoch, epoch_batches

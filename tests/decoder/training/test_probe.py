@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.cache import open_cache
-from gaam_cache.errors import GaamWarning
+from gaam_cache.common.errors import GaamWarning
+from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads import lbfgs
 from gaam_decoder.inspect import list_runs

@@ -12,8 +12,8 @@ import pytest
 
 import gaam_cache
 import gaam_decoder
+from gaam_cache.common.errors import ConfigError, GaamWarning, NumericsError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, GaamWarning, NumericsError
 from gaam_decoder import TrainConfig
 from tests.conftest import Outcome, random_rows, write_csv
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.cache import open_cache
+from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.grid import recipes
 from tests.conftest import GOLDEN

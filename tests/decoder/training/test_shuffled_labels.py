@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gaam_cache.cache import open_cache
+from gaam_cache.store.reader import open_cache
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.data import TrainData, prepare_data, told_labels
 from gaam_decoder.training.grid import plan_items

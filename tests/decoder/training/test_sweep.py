@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.errors import GaamWarning
+from gaam_cache.common.errors import GaamWarning
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.arithmetic import engine
 from tests.cache.published import write_cache

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.errors import ConfigError
+from gaam_cache.common.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.training.group import Group
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import gaam_decoder
+from gaam_cache.common.errors import GaamWarning
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import GaamWarning
 from gaam_cache.extraction.extract import extract
 from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RunResult

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import gaam_decoder
-from gaam_cache import open_cache, plugins
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache import open_cache
+from gaam_cache.common import plugins
+from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_cache.store.files import sealed_text, unsealed
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import export_run

@@ -16,8 +16,8 @@ from scipy.special import softmax
 
 import gaam_cache
 import gaam_decoder
+from gaam_cache.common.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.runs.result import RunResult

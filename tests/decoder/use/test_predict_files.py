@@ -15,8 +15,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from gaam_cache.encode import Placed
-from gaam_cache.errors import ConfigError, GaamError
+from gaam_cache.common.errors import ConfigError, GaamError
+from gaam_cache.extraction.rows import Placed
 from gaam_decoder.use.predict import PredictConfig, predict
 from gaam_decoder.use.predictor import Predictions
 from tests.hostile_strings import HOSTILE

@@ -14,9 +14,9 @@ import torch
 import transformers
 
 import gaam_cache
+from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.audio import AudioEncoder
-from gaam_cache.errors import ConfigError, DataError
 from tests.cache.encoders.audio import sounds
 
 

@@ -11,10 +11,10 @@ import torch
 import transformers
 from torch import nn
 
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.encoders.vision import Unusable, VisionEncoder, _VisionForward, find_layout
-from gaam_cache.errors import ConfigError
 from tests.cache.encoders.vision.models import FAMILIES, SMALL, SQUARE, save_model
 
 

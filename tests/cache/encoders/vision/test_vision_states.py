@@ -11,9 +11,9 @@ import torch
 import transformers
 from PIL import Image
 
+from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.vision import VisionEncoder
-from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.batches import token_budget_batches
 from tests.cache.encoders.audio.sounds import deviation
 from tests.cache.encoders.vision.models import FAMILIES, PATCHES

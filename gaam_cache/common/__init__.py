@@ -1,0 +1,1 @@
+"""What both packages share: errors, messages, settings, plug-ins, devices, progress."""

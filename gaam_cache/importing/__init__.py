@@ -1,0 +1,1 @@
+"""Import states that other programs computed."""

@@ -1,0 +1,1 @@
+"""From the files of a data set to its rows: layouts, readers, cells, labels, limits."""
