@@ -127,7 +127,7 @@ def extract(
     untrained_encoder: Annotated[bool | None, _e("--untrained-encoder", panel=ENCODER)] = None,
     storage_dtype: Annotated[str | None, _e("--storage-dtype", kind="TYPE", panel=ENCODER)] = None,
     device: Annotated[str | None, _e("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _e("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers"))] = None,
+    engine: Annotated[str | None, _e("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers.engines"))] = None,
     devices: Annotated[str | None, _e("--devices", kind="N", panel=MACHINE)] = None,
     config: Config = None,
     sets: Sets = None,
@@ -142,12 +142,18 @@ def extract(
     """
     resolved = _resolved("extract", locals())
     work: Any = gaam_cache.estimate if dry_run else gaam_cache.extract
-    with show_progress("dry run" if dry_run else "extract", "rows", quiet=quiet) as progress:
+    with show_progress(
+        "dry run" if dry_run else "extract", "rows", quiet=quiet
+    ) as progress:
         found = work(resolved, progress=progress)
     _show(found, as_json)
     if not (dry_run or as_json or found.missing):
-        attn = "laplace" if found.num_layers > 1 else "none"  # a density needs layers that differ
-        tell(f"next: gaam train --attn {attn} --cache {shlex.quote(shown_path(found.path))}")
+        attn = (
+            "laplace" if found.num_layers > 1 else "none"
+        )  # a density needs layers that differ
+        tell(
+            f"next: gaam train --attn {attn} --cache {shlex.quote(shown_path(found.path))}"
+        )
 
 
 @app.command(rich_help_panel=THREE)
@@ -174,7 +180,7 @@ def train(
     final: Annotated[bool | None, _t("--final", panel=PROTOCOL)] = None,
     probe: Annotated[bool | None, _t("--probe/--no-probe", panel=PROTOCOL)] = None,
     device: Annotated[str | None, _t("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _t("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers"))] = None,
+    engine: Annotated[str | None, _t("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers.engines"))] = None,
     devices: Annotated[str | None, _t("--devices", kind="N", panel=MACHINE)] = None,
     config: Config = None,
     sets: Sets = None,
@@ -202,7 +208,9 @@ def train(
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
-    with show_progress("train", "seed-epochs", quiet=quiet, say=resolved.tuning) as progress:
+    with show_progress(
+        "train", "seed-epochs", quiet=quiet, say=resolved.tuning
+    ) as progress:
         results = gaam_decoder.train(resolved, progress=progress, on_run=say)
     if as_json:
         _print_json([run.to_dict() for run in results])
@@ -242,15 +250,26 @@ def report(
         tell(reports.columns.explain())
         return
     if as_json and format not in (None, "json"):
-        raise ConfigError("--json is --format json", expected="one format", found=format)
+        raise ConfigError(
+            "--json is --format json", expected="one format", found=format
+        )
     name = format or ("json" if as_json else "terminal")
     reports.format_of(name, section, columns, score)
     if out:
         check_writable(out, option="--out", file=True)
     if figures:
         check_writable(figures, option="--figures")
-    options: dict[str, Any] = {"baseline": baseline, "margin": margin, "score": score, "top": top}
-    options |= {"temperature": temperature, "every_candidate": every_candidate, "pairs": pairs}
+    options: dict[str, Any] = {
+        "baseline": baseline,
+        "margin": margin,
+        "score": score,
+        "top": top,
+    }
+    options |= {
+        "temperature": temperature,
+        "every_candidate": every_candidate,
+        "pairs": pairs,
+    }
     options["groups"] = groups
     found = reports.report(runs or ["runs"], **_filters(attn, head, where), **options)
     if figures:
@@ -298,7 +317,9 @@ def inspect(
     if not os.path.lexists(place):
         raise NotFoundError(f"nothing at '{path}'", where=str(place))
     while True:
-        package: Any = gaam_cache if gaam_cache.inspect.is_cache(place) else gaam_decoder
+        package: Any = (
+            gaam_cache if gaam_cache.inspect.is_cache(place) else gaam_decoder
+        )
         about = package.inspect.inspect(place)
         if watch and sys.stdout.isatty():
             typer.echo("\x1b[H\x1b[2J", nl=False)
@@ -321,9 +342,13 @@ def verify(
     import gaam_decoder.inspect
 
     path = absolute_path(path)
-    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.inspect.is_runs(path)
+    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.inspect.is_runs(
+        path
+    )
     if of_runs and (recompute or device != "auto"):
-        raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
+        raise ConfigError(
+            "these options are for caches", expected="gaam verify RUNS alone"
+        )
     options: dict[str, Any] = {"device": device, "recompute_rows": recompute}
     whole = partial(gaam_decoder.inspect.list_runs, whole=True)
     work: Any = whole if of_runs else gaam_cache.verify
@@ -360,13 +385,21 @@ def describe(
     """Say what mechanisms, heads, losses and settings there are: formulas, options, sources."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     if list_settings:
-        listed = {section: settings.keys(config) for section, config in SETTINGS.items()}
-        _print_json(listed) if as_json else tell(settings.list_in_words(SETTINGS, width))
+        listed = {
+            section: settings.keys(config) for section, config in SETTINGS.items()
+        }
+        _print_json(listed) if as_json else tell(
+            settings.list_in_words(SETTINGS, width)
+        )
         return
     from gaam_decoder import catalogue
 
     sizes = (layers, hidden_size)
-    about = catalogue.describe_mechanism(attn, *sizes) if attn else catalogue.catalogue(*sizes)
+    about = (
+        catalogue.describe_mechanism(attn, *sizes)
+        if attn
+        else catalogue.catalogue(*sizes)
+    )
     in_words: Any = partial(catalogue.catalogue_in_words, width=width)
     in_words = catalogue.mechanism_in_words if attn else in_words
     _print_json(about) if as_json else tell(in_words(about))
@@ -391,7 +424,11 @@ def ablate(
     """
     import gaam_decoder
 
-    options: dict[str, Any] = {"num_layers": num_layers, "random_sets": random_sets, "seed": seed}
+    options: dict[str, Any] = {
+        "num_layers": num_layers,
+        "random_sets": random_sets,
+        "seed": seed,
+    }
     options |= {"cache": cache, "attn": attn}
     with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
         result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
@@ -442,7 +479,8 @@ def study(
         raise ConfigError("--check and --record at once", expected="one of them")
     known = sorted(name.replace("_", "-") for name in studies.MACHINE)
     machine = {
-        k.replace("-", "_"): v for k, v in settings.pairs(sets or (), "--set", known).items()
+        k.replace("-", "_"): v
+        for k, v in settings.pairs(sets or (), "--set", known).items()
     }
     recipe = studies.read_study(what, out=out, dataset=dataset, machine=machine)
     if dry_run:
@@ -450,7 +488,11 @@ def study(
         return
     say = (lambda command: None) if quiet else partial(tell, to=sys.stderr)
     with show_progress("study", "steps", quiet=quiet) as progress:
-        options: dict[str, Any] = {"check": check, "record": record, "progress": progress}
+        options: dict[str, Any] = {
+            "check": check,
+            "record": record,
+            "progress": progress,
+        }
         outcome = studies.carry_out(recipe, say=say, **options)
     _show(outcome, as_json)
     raise typer.Exit(outcome.exit_code)
@@ -492,7 +534,9 @@ def predict(
     streams: dict[str, Any] = {"stdin": getattr(sys.stdin, "buffer", None)}
     streams["write"] = getattr(sys.stdout, "buffer", sys.stdout).write
     with show_progress("predict", "rows", quiet=quiet) as progress:
-        found = gaam_decoder.predict(config, as_list=as_json, progress=progress, **streams)
+        found = gaam_decoder.predict(
+            config, as_list=as_json, progress=progress, **streams
+        )
     if config.of_texts or out is not None:
         _show(found, as_json)
 
@@ -519,9 +563,13 @@ def export(
     path = absolute_path(path)
     of_cache = gaam_cache.inspect.is_cache(path)
     if of_cache and (seed is not None or cache is not None):
-        raise ConfigError("--seed and --cache are for a run", expected="a run", found="a cache")
+        raise ConfigError(
+            "--seed and --cache are for a run", expected="a run", found="a cache"
+        )
     if push is None and (private or yes):
-        raise ConfigError("--private and --yes are for --push", expected="--push USER/NAME")
+        raise ConfigError(
+            "--private and --yes are for --push", expected="--push USER/NAME"
+        )
     where = sent = None
     if push is not None:
         from gaam_cache.hub.push import look
@@ -530,11 +578,15 @@ def export(
         where = look(push, kind=kind, private=private, overwrite=overwrite, yes=yes)
     if of_cache:
         with show_progress("export", "steps", quiet=quiet) as progress:
-            made: Any = gaam_cache.export_cache(path, out, overwrite=overwrite, progress=progress)
+            made: Any = gaam_cache.export_cache(
+                path, out, overwrite=overwrite, progress=progress
+            )
     else:
         import gaam_decoder
 
-        made = gaam_decoder.export_run(path, out, seed=seed, cache=cache, overwrite=overwrite)
+        made = gaam_decoder.export_run(
+            path, out, seed=seed, cache=cache, overwrite=overwrite
+        )
     if not as_json:
         tell(made.in_words())
     if where is not None:
@@ -550,7 +602,9 @@ def _resolved(section: str, values: dict[str, Any]) -> Any:
     config = SETTINGS[section]
     given = {one.name: values.get(one.name) for one in dataclasses.fields(config)}
     places = {"sets": values["sets"], "config_file": values.get("config")}
-    return settings.resolve(config, section, given, preset=values.get("preset"), **places)
+    return settings.resolve(
+        config, section, given, preset=values.get("preset"), **places
+    )
 
 
 def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:

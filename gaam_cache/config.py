@@ -26,7 +26,7 @@ from gaam_cache.common.settings import (
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"
-ENGINES = "gaam_cache.workers"
+ENGINES = "gaam_cache.workers.engines"
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of states that others made."""
 SHARD_ROWS = 2048
@@ -63,11 +63,17 @@ def budget_of(asked: int | None, device_type: str) -> int:
 
 def parse_devices(value: Any) -> str:
     """How many devices, 'all', or which, from a number, text or list."""
-    if isinstance(value, (list, tuple)):  # [1] of a file is GPU 1, and no number of workers
-        value = ",".join(map(str, value)) + "," * all(type(number) is int for number in value)
+    if isinstance(
+        value, (list, tuple)
+    ):  # [1] of a file is GPU 1, and no number of workers
+        value = ",".join(map(str, value)) + "," * all(
+            type(number) is int for number in value
+        )
     text = "".join(str(value).split())
     if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
-        raise ValueError("1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)")
+        raise ValueError(
+            "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
+        )
     numbers = re.findall(r"\d+", text)
     if len(set(map(int, numbers))) < len(numbers):
         raise ValueError("numbers of GPUs, each once")
@@ -75,7 +81,7 @@ def parse_devices(value: Any) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placing:
+class WorkerConfig:
     """Which workers there are to be: part of every configuration that has work for them."""
 
     engine: str = "local"
@@ -94,23 +100,24 @@ class Placing:
         return self.engine == "local" and self.devices == "1"
 
 
-P = TypeVar("P", bound=Placing)
+P = TypeVar("P", bound=WorkerConfig)
 
 
-def placed(config: P) -> P:
-    values: dict[str, Any] = {one.name: one.default for one in fields(Placing)}
+def without_workers(config: P) -> P:
+    values: dict[str, Any] = {one.name: one.default for one in fields(WorkerConfig)}
     return replace(config, **values)
 
 
-def check_placing(placing: Placing) -> None:
-    if placing.engine not in (known := plugins.names(ENGINES)):
-        raise plugins.unknown("engine", placing.engine, known)
-    if placing.rank is not None:
-        parse_rank(placing.rank)
-    share = placing.gpus_per_worker
+def check_workers(config: WorkerConfig) -> None:
+    if config.engine not in (known := plugins.names(ENGINES)):
+        raise plugins.unknown("engine", config.engine, known)
+    if config.rank is not None:
+        parse_rank(config.rank)
+    share = config.gpus_per_worker
     fits = share is None or 0 < share < 1 or (1 <= share < 1024 and share == int(share))
     check_rules(
-        placing, [("gpus_per_worker", fits, RANGE, "a part of one GPU (0.25), or whole ones")]
+        config,
+        [("gpus_per_worker", fits, RANGE, "a part of one GPU (0.25), or whole ones")],
     )
 
 
@@ -137,7 +144,7 @@ def _or_none(word: str) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExtractConfig(Placing):
+class ExtractConfig(WorkerConfig):
     """Everything ``gaam extract`` can be told; ``gaam describe --settings`` says what each means.
 
     >>> config = gaam_cache.ExtractConfig(dataset="news.csv", text_columns=("title", "body"))
@@ -160,7 +167,9 @@ class ExtractConfig(Placing):
     """Branch, tag or commit of the data set on the hub."""
     subset: str | None = field(default=None, metadata=OF_ROWS)
     """Subset (configuration) of a data set on the hub."""
-    text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
+    text_columns: tuple[str, ...] = field(
+        default=(), metadata={"option": "--text-column"}
+    )
     """Column of the text; several are joined by a space (default: text)."""
     label_column: str = "label"
     """Column of the class."""
@@ -172,7 +181,9 @@ class ExtractConfig(Placing):
         default=(), metadata={"option": "--keep-column"} | OF_ROWS
     )
     """Column that the cache keeps, such as who speaks; repeatable."""
-    delimiter: str | None = field(default=None, metadata={UNCHECKED: True} | KEY | OF_ROWS)
+    delimiter: str | None = field(
+        default=None, metadata={UNCHECKED: True} | KEY | OF_ROWS
+    )
     """What parts the fields of a CSV file: a character, or tab, semicolon, pipe, space (default: a
     comma)."""
     encoding: str | None = field(default=None, metadata=OF_ROWS | KEY)
@@ -199,7 +210,9 @@ class ExtractConfig(Placing):
     """Bits that grey pictures of 16 bits use: 12 of many cameras (default: 16)."""
     published_audio: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Sounds as the published code has them: filled with zeros to 5 s, not normalised."""
-    splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
+    splits: tuple[str, ...] = field(
+        default=("train", "test"), metadata={"option": "--split"}
+    )
     """Split to encode, repeatable."""
     out: Path = Path("cache")
     """Folder of the cache."""
@@ -211,7 +224,9 @@ class ExtractConfig(Placing):
     """Text around every text, which stands where '{text}' is."""
     chat_template: bool = field(default=False, metadata=OF_ENCODER)
     """Write every text as a user's message, by the tokenizer's own chat template."""
-    layers: str | None = field(default=None, metadata={"parse": parse_range} | OF_ENCODER)
+    layers: str | None = field(
+        default=None, metadata={"parse": parse_range} | OF_ENCODER
+    )
     """Layers to keep: 20-40, or one; 0 is the input of the first (default: all, from 1)."""
     layer_zero: bool = field(default=False, metadata=OF_ENCODER | KEY)
     """Keep the input of the first layer too, as layer 0."""
@@ -240,15 +255,21 @@ class ExtractConfig(Placing):
     def __post_init__(self) -> None:
         settle(self)
         if self.test_groups is not None and self.test_groups not in self.keep_columns:
-            object.__setattr__(self, "keep_columns", (*self.keep_columns, self.test_groups))
+            object.__setattr__(
+                self, "keep_columns", (*self.keep_columns, self.test_groups)
+            )
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
         check_rules(self, self._rules())
         check_device(self.device)
-        check_placing(self)
+        check_workers(self)
 
     def _rules(self) -> Iterator[Rule]:
-        speed, seconds, part = self.tokens_per_second, self.clip_seconds, self.test_fraction
+        speed, seconds, part = (
+            self.tokens_per_second,
+            self.clip_seconds,
+            self.test_fraction,
+        )
         splits, unlabelled, spread = self.splits, self.unlabelled, self.device_map
         # fmt: off
         yield "tokens_per_second", speed is None or 0 < speed < math.inf, RANGE, "> 0"
@@ -359,9 +380,14 @@ class ImportConfig:
         settle(self)
         check_at_least(self, 1, "shard_rows")
         if not self.files:
-            raise ConfigError("nothing to import", expected="one file of arrays, or several")
+            raise ConfigError(
+                "nothing to import", expected="one file of arrays, or several"
+            )
         columns = all(map(COLUMN_PATTERN.fullmatch, self.keep_columns))
-        pool, letters = re.fullmatch(r"[a-z]{1,16}", self.pool), "1 to 16 lower-case letters"
+        pool, letters = (
+            re.fullmatch(r"[a-z]{1,16}", self.pool),
+            "1 to 16 lower-case letters",
+        )
         rules: list[Rule] = [
             ("keep_columns", columns, "cannot be the name of a column", COLUMN_NAME),
             ("pool", pool, "cannot be a name", f"{letters}, such as mean"),

@@ -14,12 +14,21 @@ from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
 from gaam_cache.store.reader import Split
 from gaam_cache.store.shard import missing_shards, planned_receipt
-from gaam_cache.workers.leases import CLAIM_FOLDER, Holding, holdings
+from gaam_cache.workers.leases import LEASE_FOLDER, Holding, holdings
 
 SHOWN = 20  # damages, and workers, that are listed for people
-COUNTED_BYTES = 2**30  # of a split at most: its classes are counted, for which all of it is hashed
+COUNTED_BYTES = (
+    2**30
+)  # of a split at most: its classes are counted, for which all of it is hashed
 OF_PLAN = (
-    *("fingerprint", "untrained_seed", "num_layers", "first_layer", "hidden_size", "pooling"),
+    *(
+        "fingerprint",
+        "untrained_seed",
+        "num_layers",
+        "first_layer",
+        "hidden_size",
+        "pooling",
+    ),
     *("storage_dtype", "class_names", "created_with"),
 )
 
@@ -45,14 +54,20 @@ class Inspection:
 
     def in_words(self) -> str:
         about: dict[str, Any] = visible_values(self.about)
-        workers = [f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]]
+        workers = [
+            f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]
+        ]
         damage, out_of_reach = (
             ["{name}: {reason}; to do: {repair}".format(**one) for one in about[kind]]
             for kind in ("damage", "out_of_reach")
         )
         found: list[tuple[str, str]] = []
         if "fingerprint" not in about:
-            state = "DAMAGED, its plan cannot be used" if damage else "its rows are being read"
+            state = (
+                "DAMAGED, its plan cannot be used"
+                if damage
+                else "its rows are being read"
+            )
             state = "its plan is out of reach" if out_of_reach else state
         else:
             missing = len(about["missing_shards"])
@@ -63,7 +78,10 @@ class Inspection:
             state = f"DAMAGED; {there}" if damage else state
             if missing and not workers:
                 workers = [f"nobody: the {about['maker']} that began it goes on"]
-            found = [*_plan_in_words(about), *map(_split_in_words, about["splits"].items())]
+            found = [
+                *_plan_in_words(about),
+                *map(_split_in_words, about["splits"].items()),
+            ]
         several = {"at work": workers, "damaged": damage, "out of reach": out_of_reach}
         for name, lines in several.items():
             more = [f"{len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
@@ -74,7 +92,7 @@ class Inspection:
 
 def is_cache(path: Path) -> bool:
     """Whether a folder is, was or will be a cache, in whatever state it is."""
-    begun = (path / SHARD_FOLDER).is_dir() or (path / CLAIM_FOLDER).is_dir()
+    begun = (path / SHARD_FOLDER).is_dir() or (path / LEASE_FOLDER).is_dir()
     return begun or os.path.lexists(path / PLAN_FILE)
 
 
@@ -87,7 +105,7 @@ def inspect(path: Path) -> Inspection:
         NotFoundError: no cache there.
     """
     path = absolute_path(path)
-    held, damage = holdings(path / CLAIM_FOLDER), list[dict[str, str]]()
+    held, damage = holdings(path / LEASE_FOLDER), list[dict[str, str]]()
     out_of_reach: list[dict[str, str]] = []
 
     def note(name: str, error: CacheError) -> None:
@@ -97,7 +115,11 @@ def inspect(path: Path) -> Inspection:
     about: dict[str, Any] = {"kind": "cache", "path": str(path), "complete": False}
     about |= {"at_work": [asdict(one) for one in held], "damage": damage}
     about["out_of_reach"] = out_of_reach
-    if held and not os.path.lexists(path / PLAN_FILE) and not (path / SHARD_FOLDER).exists():
+    if (
+        held
+        and not os.path.lexists(path / PLAN_FILE)
+        and not (path / SHARD_FOLDER).exists()
+    ):
         return Inspection(about)
     try:
         plan = read_plan(path)
@@ -113,7 +135,9 @@ def inspect(path: Path) -> Inspection:
                 if shard.name not in lacking:
                     receipts.append(planned_receipt(path, plan, shard))
                 if len(receipts) == len(shards):
-                    splits[name] |= _whole(Split(path, plan, name, receipts), count=not missing)
+                    splits[name] |= _whole(
+                        Split(path, plan, name, receipts), count=not missing
+                    )
             except CacheError as error:
                 note(shard.name, error)
     encoder = plan.identity
@@ -122,7 +146,9 @@ def inspect(path: Path) -> Inspection:
         "shards": plan.num_shards,
         "missing_shards": missing,
         "rows": sum(plan.rows.values()),
-        "rows_done": sum(s.stop - s.start for s in plan.shards() if s.name not in lacking),
+        "rows_done": sum(
+            s.stop - s.start for s in plan.shards() if s.name not in lacking
+        ),
         "at_work": [asdict(one) for one in held if one.name in lacking],
         "maker": plan.maker,
         "encoder": plan.encoder["name"],
@@ -136,7 +162,9 @@ def inspect(path: Path) -> Inspection:
         "columns": list(plan.columns),
         "splits": splits,
     }
-    about |= {name: encoder.get(name) for name in ("layers", "pooled", "prompt", "max_length")}
+    about |= {
+        name: encoder.get(name) for name in ("layers", "pooled", "prompt", "max_length")
+    }
     return Inspection(about | {name: getattr(plan, name) for name in OF_PLAN})
 
 
@@ -147,7 +175,10 @@ def _damage(name: str, error: CacheError) -> dict[str, str]:
 
 def _whole(split: Split, *, count: bool) -> dict[str, Any]:
     """What is known of a split of which every shard is there; to ``count`` all of it is hashed."""
-    about: dict[str, Any] = {"labelled": split.labelled, "truncated_rows": split.truncated}
+    about: dict[str, Any] = {
+        "labelled": split.labelled,
+        "truncated_rows": split.truncated,
+    }
     about["bytes"] = split.nbytes
     if count and split.nbytes <= COUNTED_BYTES:
         labels = split.labels if split.labelled else np.zeros(0, np.int64)
@@ -159,11 +190,17 @@ def _whole(split: Split, *, count: bool) -> dict[str, Any]:
 
 def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:
     revision = f" at {short_digest(about['revision'])}" if about["revision"] else ""
-    where = f"in {about['compute_dtype']}" if about["imported_from"] is None else "elsewhere"
+    where = (
+        f"in {about['compute_dtype']}"
+        if about["imported_from"] is None
+        else "elsewhere"
+    )
     over = "the text's own tokens" if about["pool_over"] == "text" else about["pooled"]
     some = "" if about["first_layer"] == 1 else f", from layer {about['first_layer']}"
     states = f"{about['num_layers']} layers x {about['hidden_size']}{some}, "
-    states += f"pooled by {' and '.join(about['pooling'])}" + (f" over {over}" if over else "")
+    states += f"pooled by {' and '.join(about['pooling'])}" + (
+        f" over {over}" if over else ""
+    )
     length = f", at most {about['max_length']} tokens a row"
     teacher = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}"
     return [
@@ -188,5 +225,7 @@ def _split_in_words(named: tuple[str, dict[str, Any]]) -> tuple[str, str]:
             classes[8:] = ["..."] * (len(classes) > 8)
             line += f" ({', '.join(classes)})" if split["labelled"] else ""
             line += f", {split['mean_tokens']} tokens on average"
-        line += f", {split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"
+        line += (
+            f", {split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"
+        )
     return name, line

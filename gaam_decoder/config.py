@@ -9,10 +9,17 @@ from typing import Any, Literal
 
 from gaam_cache.common.devices import check_device
 from gaam_cache.common.settings import KEY, Rule, check_at_least, check_rules, settle
-from gaam_cache.config import Placing, check_placing
+from gaam_cache.config import WorkerConfig, check_workers
 from gaam_decoder import number_lists
 from gaam_decoder.recipe import NO_TEST
-from gaam_decoder.specs import USUAL_DECAY, Spec, build, head_class, parse_built, parse_specs
+from gaam_decoder.specs import (
+    USUAL_DECAY,
+    Spec,
+    build,
+    head_class,
+    parse_built,
+    parse_specs,
+)
 
 OUT = "is out of range"
 
@@ -26,7 +33,7 @@ def _parsed(default: Any, parse: Callable[[Any], Any], **more: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig(Placing):
+class TrainConfig(WorkerConfig):
     """Everything ``gaam train`` can be told; ``gaam describe --settings`` says what each means.
 
     Where a field is a tuple, one value may stand for itself, or the text of an option for several.
@@ -64,7 +71,9 @@ class TrainConfig(Placing):
     lr: tuple[float, ...] | None = _parsed(None, number_lists.parse_rates)
     """Learning rate, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2, of sgd 3e-3 to 5e-1, that
     which --tune-seeds choose; the first where no rows of train may choose)."""
-    weight_decay: tuple[float, ...] = _parsed((USUAL_DECAY,), number_lists.parse_rates, **KEY)
+    weight_decay: tuple[float, ...] = _parsed(
+        (USUAL_DECAY,), number_lists.parse_rates, **KEY
+    )
     """Weight decay, or several."""
     schedule: Literal["constant", "plateau", "cosine"] = _key("constant")
     """Course of the rate; plateau: a tenth after 10 epochs without a better accuracy; cosine: up
@@ -136,7 +145,7 @@ class TrainConfig(Placing):
         """Parse every value into its type, and refuse what cannot work before anything is read."""
         settle(self)
         check_device(self.device)
-        check_placing(self)
+        check_workers(self)
         check_at_least(self, 0, "split_seed")
         counts = ("epochs", "batch_size", "seed_batch", "fold", "repeats", "val_folds")
         check_at_least(self, 1, *counts)
@@ -153,7 +162,9 @@ class TrainConfig(Placing):
     def choosing_seeds(self) -> tuple[int, ...] | None:
         """Seeds that choose between them: ``tune_seeds``, or three that report nothing."""
         first = max(1000, max(self.seeds) + 1)
-        return self.tune_seeds or ((first, first + 1, first + 2) if self._tunes else None)
+        return self.tune_seeds or (
+            (first, first + 1, first + 2) if self._tunes else None
+        )
 
     @property
     def tuning(self) -> str:
@@ -162,7 +173,9 @@ class TrainConfig(Placing):
         what = f"{tried} rates{' and decays' * (len(self.weight_decay) > 1)} by {len(by)} seeds"
         cost, each = tried * len(by) + len(self.seeds), " and fold" * bool(self.folds)
         rest = f"then {len(self.seeds)} at the best: {cost} trainings a decoder{each}; --lr RATE "
-        return f"tuning: {what} that report nothing, {rest}trains that alone" if by else ""
+        return (
+            f"tuning: {what} that report nothing, {rest}trains that alone" if by else ""
+        )
 
     @property
     def _tunes(self) -> bool:
@@ -176,7 +189,10 @@ class TrainConfig(Placing):
 def _rules(config: TrainConfig) -> Iterator[Rule]:
     """Numbers in their range, and nothing that plays no part or misleads."""
     clip, folds, chooses = config.clip_grad_norm, config.folds, config.select == "val"
-    untested, chosen = config.test_split == NO_TEST, "--select val, which holds out a part of train"
+    untested, chosen = (
+        config.test_split == NO_TEST,
+        "--select val, which holds out a part of train",
+    )
     # fmt: off
     yield "lr", all(0 < lr < math.inf for lr in config.rates), OUT, "a positive number"
     yield "clip_grad_norm", clip is None or 0 < clip < math.inf, OUT, "a positive number"
@@ -249,6 +265,11 @@ class PlantConfig:
         own = self.from_cache is None or (self.layers is None and self.width is None)
         rules: list[Rule] = [
             ("strength", 0 < self.strength < math.inf, OUT, "a positive number"),
-            ("from_cache layers width", own, "has its own", "no layers or width beside it"),
+            (
+                "from_cache layers width",
+                own,
+                "has its own",
+                "no layers or width beside it",
+            ),
         ]
         check_rules(self, rules)

@@ -81,7 +81,10 @@ class Decoder(nn.Module):
     def num_parameters(self) -> dict[str, int]:
         """Learned numbers of the attention and in all."""
         attention = sum(p.numel() for p in self.attention.parameters())
-        return {"attention": attention, "total": sum(p.numel() for p in self.parameters())}
+        return {
+            "attention": attention,
+            "total": sum(p.numel() for p in self.parameters()),
+        }
 
 
 @contextmanager
@@ -107,7 +110,10 @@ def on_paper() -> Iterator[None]:
         with torch.device("meta"):
             yield
     except (RuntimeError, OverflowError) as error:
-        message, found = "the options ask for a size that no tensor has", str(error).splitlines()[0]
+        message, found = (
+            "the options ask for a size that no tensor has",
+            str(error).splitlines()[0],
+        )
         raise ConfigError(message, found=found) from error
 
 
@@ -120,7 +126,9 @@ def check_rows_stay_apart(spec: DecoderSpec) -> None:
     Raises:
         ConfigError: rows are mixed, and the mechanism does not say that it mixes them.
     """
-    if not is_foreign(spec.attention, "mechanism") and not is_foreign(spec.head, "head"):
+    if not is_foreign(spec.attention, "mechanism") and not is_foreign(
+        spec.head, "head"
+    ):
         return
     decoder = build_decoder(spec, seed=0).eval()
     if decoder.attention.depends_on_batch:
@@ -130,7 +138,9 @@ def check_rows_stay_apart(spec: DecoderSpec) -> None:
     x_BLD = torch.randn(shape, generator=generator)
     with torch.inference_mode():
         together_BC = decoder(x_BLD)
-        alone_BC = torch.cat([decoder(x_BLD[row : row + 1]) for row in range(ROWS_TRIED)])
+        alone_BC = torch.cat(
+            [decoder(x_BLD[row : row + 1]) for row in range(ROWS_TRIED)]
+        )
     distance = (together_BC - alone_BC).abs().max()
     if distance <= MIXING_SHARE * alone_BC.abs().max():
         return
@@ -152,7 +162,9 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
 def spelled_out(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     """The mechanism with the options that it chooses to fit, but for the usual number of heads."""
     chosen = _chosen(spec, num_layers, hidden_size)
-    options = dict(spec.options) | {k: v for k, v in chosen.items() if v != DEFAULT_HEADS}
+    options = dict(spec.options) | {
+        k: v for k, v in chosen.items() if v != DEFAULT_HEADS
+    }
     return Spec(spec.name, tuple(sorted(options.items())))
 
 
@@ -169,7 +181,11 @@ def _chosen(spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
     options = plugin_options(type(attention)).items()
-    values = {name: getattr(attention, name, None) for name, (_, usual) in options if usual is None}
+    values = {
+        name: getattr(attention, name, None)
+        for name, (_, usual) in options
+        if usual is None
+    }
     return {k: v for k, v in values.items() if isinstance(v, (int, float, str))}
 
 

@@ -12,7 +12,12 @@ from gaam_cache.common.paths import absolute_path
 from gaam_cache.workers.leases import Holding, holdings
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
+from gaam_decoder.runs.folders import (
+    LEASE_FOLDER,
+    is_run,
+    run_folders,
+    unfinished_folders,
+)
 from gaam_decoder.runs.loading import Progress, Runs, find_runs, once
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.tuning import on_training_rows
@@ -58,7 +63,9 @@ def inspect(path: Path) -> Inspection:
     if not is_run(path) or found.damage:
         return found
     importance = importance_of([read_run(path)])
-    return Inspection(found.about["runs"][0] | {"importance": importance and importance.to_dict()})
+    return Inspection(
+        found.about["runs"][0] | {"importance": importance and importance.to_dict()}
+    )
 
 
 def list_runs(
@@ -82,7 +89,7 @@ def list_runs(
         state = OUT_OF_REACH if isinstance(error, OutOfReachError) else "damaged"
         entries.append(_entry(path, state, said))
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
-    held = [one for place in places for one in holdings(place / CLAIM_FOLDER)]
+    held = [one for place in places for one in holdings(place / LEASE_FOLDER)]
     begun = [(place / work["folder"], work) for place in places for work in look(place)]
     alive = any(not one.dead for one in held)
     about = {
@@ -94,7 +101,9 @@ def list_runs(
         "runs": entries + [_entry(path, "unfinished", work) for path, work in begun],
         "at_work": [asdict(one) for one in held],
     }
-    return Inspection(about | ({"selection": runs.selection.to_dict()} if runs.selection else {}))
+    return Inspection(
+        about | ({"selection": runs.selection.to_dict()} if runs.selection else {})
+    )
 
 
 def is_runs(path: Path) -> bool:
@@ -103,15 +112,24 @@ def is_runs(path: Path) -> bool:
 
 
 def _finished(run: RunResult) -> dict[str, Any]:
-    what = run.in_words() + ", tested on its own training rows" * on_training_rows(run.recipe)
+    what = run.in_words() + ", tested on its own training rows" * on_training_rows(
+        run.recipe
+    )
     what += f", {run.cache['dataset']} {run.cache['fingerprint'][:8]}"
     accuracy = float(run.accuracy.mean()) if run.accuracy.size else None
-    return _entry(run.path, "finished", run.to_dict() | {"what": what, "accuracy": accuracy})
+    return _entry(
+        run.path, "finished", run.to_dict() | {"what": what, "accuracy": accuracy}
+    )
 
 
 def _entry(path: Path, state: str, known: dict[str, Any]) -> dict[str, Any]:
     size = sum(file.stat().st_size for file in path.glob("*") if file.exists())
-    about = {"state": state, "name": path.name, "path": str(path.absolute()), "bytes": size}
+    about = {
+        "state": state,
+        "name": path.name,
+        "path": str(path.absolute()),
+        "bytes": size,
+    }
     return known | about
 
 
@@ -127,12 +145,17 @@ def _of_folders(about: dict[str, Any]) -> str:
         if one["state"] == "finished":
             lines.append(f"  {brief(one['what'], 300)}")
         elif one["state"] in BAD:
-            lines += [f"  {one['state'].upper()}: {one['what']}", f"  to do: {one['repair']}"]
+            lines += [
+                f"  {one['state'].upper()}: {one['what']}",
+                f"  to do: {one['repair']}",
+            ]
         else:
             done = f"{len(one['done'])} of {len(one['planned'])} seeds finished"
             lines.append(f"  UNFINISHED: {one['title']}: {done}")
             for group in one["groups"]:
-                epoch = f" epoch {group['epoch']}/{one['epochs']}" if group["epoch"] else ""
+                epoch = (
+                    f" epoch {group['epoch']}/{one['epochs']}" if group["epoch"] else ""
+                )
                 who = held.pop(group["claim"], "nobody is at work on it")
                 lines.append(f"    seeds {spell_numbers(group['seeds'])}{epoch}: {who}")
     lines += [f"  {name}: {who}" for name, who in held.items()]
@@ -141,24 +164,37 @@ def _of_folders(about: dict[str, Any]) -> str:
     lines.append(counts + ", every byte hashed" * about["whole"])
     if selection := about.get("selection"):
         asked = " ".join(selection["asked"])
-        lines.append(f"{selection['runs']:,} of {selection['of_runs']:,} runs ({asked})")
+        lines.append(
+            f"{selection['runs']:,} of {selection['of_runs']:,} runs ({asked})"
+        )
     lines += ["unfinished: the same gaam train goes on"] if states["unfinished"] else []
     return "\n".join(lines)
 
 
 def _of_run(about: dict[str, Any]) -> str:
-    parameters, lines = about["parameters"], [f"run {about['path']}", f"  what  {about['what']}"]
+    parameters, lines = (
+        about["parameters"],
+        [f"run {about['path']}", f"  what  {about['what']}"],
+    )
     lines.append(f"  encoder  {about['cache']['encoder']}")
-    lines.append(f"  parameters  {parameters['total']:,}, {parameters['attention']:,} in attention")
+    lines.append(
+        f"  parameters  {parameters['total']:,}, {parameters['attention']:,} in attention"
+    )
     for name in ("recipe", "engine"):
-        settings = (f"{k}={value}" for k, value in about[name].items() if value is not None)
+        settings = (
+            f"{k}={value}" for k, value in about[name].items() if value is not None
+        )
         lines.append(f"  {name}  {', '.join(settings)}")
     for seed in about["seeds"]:
-        said = f"failed: {seed['failed']}" if seed["failed"] else f"epoch {seed['epoch']}"
+        said = (
+            f"failed: {seed['failed']}" if seed["failed"] else f"epoch {seed['epoch']}"
+        )
         said += "" if seed["accuracy"] is None else f", {100 * seed['accuracy']:.2f}%"
         lines.append(f"  seed {seed['seed']:<4} {said}, {seed['seconds']:.2f} s")
     if about["importance"]:
-        lines.append("  importance: share of the summed attention map; mean factor (0 to 1)")
+        lines.append(
+            "  importance: share of the summed attention map; mean factor (0 to 1)"
+        )
         for one in about["importance"]["layers"]:
             share = f"{one['contribution']:5.1f}%; {one['factor']:.3f}"
             lines.append(f"    layer {one['layer']:<4} {share}")

@@ -23,7 +23,10 @@ _NUMBER = r"(0|[1-9]\d{0,8})"
 def _several(value: Any) -> list[Any]:
     """What commas part, of one text or of several; what is no text is itself."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    each = (one.replace(" ", "").split(",") if isinstance(one, str) else [one] for one in values)
+    each = (
+        one.replace(" ", "").split(",") if isinstance(one, str) else [one]
+        for one in values
+    )
     return [part for parts in each for part in parts]
 
 
@@ -33,7 +36,9 @@ def parse_numbers(value: Any) -> tuple[int, ...]:
     for part in _several(value):
         found = re.fullmatch(f"{_NUMBER}(-{_NUMBER})?", str(part), re.ASCII)
         if found is None:  # of 1,000 too, which would be 1 and 0
-            raise ValueError("a list (3,5,9), a range (0-31), or both (1-8,12), no leading zeros")
+            raise ValueError(
+                "a list (3,5,9), a range (0-31), or both (1-8,12), no leading zeros"
+            )
         first, last = int(found[1]), int(found[3] or found[1])
         if not first <= last < first + MOST_NUMBERS:
             raise ValueError(f"a range that rises, of at most {MOST_NUMBERS:,} numbers")
@@ -67,7 +72,9 @@ def parse_layer_sets(value: Any) -> LayerSets:
 
     Numbers in a list are one set: ``[19, 20, 21]``. ``each`` is every layer by itself.
     """
-    if isinstance(value, (list, tuple)) and not all(isinstance(one, int) for one in value):
+    if isinstance(value, (list, tuple)) and not all(
+        isinstance(one, int) for one in value
+    ):
         return tuple(layers for each in value for layers in parse_layer_sets(each))
     if value in (None, "all"):
         return (None,)
@@ -83,7 +90,9 @@ def parse_sizes(value: Any) -> Sizes:
     """Numbers of rows, each from 1 on: ``100,1k,all,5/class``; None is all rows."""
     sizes: list[int | str | None] = []
     for part in _several(value):
-        found = re.fullmatch(rf"([1-9]\d{{0,8}})(k?)({PER_CLASS})?", str(part), re.ASCII)
+        found = re.fullmatch(
+            rf"([1-9]\d{{0,8}})(k?)({PER_CLASS})?", str(part), re.ASCII
+        )
         if found is None and part not in (None, "all"):
             raise ValueError("numbers of rows, all, or of every class: 100,1k,5/class")
         rows = int(found[1]) * (1000 if found[2] else 1) if found else None

@@ -13,8 +13,25 @@ from gaam_decoder.number_lists import Layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 
 OF_STEPS = (
-    *("loss", "epochs", "batch_size", "lr", "weight_decay", "schedule", "clip_grad_norm", "dtype"),
-    *("loss_scale", "clip_order", "ties", "eval_dtype", "class_weights", "shuffle", "shard_rows"),
+    *(
+        "loss",
+        "epochs",
+        "batch_size",
+        "lr",
+        "weight_decay",
+        "schedule",
+        "clip_grad_norm",
+        "dtype",
+    ),
+    *(
+        "loss_scale",
+        "clip_order",
+        "ties",
+        "eval_dtype",
+        "class_weights",
+        "shuffle",
+        "shard_rows",
+    ),
     "optimizer",
 )
 """Settings that play no part where a head is fitted at once."""
@@ -79,7 +96,9 @@ class Recipe:
     eval_dtype: Literal["same", "float32"] = "same"
     shuffle_labels: bool = False
     shuffle: str = "full"
-    shard_rows: int | None = None  # of the cache, where the order of the rows depends on it
+    shard_rows: int | None = (
+        None  # of the cache, where the order of the rows depends on it
+    )
     class_weights: Literal["none", "balanced"] = "none"
     train_rows: int | None = None
     shots: int | None = None
@@ -113,8 +132,18 @@ class Recipe:
     def settled(self) -> Recipe:
         """The recipe in the one form that all have which mean the same."""
         own = {name: DEFAULTS[name] for name in OF_STEPS if name in DEFAULTS}
-        own |= {"loss": Spec("cross-entropy"), "epochs": 1, "batch_size": 1, "dtype": "float32"}
-        own |= {"lr": 0.0, "weight_decay": 0.0, "schedule": "constant", "clip_grad_norm": None}
+        own |= {
+            "loss": Spec("cross-entropy"),
+            "epochs": 1,
+            "batch_size": 1,
+            "dtype": "float32",
+        }
+        own |= {
+            "lr": 0.0,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "clip_grad_norm": None,
+        }
         return replace(self, **own) if self.fitted else self
 
     def without_test(self) -> Recipe:
@@ -132,7 +161,10 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """What plays a part, but for the decoder, as run.json has it: defaults are left out."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        values |= {"loss": str(self.loss), "fold": str(self.fold) if self.fold else None}
+        values |= {
+            "loss": str(self.loss),
+            "fold": str(self.fold) if self.fold else None,
+        }
         values["layers"] = spell_numbers(self.layers) if self.layers else None
         out = {"attention", "head", "groups", *(OF_STEPS if self.fitted else ())}
         out |= {name for name, usual in DEFAULTS.items() if values[name] == usual}

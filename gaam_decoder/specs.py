@@ -37,11 +37,16 @@ class Spec:
     name: str
     options: tuple[tuple[str, Any], ...] = ()
     """Options that differ from their defaults, sorted by name."""
-    file: str = field(default="", compare=False)  # of a person's own: workers read it again
+    file: str = field(
+        default="", compare=False
+    )  # of a person's own: workers read it again
 
     def __str__(self) -> str:
         """The canonical form: two specs mean the same exactly when this is equal."""
-        spelled = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in self.options}
+        spelled = {
+            k: str(v).lower() if isinstance(v, bool) else str(v)
+            for k, v in self.options
+        }
         text = ",".join(f"{key}={value}" for key, value in spelled.items())
         return f"{self.name}:{text}" if text else self.name
 
@@ -51,8 +56,13 @@ def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
     found: dict[str, tuple[Any, Any]] = {}
     for base in (one for one in cls.__mro__ if "__init__" in vars(one)):
         made: Any = vars(base)["__init__"]
-        hints, defaults = typing.get_type_hints(made), getattr(made, "__kwdefaults__", None) or {}
-        found = {name: (hints[name], default) for name, default in defaults.items()} | found
+        hints, defaults = (
+            typing.get_type_hints(made),
+            getattr(made, "__kwdefaults__", None) or {},
+        )
+        found = {
+            name: (hints[name], default) for name, default in defaults.items()
+        } | found
         if "more" not in hints:
             break
     return found
@@ -84,7 +94,9 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
     name, _, tail = text.strip().partition(":")
     found = f"{option} {shortened(text)}"
     if "," in name:
-        raise ConfigError(f"{option} takes one {kind}", found=found, hint=f"{option} A {option} B")
+        raise ConfigError(
+            f"{option} takes one {kind}", found=found, hint=f"{option} A {option} B"
+        )
     cls = plugins.load(package, name, kind=kind, found=found)
     known = plugin_options(cls)
     given: dict[str, Any] = {}
@@ -92,12 +104,16 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
         key, _, value = (piece.strip() for piece in part.partition("="))
         if key not in known:
             where = f"option of {kind} '{name}'"
-            raise plugins.unknown(where, part, known, found=found, hint=did_you_mean(key, known))
+            raise plugins.unknown(
+                where, part, known, found=found, hint=did_you_mean(key, known)
+            )
         try:
             given[key] = settings.parsed(value, known[key][0], {})
         except (TypeError, ValueError) as error:
             message = f"bad value for {option} {name}:{key}"
-            raise ConfigError(message, expected=str(error), found=f"'{value}'") from error
+            raise ConfigError(
+                message, expected=str(error), found=f"'{value}'"
+            ) from error
     options = {key: value for key, value in given.items() if value != known[key][1]}
     for key, brought in getattr(cls, "brings", {}).items():
         if options.get(key) is True:
@@ -108,13 +124,16 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
 def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
     """One spec or several; commas belong to the options of a spec and do not part specs."""
     return tuple(
-        own_spec(one, kind) for one in (value if isinstance(value, (list, tuple)) else [value])
+        own_spec(one, kind)
+        for one in (value if isinstance(value, (list, tuple)) else [value])
     )
 
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
     """The plug-in that a spec names; ``arguments`` are what its kind takes besides options."""
-    return plugins.load(KINDS[kind][0], spec.name, kind=kind)(*arguments, **dict(spec.options))
+    return plugins.load(KINDS[kind][0], spec.name, kind=kind)(
+        *arguments, **dict(spec.options)
+    )
 
 
 def head_class(spec: Spec) -> type[Head]:
@@ -133,7 +152,9 @@ def parse_built(text: Any, kind: str) -> Spec:
     return spec
 
 
-def row_title(attention: object, head: object, *, final: bool = False, **recipe: Any) -> str:
+def row_title(
+    attention: object, head: object, *, final: bool = False, **recipe: Any
+) -> str:
     """What a row is called where people read it: with what a sweep varies of ``Recipe.to_dict``."""
     title = f"{attention} + {head}"
     for name, usual in TOLD.items():
@@ -141,7 +162,9 @@ def row_title(attention: object, head: object, *, final: bool = False, **recipe:
             said = f"{value:g}" if isinstance(value, float) else str(value)
             title += f", {name.replace('_', ' ')} {said}"
     return (
-        title + ", labels shuffled" * bool(recipe.get("shuffle_labels")) + ", final model" * final
+        title
+        + ", labels shuffled" * bool(recipe.get("shuffle_labels"))
+        + ", final model" * final
     )
 
 

@@ -42,12 +42,25 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "train": (gaam_decoder.TrainConfig, gaam_decoder.train),
 }
 TABLES = {"title", "question", "text", "caches", "train", "report", "check"}
-MACHINE = {"device", "engine", "devices", "address", "gpus_per_worker", "device_map", "track"}
+MACHINE = {
+    "device",
+    "engine",
+    "devices",
+    "address",
+    "gpus_per_worker",
+    "device_map",
+    "track",
+}
 MACHINE |= {"tokens_per_second", "memory_share"}
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
 DECIDED = {"out", "runs", "rank", "since", "top", *MACHINE}
 """By the study itself, by the machine, or what would leave rows out."""
-REPORT = {*inspect.signature(gaam_decoder.report).parameters, "name", "title", "all"} - DECIDED
+REPORT = {
+    *inspect.signature(gaam_decoder.report).parameters,
+    "name",
+    "title",
+    "all",
+} - DECIDED
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere."""
 SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
@@ -67,7 +80,16 @@ parameters=parameters_total baseline difference p_holm verdict
 difference_low=ci95_corrected_low difference_high=ci95_corrected_high""".split()
 }
 """Columns of ``rows.csv`` behind the first, and what ``gaam report --format csv`` calls them."""
-OF_SEED = ["fingerprint", "attention", "head", "select", "pool", "layers", "lr", "train_rows"]
+OF_SEED = [
+    "fingerprint",
+    "attention",
+    "head",
+    "select",
+    "pool",
+    "layers",
+    "lr",
+    "train_rows",
+]
 OF_SEED += ["shots", "fold", "seed", "failed", "epoch", "accuracy", "macro_f1"]
 
 
@@ -84,9 +106,15 @@ class Step:
         given = dict(self.options)
         first = [str(given.pop("out"))] if self.command == "plant" else []
         every = dataclasses.fields(COMMANDS[self.command][0])
-        fields = {name: f for f in every for name in (f.name, settings.key_of(f).replace("-", "_"))}
+        fields = {
+            name: f
+            for f in every
+            for name in (f.name, settings.key_of(f).replace("-", "_"))
+        }
         spelled = (settings.words(fields[name], value) for name, value in given.items())
-        return shlex.join(["gaam", self.command, *first, *(w for words in spelled for w in words)])
+        return shlex.join(
+            ["gaam", self.command, *first, *(w for words in spelled for w in words)]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +139,16 @@ def read_study(
     ``what`` is its folder, or the name of one in ``data/studies``; ``out`` the folder of all
     studies; ``dataset`` replaces that of every extraction; ``machine`` has settings of ``MACHINE``.
     """
-    ours = {path.parent.name: path.parent for path in (data_path() / "studies").glob(f"*/{FILE}")}
+    ours = {
+        path.parent.name: path.parent
+        for path in (data_path() / "studies").glob(f"*/{FILE}")
+    }
     folder = Path(what).resolve()
     if not (folder / FILE).is_file():
         if str(what) not in ours:
-            raise plugins.unknown("study", str(what), sorted(ours), where=f"no {FILE} in {folder}")
+            raise plugins.unknown(
+                "study", str(what), sorted(ours), where=f"no {FILE} in {folder}"
+            )
         folder = ours[str(what)]
     here = {**(machine or {}), **({"dataset": dataset} if dataset else {})}
     try:
@@ -127,10 +160,14 @@ def read_study(
             _check("setting", _named(report["name"], report), REPORT)
         names = [report["name"] for report in found.get("report", ())]
         if not (steps and found.get("title")) or len({*names}) < len(names):
-            raise ConfigError("a study has a title, a cache, and reports of different names")
+            raise ConfigError(
+                "a study has a title, a cache, and reports of different names"
+            )
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         where = str(folder / FILE)
-        raise ConfigError("no recipe of a study", found=str(error), where=where) from error
+        raise ConfigError(
+            "no recipe of a study", found=str(error), where=where
+        ) from error
     return Study(folder, found, steps, absolute_path(out))
 
 
@@ -162,7 +199,9 @@ def _steps(
 def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by the names of arguments, of what has a name that files may have."""
     if not NAME.fullmatch(name):
-        raise ConfigError(f"bad name '{name}'", expected="small letters, digits, - and .")
+        raise ConfigError(
+            f"bad name '{name}'", expected="small letters, digits, - and ."
+        )
     return {key.replace("-", "_"): value for key, value in options.items()}
 
 
@@ -189,7 +228,10 @@ class Outcome:
 
 def estimate(study: Study) -> Outcome:
     """The commands, and roughly how long each takes as far as that is known; nothing is written."""
-    of: dict[str, Any] = {"extract": gaam_cache.estimate, "train": gaam_decoder.estimate}
+    of: dict[str, Any] = {
+        "extract": gaam_cache.estimate,
+        "train": gaam_decoder.estimate,
+    }
     found, lines = [], []
     for step in study.steps:
         about = "not estimated"
@@ -216,7 +258,9 @@ def carry_out(
 
     if check and not (study.folder / ROWS).is_file():
         hint = "gaam study FOLDER --record makes it"
-        raise NotFoundError(f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint)
+        raise NotFoundError(
+            f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint
+        )
     trained: list[RunResult] = []
     for step in study.steps:
         say(step.words())
@@ -225,7 +269,10 @@ def carry_out(
             gaam_decoder.check_failures(made, step.config.seeds)
             trained += made
     into = study.out / study.folder.name
-    runs, names = gaam_decoder.load_runs(into / "runs"), {run.path.name for run in trained}
+    runs, names = (
+        gaam_decoder.load_runs(into / "runs"),
+        {run.path.name for run in trained},
+    )
     runs[:] = [run for run in runs if run.path.name in names]
     values, files = _made(study, runs)
     for folder in (into, study.folder) if record else (into,):
@@ -234,8 +281,12 @@ def carry_out(
     lines = [*values["answers"], f"{len(files)} files are in {shown_path(into)}"]
     if check:
         text = dict.fromkeys([*KEYS, *SAME], str)
-        was, now = (pandas.read_csv(of / ROWS, dtype=text) for of in (study.folder, into))
-        values["differences"] = compare(was, now, TOLERANCES | study.recipe.get("check", {}))
+        was, now = (
+            pandas.read_csv(of / ROWS, dtype=text) for of in (study.folder, into)
+        )
+        values["differences"] = compare(
+            was, now, TOLERANCES | study.recipe.get("check", {})
+        )
         lines += [f"differs: {line}" for line in values["differences"]]
         lines.append(f"of {len(now)} rows {len(values['differences'])} values differ")
     exit_code = int(bool(values.get("differences")))
@@ -262,10 +313,18 @@ def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
                 name, title = f"{name}-{number}", f"{title}, {table.cache['encoder']}"
                 title += f", {table.apart}" if table.apart else ""
             answers.append(f"{title}: {conclusion(table, advice=False)}")
-            for drawn in list(overviews(table))[-1:]:  # differences, or without any accuracies
+            for drawn in list(overviews(table))[
+                -1:
+            ]:  # differences, or without any accuracies
                 files |= svg_files(name, drawn)
-            about[id(table)] = {"heading": title, "picture": name, "sheet": sheet(table, OF_STUDY)}
-            about[id(table)] |= {"told": ("importance", *["pairs"] * ("pairs" in asked))}
+            about[id(table)] = {
+                "heading": title,
+                "picture": name,
+                "sheet": sheet(table, OF_STUDY),
+            }
+            about[id(table)] |= {
+                "told": ("importance", *["pairs"] * ("pairs" in asked))
+            }
             of = {"report": called, "cache": table.cache["fingerprint"][:12]}
             for of_row, row in zip(table.shown, table.to_dict()["rows"], strict=True):
                 told = flat(row) | table.cache | {"seeds": spell_numbers(row["seeds"])}
@@ -291,10 +350,19 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
     the tolerances, in hundredths. Verdicts are not compared: a p near 0.05 falls on either side.
     """
     if (old := {*before["cache"]}) != (new := {*after["cache"]}):
-        told = {"expected": f"caches {', '.join(sorted(old))}", "found": ", ".join(sorted(new))}
-        raise CacheError("the study is of other states than those that are recorded", **told)
-    both = before.merge(after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now"))
-    who = both[KEYS].apply(lambda row: " ".join(str(value) for value in row.dropna()), axis=1)
+        told = {
+            "expected": f"caches {', '.join(sorted(old))}",
+            "found": ", ".join(sorted(new)),
+        }
+        raise CacheError(
+            "the study is of other states than those that are recorded", **told
+        )
+    both = before.merge(
+        after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now")
+    )
+    who = both[KEYS].apply(
+        lambda row: " ".join(str(value) for value in row.dropna()), axis=1
+    )
     found = [f"{one}: is not there" for one in who[both["_merge"] == "left_only"]]
     found += [f"{one}: is not recorded" for one in who[both["_merge"] == "right_only"]]
     for column in (*SAME, *TOLERATED):
@@ -302,5 +370,8 @@ def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[st
         same = (was == now) | (was.isna() & now.isna()) | (both["_merge"] != "both")
         if column in TOLERATED:
             same |= (was - now).abs() <= tolerances[TOLERATED[column]] / 100 + 1e-9
-        found += [f"{who[at]}: {column} {now[at]}, recorded: {was[at]}" for at in both.index[~same]]
+        found += [
+            f"{who[at]}: {column} {now[at]}, recorded: {was[at]}"
+            for at in both.index[~same]
+        ]
     return found

@@ -54,7 +54,11 @@ def pytest_configure() -> None:
     """A job in the background of a script ignores signals, and so would all that it starts."""
     for number in terminal.SIGNALS:
         if signal.getsignal(number) is signal.SIG_IGN:
-            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            default = (
+                signal.default_int_handler
+                if number == signal.SIGINT
+                else signal.SIG_DFL
+            )
             signal.signal(number, default)
 
 
@@ -63,7 +67,9 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def _isolated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Nothing of the user reaches a test, and nothing of another test: no hub, no kept result."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
@@ -87,7 +93,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny_config(encoders: dict[str, Path], dataset: Path, tmp_path: Path) -> ExtractConfig:
+def tiny_config(
+    encoders: dict[str, Path], dataset: Path, tmp_path: Path
+) -> ExtractConfig:
     """An extraction that takes a moment: 84 rows, 9 shards, 3 layers x 32."""
     return ExtractConfig(
         encoder=str(encoders["bert"]),
@@ -105,7 +113,9 @@ def tiny_cache(
     """A complete cache of six layers x 32, to be read and not changed."""
     root = tmp_path_factory.mktemp("tiny")
     encoder = build_encoder(root / "encoder", "bert", num_layers=6)
-    config = ExtractConfig(encoder=str(encoder), dataset=str(dataset), out=root / "cache")
+    config = ExtractConfig(
+        encoder=str(encoder), dataset=str(dataset), out=root / "cache"
+    )
     gaam_cache.extract(config)
     return config.out
 
@@ -145,11 +155,17 @@ def gaam(
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """One cluster of Ray for all tests: it takes seconds to start."""
-    ray = pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
+    ray = pytest.importorskip(
+        "ray", reason="the package ray (extra 'ray') is not installed"
+    )
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # the bits of one thread, on any machine
-    options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    options = {
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "logging_level": "ERROR",
+    }
     ray.init(num_cpus=4, **options)
     if threads is None:
         del os.environ["OMP_NUM_THREADS"]
@@ -160,7 +176,9 @@ def cluster() -> Iterator[None]:
 
 
 SLOW = {"ray": pytest.mark.slow}
-OF_ENGINES = [pytest.param(one, marks=SLOW.get(one, ())) for one in plugins.names(ENGINES)]
+OF_ENGINES = [
+    pytest.param(one, marks=SLOW.get(one, ())) for one in plugins.names(ENGINES)
+]
 
 
 @pytest.fixture(params=OF_ENGINES)
@@ -173,7 +191,9 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:
     """Every file of a cache and its content, but for leases, which only say who works on what."""
-    files = [f for f in cache.rglob("*") if f.is_file() and f.parent != cache / "claims"]
+    files = [
+        f for f in cache.rglob("*") if f.is_file() and f.parent != cache / "claims"
+    ]
     return {str(f.relative_to(cache)): f.read_bytes() for f in files}
 
 

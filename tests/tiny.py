@@ -27,13 +27,17 @@ WORDS = [
 ]
 
 
-def build_encoder(folder: Path, architecture: str, *, num_layers: int = 3, seed: int = 0) -> Path:
+def build_encoder(
+    folder: Path, architecture: str, *, num_layers: int = 3, seed: int = 0
+) -> Path:
     """Save a random encoder of a few thousand weights, with its tokenizer, as safetensors."""
     import torch
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    vocabulary = {
+        word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])
+    }
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     special = [("[CLS]", 2), ("[SEP]", 3)]
@@ -83,14 +87,18 @@ def build_encoder(folder: Path, architecture: str, *, num_layers: int = 3, seed:
             # larger than the usual initialisation, so that errors have room to show
             torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder, safe_serialization=True)
-    names = {} if architecture == "llama" else {"pad_token": "[PAD]"}  # as Llama: no pad token
+    names = (
+        {} if architecture == "llama" else {"pad_token": "[PAD]"}
+    )  # as Llama: no pad token
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="[UNK]", **names
     ).save_pretrained(folder)
     return folder
 
 
-def write_csv(path: Path, rows: Sequence[tuple[str, str]], header: str = "label,text") -> Path:
+def write_csv(
+    path: Path, rows: Sequence[tuple[str, str]], header: str = "label,text"
+) -> Path:
     """Write label-text rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -16,7 +16,9 @@ from pathlib import Path
 import gaam_cache
 import gaam_decoder
 
-FOLDER = Path("quickstart")  # everything is written here; run again, and what is there is kept
+FOLDER = Path(
+    "quickstart"
+)  # everything is written here; run again, and what is there is kept
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"  # of the extra 'demo', or of the hub
 ROWS = None  # of each split; None: all, 360 and 120
 SEEDS = 6
@@ -59,11 +61,17 @@ runs = gaam_decoder.train(training, on_run=lambda run: print(run.summary()))
 # %%
 report = gaam_decoder.report(FOLDER / "runs", baseline="none")
 print(report)
-pictures = [file for file in report.save_figures(FOLDER / "pictures") if file.suffix == ".png"]
-if "get_ipython" in globals():  # a notebook shows the differences; else they are in a file
+pictures = [
+    file for file in report.save_figures(FOLDER / "pictures") if file.suffix == ".png"
+]
+if (
+    "get_ipython" in globals()
+):  # a notebook shows the differences; else they are in a file
     from IPython.display import Image, display
 
-    display(Image(next(file for file in pictures if file.stem == "differences"), width=600))
+    display(
+        Image(next(file for file in pictures if file.stem == "differences"), width=600)
+    )
 print("pictures:", *pictures)
 
 # %% [markdown]
@@ -89,6 +97,8 @@ TEXTS = [
     "Shares fell after the bank reported a loss for the quarter.",
     "The telescope found water in the atmosphere of a distant planet.",
 ]
-decoder = gaam_decoder.load(next(run for run in runs if run.attention.startswith("gaam")).path)
+decoder = gaam_decoder.load(
+    next(run for run in runs if run.attention.startswith("gaam")).path
+)
 for text, label in zip(TEXTS, decoder.predict(TEXTS), strict=True):
     print(f"{label}: {text}")

@@ -9,7 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.common.errors import ConfigError, GaamError, ShortOfMemoryError, StorageError
+from gaam_cache.common.errors import (
+    ConfigError,
+    GaamError,
+    ShortOfMemoryError,
+    StorageError,
+)
 from gaam_cache.common.messages import shortened, visible
 
 if TYPE_CHECKING:
@@ -58,12 +63,18 @@ def resolve_device(name: str) -> torch.device:
     backends: Any = torch.backends
     matmul, cudnn, mkldnn = backends.cuda.matmul, backends.cudnn, backends.mkldnn
     matmul.allow_tf32 = cudnn.allow_tf32 = False
-    if hasattr(cudnn, "conv"):  # from torch 2.9; where both ways were used, the newer one decides
+    if hasattr(
+        cudnn, "conv"
+    ):  # from torch 2.9; where both ways were used, the newer one decides
         for part in (matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv):
             part.fp32_precision = "ieee"
     cudnn.deterministic, cudnn.benchmark = True, False
-    if name == "cuda":  # with its number: each thread may have a current device of its own
-        name = f"cuda:{torch.cuda.current_device() if torch.cuda.is_initialized() else 0}"
+    if (
+        name == "cuda"
+    ):  # with its number: each thread may have a current device of its own
+        name = (
+            f"cuda:{torch.cuda.current_device() if torch.cuda.is_initialized() else 0}"
+        )
     return torch.device(name)
 
 
@@ -105,7 +116,9 @@ def free_on(device: torch.device) -> int:
     import torch
 
     if device.type == "mps":
-        return max(0, torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory())
+        return max(
+            0, torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
+        )
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + kept
 
@@ -128,11 +141,15 @@ def free_memory() -> int:
         folder = own if (own / "memory.max").exists() else root
         left = int((folder / "memory.max").read_text())
         left -= int((folder / "memory.current").read_text())
-        stat = dict(x.split() for x in (folder / "memory.stat").read_text().splitlines())
+        stat = dict(
+            x.split() for x in (folder / "memory.stat").read_text().splitlines()
+        )
     except (OSError, ValueError):  # no cgroup, or "max"
         return max(0, free)
     # what files occupy of it is given back under pressure and counts as free
-    return max(0, min(free, left + int(stat["file"]) + int(stat.get("slab_reclaimable", 0))))
+    return max(
+        0, min(free, left + int(stat["file"]) + int(stat.get("slab_reclaimable", 0)))
+    )
 
 
 def give_back(device: torch.device) -> None:
@@ -167,7 +184,9 @@ class CopyBack:
         with torch.cuda.stream(self._stream):
             host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
             host.copy_(x, non_blocking=True)
-        x.record_stream(self._stream)  # its memory is not reused before the copy is done
+        x.record_stream(
+            self._stream
+        )  # its memory is not reused before the copy is done
         return host
 
     def wait(self) -> None:
@@ -213,11 +232,17 @@ def as_refusal(error: BaseException) -> GaamError | None:
 
     None where it is a bug of ours. Libraries wrap what the system said, and so may we.
     """
-    cause = None if isinstance(error, ShortOfMemoryError) else error  # that says more than we can
+    cause = (
+        None if isinstance(error, ShortOfMemoryError) else error
+    )  # that says more than we can
     while cause is not None:
         if not isinstance(cause, GaamError) and out_of_memory(cause):
-            hint = "extract with --set batch-tokens=512, or train with --set seed-batch=1"
-            return GaamError("not enough memory", found=said_of_memory(cause), hint=hint)
+            hint = (
+                "extract with --set batch-tokens=512, or train with --set seed-batch=1"
+            )
+            return GaamError(
+                "not enough memory", found=said_of_memory(cause), hint=hint
+            )
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, OSError) and not isinstance(error, GaamError):
         hint = "look at the disk, its permissions and 'ulimit -n'; what is finished is kept"

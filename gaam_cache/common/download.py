@@ -16,15 +16,27 @@ from gaam_cache.common.messages import shortened
 
 TIMEOUT_SECONDS = 8.0  # for the hub to name a commit; its client would wait for minutes
 # files of a model repository that an encoder needs: all at the top level, none of them code
-SMALL, WEIGHTS = ("*.json", "vocab*.txt", "merges*.txt", "*.model"), ("model*.safetensors",)
+SMALL, WEIGHTS = (
+    ("*.json", "vocab*.txt", "merges*.txt", "*.model"),
+    ("model*.safetensors",),
+)
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
-RARE = ("*.spm", "*.codes", "*.tokenizer", "dict.txt", "tokenizer.model.v*", "chat_template.jinja")
+RARE = (
+    "*.spm",
+    "*.codes",
+    "*.tokenizer",
+    "dict.txt",
+    "tokenizer.model.v*",
+    "chat_template.jinja",
+)
 """Files of few tokenizers. Those that a tokenizer reads are hashed because it names them; a chat
 template is text around the texts, and is hashed where it is used."""
 
 
 def _pattern(globs: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(g.replace(".", r"\.").replace("*", "[^/]*") for g in globs))
+    return re.compile(
+        "|".join(g.replace(".", r"\.").replace("*", "[^/]*") for g in globs)
+    )
 
 
 WANTED = _pattern(SMALL + WEIGHTS)
@@ -46,14 +58,25 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
     except errors.GatedRepoError as error:
         raise gated(repo_id, kind) from error
     except errors.RevisionNotFoundError as error:
-        message, expected = f"the {what} has no such revision", "a branch, tag or commit of it"
-        raise NotFoundError(message, expected=expected, found=one_line(error)) from error
+        message, expected = (
+            f"the {what} has no such revision",
+            "a branch, tag or commit of it",
+        )
+        raise NotFoundError(
+            message, expected=expected, found=one_line(error)
+        ) from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
-        expected = "a local path or an id like 'owner/name' (private ones need HF_TOKEN)"
-        raise NotFoundError(f"no {what}", expected=expected, found=one_line(error)) from error
+        expected = (
+            "a local path or an id like 'owner/name' (private ones need HF_TOKEN)"
+        )
+        raise NotFoundError(
+            f"no {what}", expected=expected, found=one_line(error)
+        ) from error
     except (errors.HTTPError, OSError, RuntimeError) as error:
         network = isinstance(error, ConnectionError | TimeoutError)
-        if isinstance(error, GaamError) or (getattr(error, "errno", None) and not network):
+        if isinstance(error, GaamError) or (
+            getattr(error, "errno", None) and not network
+        ):
             raise  # said already, or of this disk
         cause: Any = error
         while getattr(cause, "response", None) is None and cause.__cause__ is not None:
@@ -95,7 +118,9 @@ def fetch(
     unreachable = None
     try:
         with hub_errors(repo_id, kind=kind):
-            HfApi().repo_info(repo_id, revision=revision, repo_type=kind, timeout=TIMEOUT_SECONDS)
+            HfApi().repo_info(
+                repo_id, revision=revision, repo_type=kind, timeout=TIMEOUT_SECONDS
+            )
     except HubError as error:
         unreachable = error
     try:
@@ -113,7 +138,9 @@ def fetch(
     return Path(found), unreachable
 
 
-def fetch_model(repo_id: str, revision: str | None, *, weights: bool = True) -> tuple[Path, str]:
+def fetch_model(
+    repo_id: str, revision: str | None, *, weights: bool = True
+) -> tuple[Path, str]:
     """Fetch configuration, tokenizer and safetensors weights, of adapters too.
 
     Returns the folder and its commit.
@@ -155,7 +182,14 @@ def refuse_code(folder: Path) -> None:
                 )
         return part
 
-    for name in ("config", "tokenizer_config", "preprocessor_config", "processor_config"):
+    for name in (
+        "config",
+        "tokenizer_config",
+        "preprocessor_config",
+        "processor_config",
+    ):
         # whoever reads it for its content says what else is wrong
-        with suppress(OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        with suppress(
+            OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError
+        ):
             json.loads((folder / f"{name}.json").read_bytes(), object_hook=check)

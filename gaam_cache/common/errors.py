@@ -52,7 +52,10 @@ class GaamError(Exception):
             lines = brief(text, LONGEST, keep="\n").split("\n")
             return f"\n{' ' * indent}".join(line.strip(" ") for line in lines)
 
-        lines = [f"  {name + ':':<10}{indented(text, 12)}" for name, text in self.details.items()]
+        lines = [
+            f"  {name + ':':<10}{indented(text, 12)}"
+            for name, text in self.details.items()
+        ]
         return "\n".join([indented(self.message, 4), *lines])
 
 
@@ -106,7 +109,9 @@ class StorageError(GaamError, OSError):
 def check_option(holds: bool, name: str, value: object, expected: str) -> None:
     """Refuse the option of a mechanism, head or loss where what must hold of it does not."""
     if not holds:
-        raise ConfigError(f"{name} is out of range", expected=expected, found=str(value))
+        raise ConfigError(
+            f"{name} is out of range", expected=expected, found=str(value)
+        )
 
 
 class GaamWarning(UserWarning):

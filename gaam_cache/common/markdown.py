@@ -10,13 +10,17 @@ MOST_CLASSES = 100  # that a card names; of more it names so many and counts the
 NOUNS = {"text": "texts", "audio": "sounds", "vision": "pictures"}
 """What people call rows of a kind."""
 TODO = "TODO: "  # with it begins a line of a card that a person has to fill in
-_LINKED = re.compile(r"@|:(?=//)|(?<=www)\.|(?<=mailto):|(?<=xmpp):|#(?=\d)", re.IGNORECASE)
+_LINKED = re.compile(
+    r"@|:(?=//)|(?<=www)\.|(?<=mailto):|(?<=xmpp):|#(?=\d)", re.IGNORECASE
+)
 """What programs make links, mentions and references of, also after a backslash."""
 
 
 def plain(text: str) -> str:
     """A line of Markdown that is nothing but text: no heading, list, rule, HTML or link."""
-    return re.sub(r"^(?:[#+=-]|\d+[.)])", lambda m: f"{m[0][:-1]}\\{m[0][-1]}", _cell(text))
+    return re.sub(
+        r"^(?:[#+=-]|\d+[.)])", lambda m: f"{m[0][:-1]}\\{m[0][-1]}", _cell(text)
+    )
 
 
 def items(lines: Iterable[str]) -> list[str]:
@@ -24,7 +28,9 @@ def items(lines: Iterable[str]) -> list[str]:
     return [f"- {plain(line)}" for line in lines]
 
 
-def pipes(header: Sequence[str], lines: Iterable[Sequence[str]], left: Sequence[str]) -> list[str]:
+def pipes(
+    header: Sequence[str], lines: Iterable[Sequence[str]], left: Sequence[str]
+) -> list[str]:
     """A table as GitHub reads it; ``left`` names the columns that are text."""
     rule = [":--" if name in left else "--:" for name in header]
     body = [f"| {' | '.join(map(_cell, line))} |" for line in lines]
@@ -46,5 +52,12 @@ def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[st
     import yaml
 
     shown = {key: visible_values(value) for key, value in values.items() if value}
-    lines = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=10**6).splitlines()
-    return ["---", *lines, *(f"# {TODO}{key}: {meaning}" for key, meaning in slots.items()), "---"]
+    lines = yaml.safe_dump(
+        shown, sort_keys=False, allow_unicode=True, width=10**6
+    ).splitlines()
+    return [
+        "---",
+        *lines,
+        *(f"# {TODO}{key}: {meaning}" for key, meaning in slots.items()),
+        "---",
+    ]

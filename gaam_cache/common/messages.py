@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 LONGEST_WORD, LONGEST_NAME = 60, 120  # characters of what a person wrote, and of a name
-MOST_MARKS = 4  # on one letter: more than any script needs, few enough to stay between the lines
+MOST_MARKS = (
+    4  # on one letter: more than any script needs, few enough to stay between the lines
+)
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
@@ -24,18 +26,24 @@ def visible(text: str, *, keep: str = "") -> str:
         return text
     shown, marks = [], 0
     for c in text:
-        category = unicodedata.category(c)  # of control, direction, surrogates: C; of lines: Zl, Zp
+        category = unicodedata.category(
+            c
+        )  # of control, direction, surrogates: C; of lines: Zl, Zp
         marks = marks + 1 if category in ("Mn", "Me") else 0
         harmful = category[0] == "C" or category in ("Zl", "Zp") or marks > MOST_MARKS
         harmful = c not in keep and (harmful or bool(_UNSEEN.match(c)))
-        shown.append(c.encode("unicode_escape", "surrogatepass").decode() if harmful else c)
+        shown.append(
+            c.encode("unicode_escape", "surrogatepass").decode() if harmful else c
+        )
     return "".join(shown)
 
 
 def visible_values(value: Any) -> Any:
     """JSON values with every string in them, keys too, made visible."""
     if isinstance(value, dict):
-        return {visible_values(key): visible_values(entry) for key, entry in value.items()}
+        return {
+            visible_values(key): visible_values(entry) for key, entry in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [visible_values(entry) for entry in value]
     return visible(value) if isinstance(value, str) else value
@@ -80,13 +88,19 @@ def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | N
     known |= {plain(name): name for name in valid}
     asked = plain(word[:LONGEST_WORD])
     parts = [one for one in known if sorted(one) == sorted(asked)]  # 'mah' is 'mha'
-    parts += [one for one in known if asked and (one.startswith(asked) or asked.startswith(one))]
+    parts += [
+        one
+        for one in known
+        if asked and (one.startswith(asked) or asked.startswith(one))
+    ]
     # 'best' is not 'test': of a short word one letter is much
     found = difflib.get_close_matches(asked, known, 1, 0.6 if len(asked) > 4 else 0.8)
     return known[[*found, *parts][0]] if found or parts else None
 
 
-def did_you_mean(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | None:
+def did_you_mean(
+    word: str, valid: Iterable[str], aliases: Aliases = None
+) -> str | None:
     meant = nearest(word, valid, aliases)
     return f"did you mean '{meant}'?" if meant else None
 
@@ -104,4 +118,8 @@ def install(extra: str) -> str:
     """The command that installs an extra: of a checkout its own, else of the package."""
     root = Path(__file__).resolve().parents[2]
     checkout = (root / "pyproject.toml").is_file()
-    return f"pip install -e '{root}[{extra}]'" if checkout else f"pip install 'gaam[{extra}]'"
+    return (
+        f"pip install -e '{root}[{extra}]'"
+        if checkout
+        else f"pip install 'gaam[{extra}]'"
+    )

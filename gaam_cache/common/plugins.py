@@ -59,11 +59,15 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
         [cls] = [
             value
             for key, value in vars(module).items()
-            if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
+            if inspect.isclass(value)
+            and value.__module__ == module.__name__
+            and key[0] != "_"
         ]
         return cls
     if point is None:
-        aliases = {w: one for one in own for w in getattr(_module(package, one), "ALIASES", ())}
+        aliases = {
+            w: one for one in own for w in getattr(_module(package, one), "ALIASES", ())
+        }
         raise unknown(kind, name, names(package), aliases=aliases, **details)
     return _checked(package, point.load(), kind)
 
@@ -81,8 +85,12 @@ def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
     if isinstance(what, str):
         stem, _, name = what.rpartition(".py")
         if not (path := Path(f"{stem}.py").expanduser()).is_file():
-            raise ConfigError(f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS")
-        spec: Any = importlib.util.spec_from_file_location(f"gaam_given_{path.stem}", path)
+            raise ConfigError(
+                f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS"
+            )
+        spec: Any = importlib.util.spec_from_file_location(
+            f"gaam_given_{path.stem}", path
+        )
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
@@ -91,7 +99,9 @@ def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
             raise ConfigError(f"'{path}' cannot be imported", found=found) from error
         if not inspect.isclass(cls := getattr(module, name[1:], None)):
             found = f"no class '{shortened(name[1:])}' in '{path}'"
-            raise ConfigError("no class of yours", expected="FILE.py:CLASS", found=found)
+            raise ConfigError(
+                "no class of yours", expected="FILE.py:CLASS", found=found
+            )
     try:
         _checked(package, cls, kind)
     except TypeError as error:
@@ -99,7 +109,9 @@ def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
     source = Path(inspect.getsourcefile(cls) or "")
     other = _GIVEN.get((package, name := cls.__name__))
     if name in names(package) or (other and source.is_file() and other[3] != source):
-        raise ConfigError(f"'{name}' is the name of another {kind}", expected="another name")
+        raise ConfigError(
+            f"'{name}' is the name of another {kind}", expected="another name"
+        )
     text = source.read_bytes() if source.is_file() else inspect.getsource(cls).encode()
     file = str(source) if source.is_file() else ""
     digest = hashlib.sha256(_code(text).encode()).hexdigest()[:8]
@@ -137,7 +149,9 @@ def code(package: str, name: str, *, kind: str) -> str:
     folders = getattr(sys.modules[home.partition(".")[0]], "__path__", None)
     files = [Path(str(sys.modules[home].__file__))]
     if where and folders:
-        files = sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
+        files = sorted(
+            file for folder in folders for file in Path(folder).rglob("*.py")
+        )
     text = "".join(_code(file.read_bytes()) for file in files)
     return f"{where or ''} {hashlib.sha256(text.encode()).hexdigest()[:8]}".strip()
 
@@ -153,7 +167,9 @@ def _code(text: bytes) -> str:
 
 
 def _is_text(line: ast.AST) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(getattr(line.value, "value", None), str)
+    return isinstance(line, ast.Expr) and isinstance(
+        getattr(line.value, "value", None), str
+    )
 
 
 def _own(package: str) -> list[str]:

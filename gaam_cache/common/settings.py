@@ -24,9 +24,17 @@ from gaam_cache.common.paths import absolute_path
 
 KEY = {"key": True}  # metadata of a setting without an option
 UNCHECKED = "unchecked"  # metadata of a field that may be any text, white space too
-LARGEST_NUMBER = 2**31 - 1  # of any setting that counts something; more is a slip of the finger
+LARGEST_NUMBER = (
+    2**31 - 1
+)  # of any setting that counts something; more is a slip of the finger
 SECTIONS = ("extract", "import", "train", "plant")
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
+WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "path",
+}
 TAKEN: Any = {bool: (), int: (Integral, str), float: (Real, str)}
 KINDS: dict[Any, str] = {bool: "true|false", int: "N", float: "NUMBER", Path: "PATH"}
 """What a list of settings calls a type; any other is TEXT."""
@@ -44,7 +52,9 @@ def words(field: Field[Any], value: Any) -> Iterator[str]:
     """A setting as the command line has it; of a list each by itself."""
     key, is_key = key_of(field), "key" in field.metadata
     if isinstance(value, bool) and not is_key:
-        yield from [f"--{key}"] * value + [f"--no-{key}"] * (field.default is True and not value)
+        yield from [f"--{key}"] * value + [f"--no-{key}"] * (
+            field.default is True and not value
+        )
         return
     for one in value if isinstance(value, (list, tuple)) else [value]:
         text = str(one).lower() if isinstance(one, bool) else str(one)
@@ -75,7 +85,11 @@ def settle(config: Any) -> None:
         except GaamError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
-            said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            said = (
+                ", ".join(map(str, value))
+                if isinstance(value, (list, tuple))
+                else str(value)
+            )
             choices = str(error).partition("one of: ")[2].split(", ")
             refusal = ConfigError(
                 f"bad value for {spelled(config, one.name)}",
@@ -94,7 +108,10 @@ def check_at_least(config: object, minimum: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not minimum <= value <= LARGEST_NUMBER:
             expected = f"{minimum} to {LARGEST_NUMBER:,}"
-            message, found = f"{spelled(config, name)} is out of range", shortened(str(value))
+            message, found = (
+                f"{spelled(config, name)} is out of range",
+                shortened(str(value)),
+            )
             raise ConfigError(message, expected=expected, found=found)
 
 
@@ -103,7 +120,9 @@ def check_rules(config: Any, rules: Iterable[Rule]) -> None:
     for names, holds, problem, expected in rules:
         if not holds:
             shown = [one for one in fields(config) if one.name in names.split()]
-            found = " ".join(w for one in shown for w in words(one, getattr(config, one.name)))
+            found = " ".join(
+                w for one in shown for w in words(one, getattr(config, one.name))
+            )
             message = f"{spelled(config, names.split()[0])} {problem}"
             raise ConfigError(message, expected=expected, found=shortened(found))
 
@@ -116,7 +135,9 @@ def data_path() -> Path:
 
 def preset_names(section: str) -> list[str]:
     files = sorted((data_path() / "presets").glob("*.toml"))
-    return [file.stem for file in files if section in tomllib.loads(file.read_text("utf-8"))]
+    return [
+        file.stem for file in files if section in tomllib.loads(file.read_text("utf-8"))
+    ]
 
 
 def resolve(
@@ -136,7 +157,9 @@ def resolve(
     layers: list[tuple[str, Mapping[str, Any]]] = []
     if preset is not None:
         if preset not in (known := preset_names(section)):
-            raise plugins.unknown("preset", preset, known, where=f"presets for gaam {section}")
+            raise plugins.unknown(
+                "preset", preset, known, where=f"presets for gaam {section}"
+            )
         file = data_path() / "presets" / f"{preset}.toml"
         layers.append((f"preset '{preset}'", _read(file, section)))
     if config_file is not None:
@@ -145,15 +168,21 @@ def resolve(
     options = {f"--{key}": value for key, value in given.items() if value is not None}
     layers.append(("the command line", pairs(sets or ()) | options))
     every = fields(cls)  # type: ignore[arg-type]
-    named = {one.name: one for one in every} | {key_of(one).replace("-", "_"): one for one in every}
+    named = {one.name: one for one in every} | {
+        key_of(one).replace("-", "_"): one for one in every
+    }
     values, places = dict[str, Any](), dict[str | None, str]()
     for where, layer in layers:
         written = set()
         for key, value in layer.items():
             if (field := named.get(key.removeprefix("--").replace("-", "_"))) is None:
-                raise plugins.unknown("setting", key, sorted(map(key_of, every)), where=where)
+                raise plugins.unknown(
+                    "setting", key, sorted(map(key_of, every)), where=where
+                )
             if field.name in written:
-                raise ConfigError(f"'{key_of(field)}' is set twice", expected="once", where=where)
+                raise ConfigError(
+                    f"'{key_of(field)}' is set twice", expected="once", where=where
+                )
             written.add(field.name)
             values[field.name], places[field.name] = value, where
     try:
@@ -175,7 +204,9 @@ def _read(path: Path, section: str) -> dict[str, Any]:
         if name not in SECTIONS:
             raise plugins.unknown("section", name, SECTIONS, where=str(path))
     if not isinstance(table := content.get(section, {}), dict):
-        raise ConfigError(f"'{section}' is no section in '{path}'", expected=f"[{section}]")
+        raise ConfigError(
+            f"'{section}' is no section in '{path}'", expected=f"[{section}]"
+        )
     return table
 
 
@@ -187,18 +218,26 @@ def pairs(
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise ConfigError(f"{option} {shortened(text)} is none", expected=f"{option} KEY=VALUE")
+            raise ConfigError(
+                f"{option} {shortened(text)} is none", expected=f"{option} KEY=VALUE"
+            )
         if known is not None and key not in known:
             raise plugins.unknown("key", key, known, where=option)
         found.setdefault(key, []).append(value)
-    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
+    return {
+        key: values if len(values) > 1 else values[0] for key, values in found.items()
+    }
 
 
 def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     """A value of a TOML file or the command line as the field holds it; errors say what must be."""
     several = value if isinstance(value, (list, tuple)) else [value]
     for one in several:
-        if isinstance(one, str) and (not one.strip() or "\0" in one) and not about.get(UNCHECKED):
+        if (
+            isinstance(one, str)
+            and (not one.strip() or "\0" in one)
+            and not about.get(UNCHECKED)
+        ):
             raise ValueError("something: the value is empty")
     if parse := about.get("parse"):
         return parse(value)
@@ -230,12 +269,19 @@ def keys(cls: type) -> list[dict[str, Any]]:
     meanings: dict[str, str] = {}
     for base in cls.__mro__[:-1]:
         source = Path(inspect.getfile(base)).read_text("utf-8")
-        source = source.partition(f"\nclass {base.__name__}")[2].partition("\n@dataclass")[0]
+        source = source.partition(f"\nclass {base.__name__}")[2].partition(
+            "\n@dataclass"
+        )[0]
         meanings |= re.findall(r'^    (\w+): .*?\n    """(.*?)"""', source, re.M | re.S)
     hints, found = typing.get_type_hints(cls), []
     for field in fields(cls):
         parts = (hints[field.name], *typing.get_args(hints[field.name]))
-        choices = [p for part in parts if typing.get_origin(part) is Literal for p in part.__args__]
+        choices = [
+            p
+            for part in parts
+            if typing.get_origin(part) is Literal
+            for p in part.__args__
+        ]
         several = ["LIST" for part in parts if typing.get_origin(part) is tuple]
         named = [KINDS[part] for part in parts if part in KINDS]
         default = None if field.default is MISSING else field.default

@@ -19,22 +19,33 @@ from gaam_cache.common.messages import duration, nearest, tell, visible
 from gaam_cache.common.paths import absolute_path
 
 T = TypeVar("T")
-Report = Callable[[int, int, str], None]
+ReportProgress = Callable[[int, int, str], None]
 """Called with (done, total, what is going on); a total of 0 is one that is not known yet."""
 LINE_SECONDS = 30.0
 EXIT_CODE = 130
 GARBAGE = gc.get_threshold()
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last by a terminal that is closed
-SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "num-seeds": "--seeds", "model": "--encoder"}
+SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+)  # the last by a terminal that is closed
+SAID = {
+    "learning-rate": "--lr",
+    "n-seeds": "--seeds",
+    "num-seeds": "--seeds",
+    "model": "--encoder",
+}
 SAID |= {"label-smoothing": "--loss"}  # of which it is an option
 
 
-def silent(done: int, total: int, text: str) -> None:
+def no_progress(done: int, total: int, text: str) -> None:
     """Report nothing."""
 
 
-def counting(items: Iterable[T], report: Report, text: str, *, every: int = 2048) -> Iterator[T]:
+def with_progress(
+    items: Iterable[T], report: ReportProgress, text: str, *, every: int = 2048
+) -> Iterator[T]:
     """The items, while it is reported how many there were so far."""
     report(0, 0, text)
     for count, item in enumerate(items):
@@ -44,7 +55,9 @@ def counting(items: Iterable[T], report: Report, text: str, *, every: int = 2048
 
 
 @contextmanager
-def show_progress(title: str, unit: str, *, quiet: bool = False, say: str = "") -> Iterator[Report]:
+def show_progress(
+    title: str, unit: str, *, quiet: bool = False, say: str = ""
+) -> Iterator[ReportProgress]:
     """Show on stderr, after ``say``, how far the work is: a bar, or elsewhere a line every 30 s."""
     from rich import console, progress
 
@@ -55,7 +68,9 @@ def show_progress(title: str, unit: str, *, quiet: bool = False, say: str = "") 
         *(title, *count, progress.TimeRemainingColumn(), text),
         console=console.Console(stderr=True),
         transient=True,
-        redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),  # else it is for a file
+        redirect_stdout=bool(
+            sys.stdout and sys.stdout.isatty()
+        ),  # else it is for a file
         speed_estimate_period=3600,
     )
     bar.add_task("", total=None)
@@ -89,7 +104,9 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
     with warnings.catch_warnings():
         others = warnings.showwarning
 
-        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        def show(
+            message: Any, category: type[Warning], *place: Any, **more: Any
+        ) -> None:
             if issubclass(category, GaamWarning):
                 say(str(message))
             else:
@@ -107,7 +124,9 @@ def unwind_on_signals() -> None:
 
 def _on_signals(handler: Any) -> None:
     for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup or a script's '&'
+        if (
+            signal.getsignal(number) is not signal.SIG_IGN
+        ):  # as under nohup or a script's '&'
             signal.signal(number, handler)
 
 
@@ -122,7 +141,9 @@ def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
     ``settings`` are the configurations of commands that have one.
     """
     unwind_on_signals()
-    gc.set_threshold(2**20)  # until work begins: what imports make stays, and is seldom looked at
+    gc.set_threshold(
+        2**20
+    )  # until work begins: what imports make stays, and is seldom looked at
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError):  # closed, or another's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -151,7 +172,9 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as stop:
-        return 0 if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or 0)
+        return (
+            0 if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or 0)
+        )
     except KeyboardInterrupt:
         return EXIT_CODE
     except TyperException as error:
@@ -175,11 +198,21 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     """What the parser cannot take, in the words that all refusals have."""
     from gaam_cache.common.settings import keys  # it reads the configurations' source
 
-    said = error.format_message().partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
+    said = (
+        error.format_message()
+        .partition(" (Possible")[0]
+        .partition(", unable")[0]
+        .rstrip(".")
+    )
     ctx, asked = error.ctx, str(getattr(error, "option_name", "")).lstrip("-")
     hint = f"{ctx.command_path} --help" if ctx else "gaam --help"
-    options = {name for one in ctx.command.params for name in one.opts} if ctx else set()
-    if near := [*({SAID.get(asked)} & options), *(getattr(error, "possibilities", None) or ())]:
+    options = (
+        {name for one in ctx.command.params for name in one.opts} if ctx else set()
+    )
+    if near := [
+        *({SAID.get(asked)} & options),
+        *(getattr(error, "possibilities", None) or ()),
+    ]:
         hint = f"did you mean '{near[0]}'?"
     config = settings.get(str(ctx.command.name)) if ctx else None
     only = [one["key"] for one in keys(config) if not one["option"]] if config else []

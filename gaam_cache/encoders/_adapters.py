@@ -47,7 +47,9 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
         problem = None
         if settings.is_prompt_learning:
             problem = "adds tokens of its own to every text"
-        elif settings.peft_type == "XLORA" or getattr(settings, "megatron_config", None):
+        elif settings.peft_type == "XLORA" or getattr(
+            settings, "megatron_config", None
+        ):
             problem = "names files or modules to load"
         if problem is not None:
             raise ConfigError(
@@ -60,15 +62,21 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
         if getattr(settings, "modules_to_save", None):
             # a head that was trained beside the adapter is no part of this model
             there = {path.split(".")[-1] for path, _ in adapted.named_modules()}
-            settings.modules_to_save = [m for m in settings.modules_to_save if m in there] or None
+            settings.modules_to_save = [
+                m for m in settings.modules_to_save if m in there
+            ] or None
         wrapped = PeftModel(adapted, settings, autocast_adapter_dtype=False)
         loaded: Any = set_peft_model_state_dict(wrapped, tensors)
     placed = wrapped.state_dict(keep_vars=True)
     # several names may stand for one tensor
-    taken = {id(tensor) for key, tensor in placed.items() if key not in loaded.missing_keys}
+    taken = {
+        id(tensor) for key, tensor in placed.items() if key not in loaded.missing_keys
+    }
     filled = base_tensors | taken
     missing = [key for key in loaded.missing_keys if id(placed.get(key)) not in filled]
-    unused = unexplained(model, [key.removeprefix(PREFIX) for key in loaded.unexpected_keys], {})
+    unused = unexplained(
+        model, [key.removeprefix(PREFIX) for key in loaded.unexpected_keys], {}
+    )
     for keys, problem in ((missing, "is missing"), (unused, "has no place in it")):
         if keys:
             _refuse(adapter, name, keys, problem)

@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 TEXTS = {
-    "plain": ("The cat sat on the mat, and 3 dogs (aged 2.5) ran away!", "don't stop", ""),
+    "plain": (
+        "The cat sat on the mat, and 3 dogs (aged 2.5) ran away!",
+        "don't stop",
+        "",
+    ),
     "case": ("The CAT Sat ON the Mat", "iPhone McDonald USA"),
     "accents": (
         "Crème brûlée, façade, naïve, Zürich, Ångström",

@@ -23,7 +23,9 @@ from gaam_cache.common.devices import out_of_memory, send
 from gaam_cache.encoders._weights import waiting
 from gaam_cache.encoders.poolings.base import load_poolings
 
-Mask = Literal["never", "where padded", "always"]  # when a batch comes with an attention mask
+Mask = Literal[
+    "never", "where padded", "always"
+]  # when a batch comes with an attention mask
 
 
 class Unusable(Exception):  # noqa: N818 caught within this package
@@ -50,10 +52,14 @@ class Batch(NamedTuple):
 
     inputs: dict[str, Tensor]  # what it is called with, but for the mask
     length_B: Tensor  # how many positions of every row are pooled
-    mask: Tensor | None = None  # 1 where there is something of a row, 0 where there is padding
+    mask: Tensor | None = (
+        None  # 1 where there is something of a row, 0 where there is padding
+    )
     padded: bool = False  # whether rows differ in length
     positions: int | None = None  # T; None where only the model knows
-    span: Span | None = None  # which of these positions are pooled, where it is a part of them
+    span: Span | None = (
+        None  # which of these positions are pooled, where it is a part of them
+    )
 
 
 class Forward(ABC):
@@ -82,7 +88,9 @@ class Forward(ABC):
     longest_shared: int | None = None
     """The same of batches of several rows."""
 
-    def __init__(self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]) -> None:
+    def __init__(
+        self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]
+    ) -> None:
         self.loaded: Any = model
         self.device = device
         floating = (p.dtype for p in model.parameters() if p.is_floating_point())
@@ -90,12 +98,16 @@ class Forward(ABC):
         self.poolings = load_poolings(pooling)
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.takes_mask = "attention_mask" in self.takes
-        self._always: dict[str, Any] = {"use_cache": False} if "use_cache" in self.takes else {}
+        self._always: dict[str, Any] = (
+            {"use_cache": False} if "use_cache" in self.takes else {}
+        )
         for setting, value in (("return_dict", True), ("output_hidden_states", False)):
             if hasattr(config := getattr(model, "config", None), setting):
                 setattr(config, setting, value)
         self.model = self._renewed()
-        self._unchanged: Any = None  # a copy that is as the loaded model, though it has read rows
+        self._unchanged: Any = (
+            None  # a copy that is as the loaded model, though it has read rows
+        )
 
     def _renewed(self) -> Any:
         """A copy of the loaded model, which shares its weights."""
@@ -133,7 +145,11 @@ class Forward(ABC):
 
     def _is_untried(self, batch: Batch) -> bool:
         positions = batch.positions or math.inf
-        limits = [self.longest] if len(batch.length_B) == 1 else [self.longest, self.longest_shared]
+        limits = (
+            [self.longest]
+            if len(batch.length_B) == 1
+            else [self.longest, self.longest_shared]
+        )
         return any(limit is not None and positions > limit for limit in limits)
 
     def _one_by_one(self, items: Sequence[Any]) -> dict[str, Tensor]:
@@ -144,11 +160,15 @@ class Forward(ABC):
     def reference(self, item: Any) -> dict[str, Tensor]:
         """The pooled hidden states of one row, by transformers and a model that reads no batch."""
         batch, of_batches = self.batch([item]), self.model
-        self.model = (self._unchanged or self._renewed()) if self.renews else self.loaded
+        self.model = (
+            (self._unchanged or self._renewed()) if self.renews else self.loaded
+        )
         try:
             layers = self._asked(batch)
             if self.renews:
-                self._unchanged = self.model if _same(self.model, self.loaded, set()) else None
+                self._unchanged = (
+                    self.model if _same(self.model, self.loaded, set()) else None
+                )
                 self.changes |= self._unchanged is None
         finally:
             self.model = of_batches
@@ -201,14 +221,20 @@ class Forward(ABC):
         if not all(isinstance(x, Tensor) for x in layers):
             raise Unusable("the hidden states of a layer are no tensor")
         shapes, some = {tuple(x.shape) for x in layers}, tuple(layers[-1].shape)
-        positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
+        positions = (
+            some[1] if batch.positions is None and len(some) == 3 else batch.positions
+        )
         expected = (len(batch.length_B), positions)
-        if wrong := [shape for shape in shapes if len(shape) != 3 or shape[:2] != expected]:
+        if wrong := [
+            shape for shape in shapes if len(shape) != 3 or shape[:2] != expected
+        ]:
             shape = f"an input of {_shape(batch)} gives a layer of {wrong[0]}"
             raise Unusable(f"the hidden states are not one for every position: {shape}")
         if len(shapes) > 1:
             sizes = sorted(shape[2] for shape in shapes)
-            raise Unusable(f"the layers differ in hidden size: {', '.join(map(str, sizes))}")
+            raise Unusable(
+                f"the layers differ in hidden size: {', '.join(map(str, sizes))}"
+            )
         return output, layers
 
     def run(self, batch: Batch, **options: Any) -> Any:
@@ -223,7 +249,9 @@ class Forward(ABC):
             if out_of_memory(error):
                 raise
             # a foreign model may fail in any way
-            raise Unusable(f"it fails on an input of {_shape(batch)}: {said(error)}") from error
+            raise Unusable(
+                f"it fails on an input of {_shape(batch)}: {said(error)}"
+            ) from error
 
 
 def said(error: Exception) -> str:
@@ -241,7 +269,9 @@ def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:
         return False
     seen.add(pair)
     if isinstance(now, Tensor):
-        return not now.is_meta and now.dtype == before.dtype and torch.equal(now, before)
+        return (
+            not now.is_meta and now.dtype == before.dtype and torch.equal(now, before)
+        )
     if isinstance(now, np.ndarray):
         return np.array_equal(now, before)
     if isinstance(now, partial):
@@ -285,7 +315,9 @@ def hooks(
             raise Unusable("what the first layer reads is no tensor")
         keep(0, x_BTD)
 
-    handles = [layer.register_forward_hook(hook(i)) for i, layer in enumerate(stack, start=1)]
+    handles = [
+        layer.register_forward_hook(hook(i)) for i, layer in enumerate(stack, start=1)
+    ]
     if first_layer == 0:
         handles.append(stack[0].register_forward_pre_hook(see_input, with_kwargs=True))
     try:

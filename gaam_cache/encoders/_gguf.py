@@ -204,6 +204,8 @@ def _tensors_dropped(
     if len(bodies) == len(model.state_dict()):
         # one for each: where one had no name, a parameter would be missing, which is refused later
         return []
-    processor = reading.TENSOR_PROCESSORS.get(architecture, reading.TensorProcessor)(config={})
+    processor = reading.TENSOR_PROCESSORS.get(architecture, reading.TensorProcessor)(
+        config={}
+    )
     taken = reading.get_gguf_hf_weights_map(model, processor)
     return [name for name in bodies if name not in taken and not EXPERTS.search(name)]

@@ -22,7 +22,13 @@ from gaam_cache.common.download import (
     hub_only,
     refuse_code,
 )
-from gaam_cache.common.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.common.errors import (
+    CacheError,
+    ConfigError,
+    GaamError,
+    HubError,
+    NotFoundError,
+)
 from gaam_cache.common.messages import install, visible
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.store.files import fingerprint, hash_file, read_json
@@ -87,7 +93,9 @@ class Located:
     path: Path
     """The folder of the configuration and weights, or the GGUF file."""
     revision: str | None
-    weights: bool = True  # whether the weights play a part; they need not be there if not
+    weights: bool = (
+        True  # whether the weights play a part; they need not be there if not
+    )
     adapter: Adapter | None = None
 
     @property
@@ -130,7 +138,14 @@ class Located:
             names = sorted(set(weight_map.values()))
             safe = bool(names) and all(IS_WEIGHTS.fullmatch(name) for name in names)
             found = visible(", ".join(names))
-        except (OSError, ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
+        except (
+            OSError,
+            ValueError,
+            RecursionError,
+            KeyError,
+            AttributeError,
+            TypeError,
+        ) as error:
             safe, found = False, f"{type(error).__name__}: {error}"
         if not safe:
             raise ConfigError(
@@ -139,7 +154,9 @@ class Located:
                 found=found,
             )
         files = [self.path / name for name in names]
-        missing = [file.name for file in files if not (file.is_file() or file.is_symlink())]
+        missing = [
+            file.name for file in files if not (file.is_file() or file.is_symlink())
+        ]
         if missing:
             more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ConfigError(
@@ -171,7 +188,9 @@ class Located:
     @staticmethod
     def _chosen(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
         """Names of the files of a folder that decide the numbers, beside weights."""
-        usual = {f.name for f in folder.iterdir() if f.is_file() and WANTED.fullmatch(f.name)}
+        usual = {
+            f.name for f in folder.iterdir() if f.is_file() and WANTED.fullmatch(f.name)
+        }
         more = {name for name in tokenizer_files if (folder / name).is_file()}
         return {name for name in usual | more if not IS_WEIGHTS.match(name)}
 
@@ -181,7 +200,9 @@ def _hash(name: str, file: Path) -> str:
     blob = file.resolve()
     if name == ADAPTER:
         settings = _read_object(file)
-        return fingerprint({key: settings[key] for key in settings if key not in BASE_KEYS})
+        return fingerprint(
+            {key: settings[key] for key in settings if key not in BASE_KEYS}
+        )
     digest = hash_file(blob)
     # the hub's client keeps a large file under the SHA-256 that the hub told
     if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != digest:
@@ -211,9 +232,16 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
         raise _no_encoder(name, path)
     spec = importlib.util.find_spec(PACKAGE)
-    if name == DEFAULT_ENCODER and revision is None and spec and spec.submodule_search_locations:
+    if (
+        name == DEFAULT_ENCODER
+        and revision is None
+        and spec
+        and spec.submodule_search_locations
+    ):
         packaged = Path(spec.submodule_search_locations[0]) / "model"
-        if (packaged / WEIGHTS).is_file() and hash_file(packaged / WEIGHTS) == PACKAGE_SHA256:
+        if (packaged / WEIGHTS).is_file() and hash_file(
+            packaged / WEIGHTS
+        ) == PACKAGE_SHA256:
             return _in_folder(packaged, weights)
     try:
         folder, commit = fetch_model(name, revision, weights=weights)
@@ -280,8 +308,12 @@ def _based(path: Path, weights: bool) -> Located:
     try:
         located = locate(base, revision, weights=weights)
     except (NotFoundError, HubError) as error:
-        error.message = f"the base model of the adapter '{path}' is not there: {error.message}"
-        error.details["to do"] = f"name its folder as 'base_model_name_or_path' in {path / ADAPTER}"
+        error.message = (
+            f"the base model of the adapter '{path}' is not there: {error.message}"
+        )
+        error.details["to do"] = (
+            f"name its folder as 'base_model_name_or_path' in {path / ADAPTER}"
+        )
         raise
     if located.adapter is not None or located.is_gguf:
         raise ConfigError(
@@ -302,7 +334,9 @@ def _adapter_settings(path: Path, weights: bool) -> dict[str, Any]:
         settings = _read_object(path / ADAPTER)
     except (OSError, ValueError, RecursionError) as error:
         message = f"the adapter in '{path}' cannot be read"
-        raise ConfigError(message, found=str(error), where=str(path / ADAPTER)) from error
+        raise ConfigError(
+            message, found=str(error), where=str(path / ADAPTER)
+        ) from error
     if not isinstance(settings.get("peft_type"), str):
         raise ConfigError(
             f"'{path}' holds an adapter that is not peft's",
@@ -314,7 +348,9 @@ def _adapter_settings(path: Path, weights: bool) -> dict[str, Any]:
         return settings
     refuse_pointer(path / ADAPTER_WEIGHTS)
     if not (path / ADAPTER_WEIGHTS).is_file():
-        found = sorted(entry.name for entry in path.iterdir() if "adapter" in entry.name)
+        found = sorted(
+            entry.name for entry in path.iterdir() if "adapter" in entry.name
+        )
         raise ConfigError(
             f"'{path}' holds an adapter without its weights",
             expected=f"{ADAPTER_WEIGHTS} {NEVER_READ}",
@@ -333,7 +369,9 @@ def _refuse_another_base(located: Located, base: object) -> None:
     if not (folder / CONFIG).is_file() or folder.samefile(located.path):
         return
     there = Located(path=folder, revision=None)
-    digests = ({hash_file(file) for file in one.weight_files()} for one in (located, there))
+    digests = (
+        {hash_file(file) for file in one.weight_files()} for one in (located, there)
+    )
     if len({frozenset(digest) for digest in digests}) > 1:
         raise ConfigError(
             f"the weights in '{located.path}' are not those of the base model of its adapter",
@@ -355,7 +393,11 @@ def _checked(path: Path, weights: bool) -> Located:
             found=found,
             hint=_elsewhere(path) or _remedy(path / CONFIG),
         )
-    kept = [name for name in names if name.endswith(".safetensors") and name != ADAPTER_WEIGHTS]
+    kept = [
+        name
+        for name in names
+        if name.endswith(".safetensors") and name != ADAPTER_WEIGHTS
+    ]
     if weights and not kept and INDEX not in names:
         raise ConfigError(
             f"the encoder '{path}' has no safetensors weights",
@@ -382,15 +424,22 @@ def _check_small(path: Path) -> None:
         if small and not IS_WEIGHTS.match(entry.name):
             refuse_pointer(entry)
     refuse_code(path)
-    listing = {"config": "configuration_files", "tokenizer_config": "fast_tokenizer_files"}
+    listing = {
+        "config": "configuration_files",
+        "tokenizer_config": "fast_tokenizer_files",
+    }
     for name, key in listing.items():
         listed: list[object] = []
-        with suppress(OSError, ValueError, RecursionError, TypeError):  # said by who reads it
+        with suppress(
+            OSError, ValueError, RecursionError, TypeError
+        ):  # said by who reads it
             listed = list(_read_object(path / f"{name}.json").get(key, []))
         # the libraries open what is listed there as a path from the folder on
         if any(Path(str(entry)).name != entry for entry in listed):
             message = f"'{name}.json' names files outside of the encoder's folder"
-            raise ConfigError(message, expected=f"plain names in '{key}'", where=str(path))
+            raise ConfigError(
+                message, expected=f"plain names in '{key}'", where=str(path)
+            )
 
 
 def _refuse_other_weights(path: Path) -> None:
@@ -432,7 +481,9 @@ def refuse_pointer(file: Path) -> None:
 
 def _remedy(file: Path) -> str | None:
     """How to get a file of which DVC keeps a note beside it, or in its folder's place."""
-    notes = [Path(f"{place}.dvc") for place in (file.absolute(), file.absolute().parent)]
+    notes = [
+        Path(f"{place}.dvc") for place in (file.absolute(), file.absolute().parent)
+    ]
     return "run: dvc pull" if any(note.is_file() for note in notes) else None
 
 
@@ -441,5 +492,7 @@ def _elsewhere(path: Path) -> str | None:
     files = sorted(path.glob("*.gguf"))
     if files:
         return f"name the file: --encoder '{files[0]}'"
-    inner = sorted(file.parent for name in (WEIGHTS, ADAPTER) for file in path.glob(f"*/{name}"))
+    inner = sorted(
+        file.parent for name in (WEIGHTS, ADAPTER) for file in path.glob(f"*/{name}")
+    )
     return f"name the folder in it: --encoder '{inner[0]}'" if inner else None

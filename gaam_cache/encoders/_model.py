@@ -58,20 +58,28 @@ class ModelEncoder(Encoder):
     is not read off its name: a probe measures it when the weights are loaded.
     """
 
-    given: ClassVar[frozenset[str]]  # names of arguments by one of which its models are given rows
+    given: ClassVar[
+        frozenset[str]
+    ]  # names of arguments by one of which its models are given rows
     reads: ClassVar[str]  # what it is, for messages: 'a text encoder and tokenizer'
     states_of: ClassVar[str]  # what of a row has a state in every layer, for messages
     _forward: Forward
 
-    def __init__(self, located: Located, config: ExtractConfig, model_config: Any) -> None:
+    def __init__(
+        self, located: Located, config: ExtractConfig, model_config: Any
+    ) -> None:
         """Use ``open``."""
         self.name, self.revision = config.encoder, located.revision
         self.device = resolve_device(config.device)
         self.dtype = choose_dtype(config.dtype, self.device)
         if config.untrained_encoder:
             self.untrained_seed = config.encoder_seed or 0
-        self._kept = [int(n) for n in (config.layers or "").split("-") if n]  # first and last
-        self._first_run: Literal[0, 1] = 0 if config.layer_zero or self._kept[:1] == [0] else 1
+        self._kept = [
+            int(n) for n in (config.layers or "").split("-") if n
+        ]  # first and last
+        self._first_run: Literal[0, 1] = (
+            0 if config.layer_zero or self._kept[:1] == [0] else 1
+        )
         self._located, self._config, self._model_config = located, config, model_config
         self._has_weights = False
         self._reach = 0  # length of the longest row that the model was probed for
@@ -94,11 +102,15 @@ class ModelEncoder(Encoder):
         if located.adapter is not None:
             check_package(located.adapter)
         expected = f"{cls.reads} that transformers knows by itself"
-        with foreign(f"cannot read the encoder '{config.encoder}'", located.path, expected):
+        with foreign(
+            f"cannot read the encoder '{config.encoder}'", located.path, expected
+        ):
             model_config = _read_config(located)
             mapped = transformers.MODEL_MAPPING.get(type(model_config), None)
             models = mapped if isinstance(mapped, tuple) else (mapped,)
-            takes = [inspect.signature(m.forward).parameters for m in models if m is not None]
+            takes = [
+                inspect.signature(m.forward).parameters for m in models if m is not None
+            ]
             # one that is not mapped is refused by the library, in its words
             if takes and not any(cls.given & names.keys() for names in takes):
                 raise ConfigError(
@@ -140,7 +152,9 @@ class ModelEncoder(Encoder):
 
     def _failed(self, reason: Unusable) -> ConfigError:
         """The refusal of an encoder that cannot be run as asked."""
-        message = f"'{self.name}' does not yield a state for every layer and {self.states_of}"
+        message = (
+            f"'{self.name}' does not yield a state for every layer and {self.states_of}"
+        )
         expected = f"{self.reads} whose hidden states transformers returns"
         return ConfigError(message, expected=expected, found=str(reason))
 
@@ -179,7 +193,9 @@ class ModelEncoder(Encoder):
         """Set ``num_layers`` and ``hidden_size`` as the configuration has them."""
         with foreign(f"cannot build '{self.name}'", self._located.path):
             part = self._part_of(skeleton(self._model_config))
-            told = (getattr(part, "config", None) or self._model_config).get_text_config()
+            told = (
+                getattr(part, "config", None) or self._model_config
+            ).get_text_config()
             self._keep(told.num_hidden_layers + 1 - self._first_run)
             self.hidden_size = told.hidden_size
 
@@ -318,14 +334,18 @@ class ModelEncoder(Encoder):
             "kind": self.noun,
             "longest": reach,
             "longest_shared": self._shared(reach),
-            "device": [self.device.type, cpu_name() if on_cpu else name_of(self.device)],
+            "device": [
+                self.device.type,
+                cpu_name() if on_cpu else name_of(self.device),
+            ],
             "device_map": self._config.device_map,
             "attention": getattr(of_model, "_attn_implementation", None),
             "gaam": __version__,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "source": [
-                _source_of(cls) for cls in (type(self._part), Forward, Measured, type(self))
+                _source_of(cls)
+                for cls in (type(self._part), Forward, Measured, type(self))
             ],
         }
 
@@ -342,7 +362,9 @@ class ModelEncoder(Encoder):
     def _loaded(self) -> Any:
         if self.untrained_seed is not None:
             with foreign(f"cannot build '{self.name}'", self._located.path):
-                return draw_untrained(self._model_config, self.untrained_seed, self.dtype)
+                return draw_untrained(
+                    self._model_config, self.untrained_seed, self.dtype
+                )
         return load_trained(
             self._located,
             self._model_config,
@@ -363,7 +385,9 @@ class ModelEncoder(Encoder):
         """
         return self._pooled(self._forward.reference, item)
 
-    def exact(self, items: Sequence[Any], row: int) -> tuple[ExactStates, ExactStates] | None:
+    def exact(
+        self, items: Sequence[Any], row: int
+    ) -> tuple[ExactStates, ExactStates] | None:
         """A row's states in its batch, and alone, in float64, or of half precision in float32."""
         exact = exact_or_none(self._forward)
         if exact is None:
@@ -382,7 +406,9 @@ class ModelEncoder(Encoder):
         )
 
     @torch.inference_mode()
-    def _pooled(self, run: Callable[[Any], dict[str, Tensor]], rows: Any) -> dict[str, Tensor]:
+    def _pooled(
+        self, run: Callable[[Any], dict[str, Tensor]], rows: Any
+    ) -> dict[str, Tensor]:
         try:
             return {name: x_BLD[:, self._slice] for name, x_BLD in run(rows).items()}
         except Unusable as reason:

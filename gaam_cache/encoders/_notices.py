@@ -19,10 +19,19 @@ from gaam_cache.common.messages import shortened, visible
 from gaam_cache.config import PLACE
 from gaam_cache.encoders._located import ADAPTER, INDEX, WEIGHTS, Located
 
-POOLINGS = {"cls": "first", "cls_token": "first", "lasttoken": "last", "mean_tokens": "mean"}
+POOLINGS = {
+    "cls": "first",
+    "cls_token": "first",
+    "lasttoken": "last",
+    "mean_tokens": "mean",
+}
 POOLINGS |= {"max_tokens": "max", "mean": "mean", "max": "max"}
 """Poolings of sentence-transformers -> what ``--pool`` calls them."""
-POOLS = {"first": "the first token", "last": "the last token", "max": "the maximum over tokens"}
+POOLS = {
+    "first": "the first token",
+    "last": "the last token",
+    "max": "the maximum over tokens",
+}
 POOLS |= {"mean": "the mean over tokens"}
 ADAPTER_FILE = re.compile(r"(^|[._-])(adapter|lora)([._-].*)?\.(safetensors|bin|pt)$")
 """Names of files of adapters, by which diffusers, AdapterHub and MMS call them too."""
@@ -107,7 +116,9 @@ def as_sentences(
         prompt: the text around every text here.
     """
     modules = _read(folder / "modules.json")
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+    if not isinstance(modules, list) or not all(
+        isinstance(module, dict) for module in modules
+    ):
         return None
     parts = [
         *_cuts(folder, max_length),
@@ -120,7 +131,9 @@ def as_sentences(
         parts.append(f"applies {', '.join(dict.fromkeys(more))}")
     if not parts:
         return None
-    return f"sentence-transformers {', '.join(parts)}; gaam stores the layers' own states"
+    return (
+        f"sentence-transformers {', '.join(parts)}; gaam stores the layers' own states"
+    )
 
 
 def _cuts(folder: Path, max_length: int) -> Iterator[str]:
@@ -138,11 +151,15 @@ def _cuts(folder: Path, max_length: int) -> Iterator[str]:
             yield "makes texts lower case"
 
 
-def _pools(folder: Path, modules: list[dict[str, Any]], pool: Sequence[str]) -> Iterator[str]:
+def _pools(
+    folder: Path, modules: list[dict[str, Any]], pool: Sequence[str]
+) -> Iterator[str]:
     for module in modules:
         if str(module.get("type", "")).split(".")[-1] != "Pooling":
             continue
-        for name in _modes(_read(folder / Path(str(module.get("path"))).name / "config.json")):
+        for name in _modes(
+            _read(folder / Path(str(module.get("path"))).name / "config.json")
+        ):
             ours = POOLINGS.get(name)
             if ours is None:
                 yield f"pools by {visible(shortened(name))}"
@@ -158,7 +175,11 @@ def _modes(settings: Any) -> list[str]:
     if named is not None:
         return [str(name) for name in (named if isinstance(named, list) else [named])]
     start = "pooling_mode_"
-    return [key.removeprefix(start) for key in settings if key.startswith(start) and settings[key]]
+    return [
+        key.removeprefix(start)
+        for key in settings
+        if key.startswith(start) and settings[key]
+    ]
 
 
 def _prompts(folder: Path, prompt: str | None) -> Iterator[str]:
@@ -166,7 +187,11 @@ def _prompts(folder: Path, prompt: str | None) -> Iterator[str]:
     prompts = settings.get("prompts") if isinstance(settings, dict) else None
     if not isinstance(prompts, dict):
         return
-    texts = {str(name): text for name, text in prompts.items() if text and isinstance(text, str)}
+    texts = {
+        str(name): text
+        for name, text in prompts.items()
+        if text and isinstance(text, str)
+    }
     default = texts.get(str(settings.get("default_prompt_name")))
     if default is not None:
         ours = default + PLACE

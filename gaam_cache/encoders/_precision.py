@@ -64,7 +64,9 @@ def exact_or_none(forward: Forward) -> Exact | None:
     try:
         return Exact(forward)
     except Exception as error:
-        if isinstance(error, RuntimeError | NotImplementedError) or out_of_memory(error):
+        if isinstance(error, RuntimeError | NotImplementedError) or out_of_memory(
+            error
+        ):
             return None
         raise
 
@@ -94,9 +96,15 @@ class _AtLeast(TorchDispatchMode):
         lower = (torch.float16, torch.bfloat16, torch.float32)
         self._lower = frozenset(one for one in lower if one.itemsize < dtype.itemsize)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         given = {name: self._raised(value) for name, value in (kwargs or {}).items()}
         return func(*map(self._raised, args), **given)
 
     def _raised(self, value: Any) -> Any:
-        return self._dtype if isinstance(value, torch.dtype) and value in self._lower else value
+        return (
+            self._dtype
+            if isinstance(value, torch.dtype) and value in self._lower
+            else value
+        )

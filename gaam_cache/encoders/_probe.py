@@ -41,7 +41,9 @@ class Measured:
     renews: bool
     longest: int | None
     longest_shared: int | None  # these six as ``Forward`` has them
-    acts_causal: bool | None  # whether a later token shifts no earlier state; None: nobody can say
+    acts_causal: (
+        bool | None
+    )  # whether a later token shifts no earlier state; None: nobody can say
 
     def apply(self, forward: Forward) -> None:
         """Let a forward run so."""
@@ -67,7 +69,11 @@ class Measured:
         """What ``to_dict`` gave; TypeError or ValueError where it is something else."""
         measured = cls(**value)
         lengths = measured.longest, measured.longest_shared
-        counts = (measured.num_layers, measured.hidden_size, *(n for n in lengths if n is not None))
+        counts = (
+            measured.num_layers,
+            measured.hidden_size,
+            *(n for n in lengths if n is not None),
+        )
         flags = (measured.last_from_output, measured.renews, bool(measured.acts_causal))
         if measured.batching not in BATCHINGS or measured.mask not in get_args(Mask):
             raise ValueError("no such batching or mask")
@@ -116,7 +122,9 @@ class _Member(NamedTuple):
     """A row of a batch."""
 
     item: Any
-    number: int | None  # among the rows of the probe; None where nobody knows its states
+    number: (
+        int | None
+    )  # among the rows of the probe; None where nobody knows its states
 
 
 _Batch = list[_Member]
@@ -126,14 +134,21 @@ class _Moved(NamedTuple):
     """How far states of a batch are from those of their rows alone."""
 
     batch: _Batch
-    apart: dict[int, float]  # place in the batch -> relative distance, beyond what rounding adds
+    apart: dict[
+        int, float
+    ]  # place in the batch -> relative distance, beyond what rounding adds
 
 
 class _Probe:
     """One model and some rows; ``measure`` goes from the cheapest way of running it on."""
 
     def __init__(
-        self, forward: Forward, rows: Items, dtype: str, together: int, shared: int | None
+        self,
+        forward: Forward,
+        rows: Items,
+        dtype: str,
+        together: int,
+        shared: int | None,
     ) -> None:
         self._forward, self._rows, self._dtype = forward, rows, dtype
         self._short = [row for row in rows if len(row) <= together] or [rows[0]]
@@ -161,7 +176,11 @@ class _Probe:
             for batching in BATCHINGS:
                 for forward.mask in masks:
                     worst, moved = self._try(batching)
-                    if moved and worst <= proof_limit(self._dtype) and self._is_rounding(moved):
+                    if (
+                        moved
+                        and worst <= proof_limit(self._dtype)
+                        and self._is_rounding(moved)
+                    ):
                         moved = []
                     if not moved:
                         return Measured(
@@ -172,12 +191,16 @@ class _Probe:
                             stack=forward.stack,
                             last_from_output=forward.last_from_output,
                             renews=forward.renews,
-                            longest=len(self._rows[-1]) if forward.tries_lengths else None,
+                            longest=len(self._rows[-1])
+                            if forward.tries_lengths
+                            else None,
                             longest_shared=self._shared,
                             acts_causal=acts_causal,
                         )
                     least = min(least, worst)
-        raise Unusable(f"with a mask or without, its states are off by {least:.1e} of their norm")
+        raise Unusable(
+            f"with a mask or without, its states are off by {least:.1e} of their norm"
+        )
 
     def _states_alone(self) -> list[dict[str, Tensor]]:
         """States of every row alone, from the last to the first."""
@@ -199,7 +222,9 @@ class _Probe:
                 apart = _apart(self._alone[number][name], states)
                 if not apart <= ROUNDING[self._dtype]:
                     why = "it keeps something of what it read before, or draws random numbers"
-                    raise Unusable(f"the same row gives other states twice ({apart:.1e}): {why}")
+                    raise Unusable(
+                        f"the same row gives other states twice ({apart:.1e}): {why}"
+                    )
 
     def _find_stack(self, num_layers: int) -> str | None:
         """Name of the list of layers whose outputs are the hidden states; none if there is none."""
@@ -304,7 +329,10 @@ class _Probe:
                     if place not in most:
                         continue
                     for name, alone in exact.alone(batch[place].item).items():
-                        if not _apart(states[name][row], alone[0]) <= UNMOVED[self._dtype]:
+                        if (
+                            not _apart(states[name][row], alone[0])
+                            <= UNMOVED[self._dtype]
+                        ):
                             return False
             except Exception as error:
                 if not isinstance(error, Unusable) and not devices.out_of_memory(error):

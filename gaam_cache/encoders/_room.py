@@ -16,7 +16,9 @@ STEP = 64  # by which the longest row that fits is told
 SECONDS = 0.005  # between two looks at the memory
 
 
-def longest_fitting(run: Callable[[int], None], longest: int, free: Callable[[], int]) -> int:
+def longest_fitting(
+    run: Callable[[int], None], longest: int, free: Callable[[], int]
+) -> int:
     """How long a row may be, up to ``longest``; what is not expected to fit is not run.
 
     Args:

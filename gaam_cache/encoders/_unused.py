@@ -35,7 +35,9 @@ BESIDE = re.compile(
 """Names of modules that read the last layer or run beside the model: heads, decoders, towers."""
 ADAPTER = re.compile(r"adapter|lora_|prefix|prompt|ia3_|oft_|vera_")
 """Names of tensors that change what layers compute, or what they read."""
-QUANTISED = re.compile(r"\.SCB$|weight_format|scale|qweight|qzeros|g_idx|absmax|quant|zero_point")
+QUANTISED = re.compile(
+    r"\.SCB$|weight_format|scale|qweight|qzeros|g_idx|absmax|quant|zero_point"
+)
 """Names of what quantised weights are multiplied with."""
 LAYER = re.compile(r"(?:^|\.)(?:layers?|blocks?|h)\.(\d+)\.")
 SAVE_ANEW = (
@@ -59,7 +61,9 @@ def unexplained(
     left = set()
     for name in unused:
         module = name.removeprefix(prefix).split(".")[0]
-        beside = module not in own and BESIDE.search(module) and not ADAPTER.search(name)
+        beside = (
+            module not in own and BESIDE.search(module) and not ADAPTER.search(name)
+        )
         mask = CAUSAL_MASK.search(name) and len(shapes.get(name, ())) == 4
         if not (beside or mask or ANYWHERE.search(name)):
             left.add(name)
@@ -80,7 +84,9 @@ def remedy(model: Any, names: Iterable[str]) -> str | None:
                 "them in adapter_model.safetensors with its adapter_config.json"
             )
         if QUANTISED.search(name):
-            return "the weights are quantised: config.json needs their quantization_config"
+            return (
+                "the weights are quantised: config.json needs their quantization_config"
+            )
         layer = LAYER.search(name)
         if layer and layers is not None and int(layer[1]) >= layers:
             return f"config.json has num_hidden_layers {layers}: mend it, or name another folder"
@@ -90,13 +96,17 @@ def remedy(model: Any, names: Iterable[str]) -> str | None:
 @cache
 def _mappings() -> list[Any]:
     """What transformers maps configurations to: models for every task."""
-    names = [name for name in dir(transformers) if re.fullmatch(r"MODEL_\w*MAPPING", name)]
+    names = [
+        name for name in dir(transformers) if re.fullmatch(r"MODEL_\w*MAPPING", name)
+    ]
     return [getattr(transformers, name) for name in names]
 
 
 def _task_classes(model_config: Any) -> Iterator[type]:
     """Classes of models of a configuration: those that it names first."""
-    named = [getattr(transformers, name, None) for name in model_config.architectures or ()]
+    named = [
+        getattr(transformers, name, None) for name in model_config.architectures or ()
+    ]
     mapped = [mapping.get(type(model_config), None) for mapping in _mappings()]
     seen = set()
     for entry in (*named, *mapped):
@@ -110,7 +120,10 @@ def _task_classes(model_config: Any) -> Iterator[type]:
 def _tensor_names(task_class: type, model_config: Any, prefix: str) -> set[str]:
     """Names of a model's tensors, with the prefix of the model within it and without."""
     names: set[str] = set()
-    with suppress(Exception), torch.device("meta"):  # not every class builds every configuration
+    with (
+        suppress(Exception),
+        torch.device("meta"),
+    ):  # not every class builds every configuration
         task_model: Any = task_class(copy.deepcopy(model_config))
         named = (*task_model.named_parameters(), *task_model.named_buffers())
         names = {name for name, _ in named} | set(task_model.state_dict())

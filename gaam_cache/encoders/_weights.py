@@ -75,7 +75,9 @@ def load_trained(
 
 
 def _load_safetensors(
-    located: Located, model_config: transformers.PretrainedConfig, options: dict[str, Any]
+    located: Located,
+    model_config: transformers.PretrainedConfig,
+    options: dict[str, Any],
 ) -> tuple[Any, dict[str, Any], dict[str, Stored]]:
     """The model, what transformers says of loading it, and what the files hold."""
     model_class = type(skeleton(model_config))
@@ -121,7 +123,9 @@ def _open_safetensors(file: Path) -> Any:
     except SafetensorError as error:
         # the header, at the beginning of a file, says where its tensors end
         incomplete = "incomplete" in str(error).lower()
-        problem = "is cut off" if incomplete else "is cut off, or is no safetensors file"
+        problem = (
+            "is cut off" if incomplete else "is cut off, or is no safetensors file"
+        )
         raise CacheError(
             f"the weight file '{file.name}' {problem}",
             expected="a whole safetensors file",
@@ -138,8 +142,15 @@ def _check_missing(
     part = part_of(model)
     tensors = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
     named = (*model.named_parameters(), *model.named_buffers())
-    used = {name for name, tensor in named if id(tensor) in tensors and not IDLE.search(name)}
-    wrong = {key: f"{there} and not {wanted}" for key, there, wanted in info["mismatched_keys"]}
+    used = {
+        name
+        for name, tensor in named
+        if id(tensor) in tensors and not IDLE.search(name)
+    }
+    wrong = {
+        key: f"{there} and not {wanted}"
+        for key, there, wanted in info["mismatched_keys"]
+    }
     wrong |= dict.fromkeys(info["missing_keys"] - _computed(model), "missing")
     bad = sorted(used & wrong.keys())
     if not bad:
@@ -174,12 +185,16 @@ def _computed(model: Any) -> set[str]:
     }
 
 
-def _check_quantised(model: Any, stored: Mapping[str, Stored], name: str, located: Located) -> None:
+def _check_quantised(
+    model: Any, stored: Mapping[str, Stored], name: str, located: Located
+) -> None:
     """Refuse whole numbers in the place of weights, where nothing says what they stand for."""
     if getattr(model, "hf_quantizer", None) is not None:
         return
     prefix = f"{model.base_model_prefix}."
-    weights = {key for key, tensor in model.named_parameters() if tensor.is_floating_point()}
+    weights = {
+        key for key, tensor in model.named_parameters() if tensor.is_floating_point()
+    }
     whole = [
         key
         for key, tensor in sorted(stored.items())
@@ -216,7 +231,9 @@ def waiting(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     for module in model.modules():
         for hook in _hooks(module):
             held = getattr(hook, "weights_map", None)
-            held = getattr(held, "dataset", held)  # where there is a prefix before their names
+            held = getattr(
+                held, "dataset", held
+            )  # where there is a prefix before their names
             held = getattr(held, "state_dict", held)  # where some of them are on disk
             if isinstance(held, dict):
                 yield held
@@ -227,7 +244,10 @@ def entry_device(model: nn.Module) -> torch.device:
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
             works = [getattr(hook, "execution_device", None) for hook in _hooks(module)]
-            return next((torch.device(one) for one in works if one is not None), parameter.device)
+            return next(
+                (torch.device(one) for one in works if one is not None),
+                parameter.device,
+            )
     return torch.device("cpu")
 
 
@@ -248,7 +268,9 @@ def _built(model_config: transformers.PretrainedConfig, **options: Any) -> Any:
             if getattr(saved, "config_class", None) is type(model_config):
                 return saved._from_config(model_config, **options)
     auto: Any = transformers.AutoModel
-    encoder: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(model_config), None)
+    encoder: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING.get(
+        type(model_config), None
+    )
     if encoder is not None and encoder.__name__ in (model_config.architectures or ()):
         auto = transformers.AutoModelForTextEncoding
     return auto.from_config(model_config, trust_remote_code=False, **options)
@@ -262,15 +284,23 @@ def skeleton(model_config: transformers.PretrainedConfig) -> Any:
 
 def encoder_part(model: Any) -> Any:
     """The model; of an encoder-decoder model its encoder."""
-    return model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model
+    return (
+        model.get_encoder()
+        if getattr(model.config, "is_encoder_decoder", False)
+        else model
+    )
 
 
-def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype: str) -> Any:
+def draw_untrained(
+    model_config: transformers.PretrainedConfig, seed: int, dtype: str
+) -> Any:
     """A model with the architecture's own initialisation: what does pre-training contribute?
 
     The same seed gives the same bits: weights are drawn on the CPU and in float32, then rounded.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs too
+        torch.default_generator.manual_seed(
+            seed
+        )  # torch.manual_seed would set those of GPUs too
         model = _built(model_config, dtype=torch.float32)
     return model.to(getattr(torch, dtype))

@@ -34,7 +34,14 @@ from gaam_cache.encoders._weights import encoder_part, skeleton
 from gaam_cache.encoders.base import Inputs, Lazy
 from gaam_cache.sources.base import Rows
 
-TWINS = (1, 2, 5, 12, 25, 47)  # positions of the sounds that are tried together, two of each
+TWINS = (
+    1,
+    2,
+    5,
+    12,
+    25,
+    47,
+)  # positions of the sounds that are tried together, two of each
 LONGEST = 120  # of the longest one: beyond 80, where WavLM begins to round distances
 
 QUALITY = "VHQ"  # of soxr: 28 bits, more than any sound file has
@@ -62,7 +69,9 @@ class AudioEncoder(ModelEncoder):
 
     def _read(self) -> int:
         # torch says so of every layer of WavLM
-        warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask", UserWarning)
+        warnings.filterwarnings(
+            "ignore", "Support for mismatched key_padding_mask", UserWarning
+        )
         self._hearing = hearing = _Hearing(
             self._located.path,
             encoder_part(skeleton(self._model_config).eval()),
@@ -135,9 +144,13 @@ class AudioEncoder(ModelEncoder):
         Where every sound is filled to one length there are few: each costs as much as the longest.
         """
         hearing = self._hearing
-        least, most = (hearing.positions(n) for n in (hearing.least_samples, hearing.max_samples))
+        least, most = (
+            hearing.positions(n) for n in (hearing.least_samples, hearing.max_samples)
+        )
         if hearing.width is None:
-            lengths = sorted({least, *(n for n in (*TWINS, LONGEST) if least < n < most), most})
+            lengths = sorted(
+                {least, *(n for n in (*TWINS, LONGEST) if least < n < most), most}
+            )
             lengths = [n for n in lengths if n <= LONGEST] or [most]
             twins = TWINS[-1]
         else:
@@ -150,7 +163,9 @@ class AudioEncoder(ModelEncoder):
             extent = max(hearing.least_samples, min(extent, hearing.max_samples))
             clips.append(hearing.clip_of(noise(extent, number), extent))
             if length <= twins:
-                clips.append(hearing.clip_of(_tone(number, extent, hearing.rate), extent))
+                clips.append(
+                    hearing.clip_of(_tone(number, extent, hearing.rate), extent)
+                )
                 longest = extent
         return [clips], longest
 
@@ -222,7 +237,9 @@ def measure(count: Callable[[int], int], low: int, high: int, what: str) -> _Ste
         edges = [steps.first(y) for y in (at_high, (at_low + at_high) // 2)]
         if all(count(n) == steps(n) for edge in edges for n in (edge, edge - 1)):
             return replace(steps, least=_least(count, steps, what))
-    raise Unusable(f"{what} does not grow evenly: {at_low} of {low:,}, {at_high} of {high:,}")
+    raise Unusable(
+        f"{what} does not grow evenly: {at_low} of {low:,}, {at_high} of {high:,}"
+    )
 
 
 def _least(count: Callable[[int], int], steps: _Steps, what: str) -> int:
@@ -242,7 +259,9 @@ class _Hearing:
     without weights. ``published``: filled with zeros to 5 s, not normalised, all pooled.
     """
 
-    def __init__(self, folder: Path, part: Any, *, seconds: float | None, published: bool) -> None:
+    def __init__(
+        self, folder: Path, part: Any, *, seconds: float | None, published: bool
+    ) -> None:
         self._extractor = transformers.AutoFeatureExtractor.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
@@ -259,10 +278,16 @@ class _Hearing:
         most = self.real.last(self._total) / self.rate if self._total else math.inf
         if seconds is not None and seconds > most:
             message = "clip-seconds is more than the encoder takes at once"
-            raise ConfigError(message, expected=f"at most {most:g} s", found=f"{seconds:g}")
-        self.seconds = seconds or min(PUBLISHED_SECONDS if published else DEFAULT_SECONDS, most)
+            raise ConfigError(
+                message, expected=f"at most {most:g} s", found=f"{seconds:g}"
+            )
+        self.seconds = seconds or min(
+            PUBLISHED_SECONDS if published else DEFAULT_SECONDS, most
+        )
         self.max_samples = math.ceil(self.seconds * self.rate)
-        self.width: int | None = None  # P of every sound, where all are filled to one length
+        self.width: int | None = (
+            None  # P of every sound, where all are filled to one length
+        )
         if self._total is None:
             high = self.real(self.max_samples)
             low = max(1, min(self.real(self.rate), high // 3))
@@ -271,7 +296,9 @@ class _Hearing:
         else:
             self.width = self._count(part, self._total)
             if self._total % self.width:
-                raise Unusable(f"{self._total:,} {self.input_name} give {self.width:,} states")
+                raise Unusable(
+                    f"{self._total:,} {self.input_name} give {self.width:,} states"
+                )
             each = self._total // self.width
             self.steps = _Steps(offset=each - 1, stride=each)
         one = self.steps.first(self.steps.least)
@@ -279,7 +306,9 @@ class _Hearing:
         """Of a sound that gives a position."""
 
     def _look_at_features(self, takes: Set[str]) -> None:
-        short, long = (noise(round(s * self.rate)) for s in (SHORT_SECONDS, LONG_SECONDS))
+        short, long = (
+            noise(round(s * self.rate)) for s in (SHORT_SECONDS, LONG_SECONDS)
+        )
         made = [self._call(samples) for samples in (short, long, short)]
         given = [key for key in made[0] if key != MASK]
         if len(given) != 1 or given[0] not in takes:
@@ -296,7 +325,9 @@ class _Hearing:
             axes = [i for i in range(first.ndim) if mask == first.shape[i : i + 1]]
         if len(axes) != 1 or mask not in (None, first.shape[axes[0] : axes[0] + 1]):
             shapes = f"{first.shape} and {longer.shape}, mask {mask}"
-            raise Unusable(f"which axis its {self._name} has for time cannot be told: {shapes}")
+            raise Unusable(
+                f"which axis its {self._name} has for time cannot be told: {shapes}"
+            )
         [self._axis] = axes
         self._total = first.shape[self._axis] if fixed else None
         """T, where every sound is filled to one length."""
@@ -308,7 +339,9 @@ class _Hearing:
         self.real = measure(count, len(short), high, f"its {self._name}")
         """S -> rows of features that are the sound's."""
 
-    def _features(self, samples_S: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
+    def _features(
+        self, samples_S: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], int]:
         """Features, time first, and how many of them are the sound's."""
         made = self._call(samples_S)
         x = np.ascontiguousarray(np.moveaxis(made[self.input_name], self._axis, 0))
@@ -356,7 +389,9 @@ class _Hearing:
     def extent(self, sound: Any) -> int:
         """S of a sound, cut where it is too long: to the nearest, half of one up."""
         frames = min(sound.frames, self.most(sound.rate))
-        return min((2 * frames * self.rate + sound.rate) // (2 * sound.rate), self.max_samples)
+        return min(
+            (2 * frames * self.rate + sound.rate) // (2 * sound.rate), self.max_samples
+        )
 
     def positions(self, extent: int) -> int:
         """P of a sound of that many samples, those of what fills it not counted."""
@@ -365,7 +400,9 @@ class _Hearing:
     def samples(self, positions: int) -> tuple[int, int]:
         """The fewest and the most samples of so many positions."""
         steps = self.steps
-        return self.real.first(steps.first(positions)), self.real.last(steps.last(positions))
+        return self.real.first(steps.first(positions)), self.real.last(
+            steps.last(positions)
+        )
 
     def clip(self, sound: Any) -> _Clip:
         """Decode a sound, cut it, bring it to the encoder's rate and take its features."""
@@ -383,7 +420,9 @@ class _Hearing:
             try:
                 x, real = self._features(samples_S)
             except Unusable as reason:
-                raise DataError("a sound cannot be made ready", found=str(reason)) from reason
+                raise DataError(
+                    "a sound cannot be made ready", found=str(reason)
+                ) from reason
             expected = self.real(extent)
         if (len(samples_S), real) != (extent, expected):
             raise DataError(
@@ -418,7 +457,9 @@ class _SoundForward(Forward):
 
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         if batch.positions is None or x_BTD.shape[1] < batch.positions:
-            raise Unusable(f"a layer has {x_BTD.shape[1]} states, not {batch.positions}")
+            raise Unusable(
+                f"a layer has {x_BTD.shape[1]} states, not {batch.positions}"
+            )
         return super()._reduce(x_BTD, batch)
 
 
@@ -432,4 +473,6 @@ def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
 
 def noise(samples: int, seed: int = 0) -> NDArray[np.float32]:
     """A sound for measuring."""
-    return np.random.default_rng(seed).normal(scale=0.1, size=samples).astype(np.float32)
+    return (
+        np.random.default_rng(seed).normal(scale=0.1, size=samples).astype(np.float32)
+    )

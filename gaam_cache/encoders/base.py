@@ -37,7 +37,9 @@ def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """What is made of items in turn, each in a thread while the one before it is used."""
     ready: Future[R] | None = None
     with ThreadPoolExecutor(1) as thread:
-        for item in items:  # not in the thread: who waits for a terminal can be interrupted
+        for (
+            item
+        ) in items:  # not in the thread: who waits for a terminal can be interrupted
             ahead = thread.submit(make, item)
             if ready is not None:
                 yield ready.result()
@@ -67,12 +69,18 @@ class Inputs:
     items: Sequence[Any]
     """One entry per row: token ids, or what else the encoder reads. Of ``Lazy`` ones the next batch
     is made ready in a thread while the encoder is busy."""
-    lengths: Sequence[int] | NDArray[np.int64]  # length of every row in the encoder's unit (tokens)
+    lengths: (
+        Sequence[int] | NDArray[np.int64]
+    )  # length of every row in the encoder's unit (tokens)
     truncated: Sequence[bool]  # whether the row was longer than the maximum and was cut
     extents: Sequence[int] | NDArray[np.int64] | None = None
     """What decides which rows are of equal length, where that is finer: of a sound its samples."""
-    width: int | None = None  # what every row takes of a batch, where all are filled to one length
-    own: Sequence[int] | NDArray[np.int64] = ()  # tokens of every row that are of its text
+    width: int | None = (
+        None  # what every row takes of a batch, where all are filled to one length
+    )
+    own: (
+        Sequence[int] | NDArray[np.int64]
+    ) = ()  # tokens of every row that are of its text
     unknown: (
         Sequence[int] | NDArray[np.int64]
     ) = ()  # those of them that the tokenizer does not know
@@ -115,12 +123,16 @@ class Encoder(ABC):
     acts_causal: bool | None = None
     """Whether what comes later in a row shifts no earlier state: measured by ``load``. None where
     it was not measured, and of rows that have no order of which that could be said."""
-    untrained_seed: int | None = None  # seed of random weights; None where they are trained
+    untrained_seed: int | None = (
+        None  # seed of random weights; None where they are trained
+    )
     causal_setting: tuple[str, bool] | None = None
     """What the configuration says of that: the setting as text, and whether it says causal; None
     where it says nothing."""
     _is_loaded = False  # whether ``load_for`` called ``load``
-    adapter_of: str | None = None  # the base model of its adapter; None where it has none
+    adapter_of: str | None = (
+        None  # the base model of its adapter; None where it has none
+    )
 
     @property
     def label(self) -> str:
@@ -224,7 +236,9 @@ class Encoder(ABC):
         """Pooled states of one row, by as little of our own as can be: what others are held to."""
         return self.encode([item])
 
-    def exact(self, items: Sequence[Any], row: int) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
+    def exact(
+        self, items: Sequence[Any], row: int
+    ) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
         """A row's states in its batch, and alone, both in higher precision than ``dtype``.
 
         None where they cannot be had: there is no such arithmetic, or no memory for it. Another
@@ -248,7 +262,10 @@ def open_encoder(
         message = f"the encoder '{named}' does not read such rows"
         raise ConfigError(message, expected=f"rows of {cls.called}", found=found)
     if config.chat_template and kind != "text":
-        message, found = "--chat-template is for texts", f"rows of {kind}: {config.dataset}"
+        message, found = (
+            "--chat-template is for texts",
+            f"rows of {kind}: {config.dataset}",
+        )
         raise ConfigError(message, expected="a data set of texts", found=found)
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)

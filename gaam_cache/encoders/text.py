@@ -49,7 +49,19 @@ from gaam_cache.store.files import digest_of, hash_parts, short_digest
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none: a causal model that is taken for
 another loses some speed, the other mistake would cost the states their truth."""
-SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)  # of texts that are tried together
+SHORT_LENGTHS = (
+    1,
+    2,
+    3,
+    5,
+    8,
+    12,
+    17,
+    23,
+    31,
+    47,
+    64,
+)  # of texts that are tried together
 TWO_UP_TO = 3  # tokens of the texts of which two of each length are tried
 LOOKED_AT, MOST_CHARACTERS = 64, 8
 """Of a data set so many texts with most characters are tokenised to find the longest; one that has
@@ -86,8 +98,15 @@ up their vocabularies to a round number it is 0.98 and more."""
 SPELLED_SPACE = " \n\t\r\u2581\u0120\u010a\u0109\u010d"
 """White space, and what stands for it in names of tokens (SentencePiece, byte-level BPE)."""
 EDGE = 6  # tokens at the start and end of a text in which a special one may stand twice
-SHOWN_START, SHOWN_END = 48, 16  # characters of the tokens of a text that people are shown
-RARE_LETTERS = ("\ua66e", "\ua387", "\U00013000")  # Cyrillic of one psalter, Yi, hieroglyphs
+SHOWN_START, SHOWN_END = (
+    48,
+    16,
+)  # characters of the tokens of a text that people are shown
+RARE_LETTERS = (
+    "\ua66e",
+    "\ua387",
+    "\U00013000",
+)  # Cyrillic of one psalter, Yi, hieroglyphs
 PROBE_TEXT = "gaamtextgaam"  # stands for a text where a chat template is looked at
 CHAT_DATE = "26 Jul 2024"
 """What a chat template writes as today's date, on every day: that of Llama's own templates."""
@@ -214,7 +233,9 @@ class TextEncoder(ModelEncoder):
         self._tokens.check_vocabulary(size)
         forward.pad_id = next(iter(self._tokens.pad_ids(size)), 0)
         if "token_type_ids" in forward.takes and self._tokens.have_types():
-            raise Unusable("its tokenizer gives tokens types other than 0 (token_type_ids)")
+            raise Unusable(
+                "its tokenizer gives tokens types other than 0 (token_type_ids)"
+            )
         return forward
 
     def longest_of(self, rows: Iterable[str]) -> int:
@@ -231,11 +252,15 @@ class TextEncoder(ModelEncoder):
             return longest
         step = SHORT_LENGTHS[-1]
         while step < longest:
-            step += step // 2 if step.bit_count() == 1 else step // 3  # 64, 96, 128, 192, 256, ...
+            step += (
+                step // 2 if step.bit_count() == 1 else step // 3
+            )  # 64, 96, 128, 192, 256, ...
         return min(step, self.max_length)
 
     def _shared(self, reach: int) -> int | None:
-        most = max(budget_of(self._config.batch_tokens, self.device.type), SHORT_LENGTHS[-1])
+        most = max(
+            budget_of(self._config.batch_tokens, self.device.type), SHORT_LENGTHS[-1]
+        )
         return most if most < reach else None
 
     def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:
@@ -245,7 +270,9 @@ class TextEncoder(ModelEncoder):
         lengths = probe_lengths(self._model_config.to_dict(), shortest, reach)
         avoid = tokenizer.all_special_ids
         marked = [self._tokens.marks(part, size), []]
-        return [probe_texts(lengths, size, avoid, marks) for marks in marked], SHORT_LENGTHS[-1]
+        return [
+            probe_texts(lengths, size, avoid, marks) for marks in marked
+        ], SHORT_LENGTHS[-1]
 
     def _check_memory(self, longest: int) -> None:
         if self.device.type != "cpu" or longest <= self._fitting:
@@ -292,7 +319,11 @@ def text_tower(model: Any) -> Any:
     found: dict[int, list[Any]] = {}
     for name, module in model.named_modules():
         takes = inspect.signature(module.forward).parameters
-        if hasattr(module, "config") and "input_ids" in takes and not MEDIA & takes.keys():
+        if (
+            hasattr(module, "config")
+            and "input_ids" in takes
+            and not MEDIA & takes.keys()
+        ):
             found.setdefault(name.count("."), []).append(module)
     outermost = found[min(found)] if found else []
     if len(outermost) != 1:
@@ -316,12 +347,17 @@ class _TextForward(Forward):
         real_BT = np.arange(longest) < length_N[:, None]
         ids_BT = np.full(real_BT.shape, self.pad_id, np.int64)
         ids_BT[real_BT] = np.concatenate(texts)
-        if self.vocabulary is not None and (largest := int(ids_BT.max())) >= self.vocabulary:
+        if (
+            self.vocabulary is not None
+            and (largest := int(ids_BT.max())) >= self.vocabulary
+        ):
             has = f"the model has embeddings for {self.vocabulary}"
             raise Unusable(f"the tokenizer makes the token {largest}, {has}")
         span = None
         if spanned:
-            start_B, stop_B = np.array([(one.start, one.stop) for one in items], np.int64).T
+            start_B, stop_B = np.array(
+                [(one.start, one.stop) for one in items], np.int64
+            ).T
             count_B = stop_B - start_B
             width = max(1, int(count_B.max()))
             span = Span(self.to_device(start_B.copy()), self.to_device(count_B), width)
@@ -379,7 +415,10 @@ def _windows(settings: Any, name: str = "") -> Iterator[int]:
 
 
 def probe_texts(
-    lengths: list[int], vocabulary: int | None, avoid: Sequence[int], marks: Sequence[int]
+    lengths: list[int],
+    vocabulary: int | None,
+    avoid: Sequence[int],
+    marks: Sequence[int],
 ) -> list[list[int]]:
     """Token ids of texts that begin alike for nobody, from the shortest to the longest.
 
@@ -495,14 +534,19 @@ class _Tokens:
         self, tokenizer: Any, model_config: Any, folder: Path, config: ExtractConfig
     ) -> None:
         self.tokenizer, self._folder = tokenizer, folder
-        self._model_config, self._text_config = model_config, model_config.get_text_config()
+        self._model_config, self._text_config = (
+            model_config,
+            model_config.get_text_config(),
+        )
         names = sorted(set(tokenizer.vocab_files_names.values()) - {SETTINGS})
         own = self.files() - {SETTINGS}
         whole = folder.is_file()  # a GGUF file has its tokenizer in it
         if names and not whole and not any((folder / name).is_file() for name in own):
             hint = "save it there: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
             expected = f"one of: {', '.join(names)}"
-            raise ConfigError(f"'{folder}' holds no tokenizer", expected=expected, hint=hint)
+            raise ConfigError(
+                f"'{folder}' holds no tokenizer", expected=expected, hint=hint
+            )
         self.max_length = self._longest(config.max_length)
         self._spaces: dict[int, bool] = {}  # token -> whether it is white space alone
         self.prompt = None if config.prompt == PLACE else config.prompt
@@ -512,7 +556,9 @@ class _Tokens:
         if config.chat_template:
             self.chat = _Chat(tokenizer, folder, self.prompt or PLACE)
         self._over_text = config.pool_over == "text"
-        self._whole = self.prompt is not None or self.chat is not None or self._over_text
+        self._whole = (
+            self.prompt is not None or self.chat is not None or self._over_text
+        )
         if self._whole and not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
                 "the tokenizer does not say where in a text its tokens stand",
@@ -540,13 +586,23 @@ class _Tokens:
                 found=str(asked),
             )
         positions = getattr(self._text_config, "max_position_embeddings", None)
-        limits = [n for n in (self.tokenizer.model_max_length, positions) if n and 0 < n < 10**9]
+        limits = [
+            n
+            for n in (self.tokenizer.model_max_length, positions)
+            if n and 0 < n < 10**9
+        ]
         pad = getattr(self._text_config, "pad_token_id", None) or 0
-        if limits and positions and min([asked or DEFAULT_MAX_LENGTH, *limits]) >= positions - pad:
+        if (
+            limits
+            and positions
+            and min([asked or DEFAULT_MAX_LENGTH, *limits]) >= positions - pad
+        ):
             # whether it counts from behind padding on, as RoBERTa, only its own structure tells
             limits += [
                 module.num_embeddings - module.padding_idx - 1
-                for name, module in encoder_part(skeleton(self._model_config)).named_modules()
+                for name, module in encoder_part(
+                    skeleton(self._model_config)
+                ).named_modules()
                 if type(module) is nn.Embedding
                 and module.padding_idx is not None
                 and "position" in name.lower()
@@ -555,7 +611,9 @@ class _Tokens:
         limit = int(min(limits, default=asked or DEFAULT_MAX_LENGTH))
         if asked is not None and asked > limit:
             message = "--max-length is more than the encoder can take"
-            raise ConfigError(message, expected=f"at most {limit} tokens", found=str(asked))
+            raise ConfigError(
+                message, expected=f"at most {limit} tokens", found=str(asked)
+            )
         return asked or min(DEFAULT_MAX_LENGTH, limit)
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
@@ -563,18 +621,27 @@ class _Tokens:
         cut = self._cut_in_prompt if self._whole else self._cut
         cuts = cut(rows)
         if cuts[:TWICE] != cut(rows[:TWICE]):
-            hint = "copy the encoder and turn that off in the copy (of BPE: dropout null)"
+            hint = (
+                "copy the encoder and turn that off in the copy (of BPE: dropout null)"
+            )
             raise ConfigError("the tokenizer draws tokens at random", hint=hint)
-        flat = array("q")  # refuses None and fractions, as NumPy does not, and is twice as fast
+        flat = array(
+            "q"
+        )  # refuses None and fractions, as NumPy does not, and is twice as fast
         with foreign("the tokenizer cannot read a text", self._folder):
             for one in cuts:
                 flat.fromlist(one.ids)
         length_N = np.fromiter((len(one.ids) for one in cuts), np.int64, len(cuts))
         texts: list[Any] = np.split(np.array(flat, np.int64), np.cumsum(length_N)[:-1])
         if self._over_text:
-            texts = [_Spanned(ids, c.start, c.stop) for ids, c in zip(texts, cuts, strict=True)]
+            texts = [
+                _Spanned(ids, c.start, c.stop)
+                for ids, c in zip(texts, cuts, strict=True)
+            ]
         # without a prompt and pooled over all, an empty text is what its special tokens are
-        lost = [one.start == one.stop and (self._over_text or one.truncated) for one in cuts]
+        lost = [
+            one.start == one.stop and (self._over_text or one.truncated) for one in cuts
+        ]
         own_N, unknown_N = self._known(flat, length_N, cuts)
         return Inputs(
             items=texts,
@@ -589,9 +656,16 @@ class _Tokens:
         self, flat: array[int], length_N: NDArray[np.int64], cuts: Sequence[_Cut]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many tokens of every text are its own, (N,), and how many of these are unknown."""
-        ids_T, row_T = np.array(flat, np.int64), np.repeat(np.arange(len(cuts)), length_N)
-        place_T = np.arange(len(ids_T)) - np.repeat(np.cumsum(length_N) - length_N, length_N)
-        ends_N2 = np.array([(one.start, one.stop) for one in cuts], np.int64).reshape(-1, 2)
+        ids_T, row_T = (
+            np.array(flat, np.int64),
+            np.repeat(np.arange(len(cuts)), length_N),
+        )
+        place_T = np.arange(len(ids_T)) - np.repeat(
+            np.cumsum(length_N) - length_N, length_N
+        )
+        ends_N2 = np.array([(one.start, one.stop) for one in cuts], np.int64).reshape(
+            -1, 2
+        )
         start_N, stop_N = ends_N2.T
         within_T = (start_N[row_T] <= place_T) & (place_T < stop_N[row_T])
         unknown_T = np.isin(ids_T, list(self._unknown)) & within_T
@@ -668,7 +742,9 @@ class _Tokens:
         The one that it declares, and any that it makes of letters of three rare scripts alike.
         """
         ids: set[int] = set()
-        with suppress(ConfigError):  # one that refuses such letters makes no token of them
+        with suppress(
+            ConfigError
+        ):  # one that refuses such letters makes no token of them
             alike = set.intersection(*map(set, self._ids(RARE_LETTERS)))
             ids = {token for token in alike if not self._is_space(token)}
         if self.tokenizer.unk_token_id is not None:
@@ -677,11 +753,17 @@ class _Tokens:
 
     def shown(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
         """Tokens on one line, as the tokenizer calls them; of many the first and the last."""
-        names = [visible(str(name)) for name in self.tokenizer.convert_ids_to_tokens(list(ids))]
+        names = [
+            visible(str(name))
+            for name in self.tokenizer.convert_ids_to_tokens(list(ids))
+        ]
         text = " ".join(names)
         if len(text) <= SHOWN_START + SHOWN_END:
             return text
-        start, end = text[:SHOWN_START].rpartition(" ")[0], text[-SHOWN_END:].partition(" ")[2]
+        start, end = (
+            text[:SHOWN_START].rpartition(" ")[0],
+            text[-SHOWN_END:].partition(" ")[2],
+        )
         return f"{start or text[:SHOWN_START]} ... {end or names[-1][-SHOWN_END:]}"
 
     def _cut(self, rows: Sequence[str]) -> list[_Cut]:
@@ -691,7 +773,9 @@ class _Tokens:
         ]
         # only a text that fills the maximum can have been cut: ask for its true length
         full = [i for i, one in enumerate(cuts) if len(one.ids) == self.max_length]
-        for i, ids in zip(full, self._ids([rows[i] for i in full]) if full else (), strict=True):
+        for i, ids in zip(
+            full, self._ids([rows[i] for i in full]) if full else (), strict=True
+        ):
             cuts[i] = cuts[i]._replace(truncated=len(ids) > self.max_length)
         return cuts
 
@@ -705,8 +789,12 @@ class _Tokens:
         )
         left = getattr(self.tokenizer, "truncation_side", "right") == "left"
         cuts = []
-        columns = (read[key] for key in ("input_ids", "offset_mapping", "special_tokens_mask"))
-        for (_, start, stop), ids, offsets, special in zip(wrapped, *columns, strict=True):
+        columns = (
+            read[key] for key in ("input_ids", "offset_mapping", "special_tokens_mask")
+        )
+        for (_, start, stop), ids, offsets, special in zip(
+            wrapped, *columns, strict=True
+        ):
             own_T = alone_T = ~np.asarray(special, bool)
             if self.prompt is not None or self.chat is not None:
                 own_T, alone_T = _whose(offsets, own_T, start, stop)
@@ -721,7 +809,9 @@ class _Tokens:
         return f"{before}{row}{after}", len(before), len(before) + len(row)
 
     def _ids(self, rows: Sequence[str], **options: Any) -> list[list[int]]:
-        found: list[list[int]] = self._read(rows, **{"truncation": False} | options)["input_ids"]
+        found: list[list[int]] = self._read(rows, **{"truncation": False} | options)[
+            "input_ids"
+        ]
         return found
 
     def _read(self, rows: Sequence[str], **options: Any) -> Any:
@@ -740,8 +830,12 @@ class _Tokens:
     def have_types(self) -> bool:
         """Whether the tokenizer tells tokens of one text apart by a type."""
         for text in ("", "a"):
-            with suppress(Exception):  # it may have no token for this; rows are for prepare to try
-                encoded = self.tokenizer([text], return_token_type_ids=True, verbose=False)
+            with suppress(
+                Exception
+            ):  # it may have no token for this; rows are for prepare to try
+                encoded = self.tokenizer(
+                    [text], return_token_type_ids=True, verbose=False
+                )
                 if any(map(any, encoded.get("token_type_ids") or [])):
                     return True
         return False
@@ -771,7 +865,9 @@ class _Tokens:
 
         Of fixed texts a small vocabulary may know no word.
         """
-        token_by_id = {number: token for token, number in self.tokenizer.get_vocab().items()}
+        token_by_id = {
+            number: token for token, number in self.tokenizer.get_vocab().items()
+        }
         ids = sorted(token_by_id)
         step = max(1, len(ids) // VOCABULARY_SAMPLE)
         words = " ".join(token_by_id[number] for number in ids[::step])
@@ -779,17 +875,24 @@ class _Tokens:
 
     def pad_ids(self, size: int | None) -> list[int]:
         """Tokens that fill batches, for the tokenizer or for the model."""
-        named = [getattr(self._text_config, name, None) for name in ("pad_token_id", "pad_index")]
+        named = [
+            getattr(self._text_config, name, None)
+            for name in ("pad_token_id", "pad_index")
+        ]
         given = (self.tokenizer.pad_token_id, *named)
         return [i for i in given if type(i) is int and 0 <= i < (size or i + 1)]
 
     def marks(self, model: Any, size: int | None) -> list[int]:
         """Tokens of no word that a text may hold all the same."""
         around = self._ids([""])[0]
-        tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
+        tables = (
+            module for module in model.modules() if isinstance(module, nn.Embedding)
+        )
         zero = (t.padding_idx for t in tables if t.num_embeddings == size)
         found = [*around[:1], *self.pad_ids(size), *zero, *around[1:]]
-        return list(dict.fromkeys(i for i in found if i is not None and i < (size or i + 1)))
+        return list(
+            dict.fromkeys(i for i in found if i is not None and i < (size or i + 1))
+        )
 
 
 def _whose(
@@ -825,4 +928,6 @@ def _fitting(
     if over <= 0:
         return _Cut(ids, start, stop, truncated=False)
     gone = places[:over] if left else places[-over:]
-    return _Cut(np.delete(np.asarray(ids), gone).tolist(), start, stop - over, truncated=True)
+    return _Cut(
+        np.delete(np.asarray(ids), gone).tolist(), start, stop - over, truncated=True
+    )

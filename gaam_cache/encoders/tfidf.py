@@ -57,7 +57,9 @@ class TfidfEncoder(Encoder):
             if not (value.isdecimal() and 1 <= int(value) <= MOST.get(key, 0)):
                 raise ConfigError(
                     f"no such option of the encoder tfidf: '{shortened(part)}'",
-                    expected=", ".join(f"{name}=1 to {most:,}" for name, most in MOST.items()),
+                    expected=", ".join(
+                        f"{name}=1 to {most:,}" for name, most in MOST.items()
+                    ),
                     found=f"--encoder {shortened(config.encoder)}",
                 )
             options[key] = int(value)
@@ -65,7 +67,11 @@ class TfidfEncoder(Encoder):
         self.name, self.revision = f"tfidf:{','.join(given)}".removesuffix(":"), None
         self.num_layers, self.hidden_size = 1, options["features"]
         self.max_length = config.max_length or MOST_WORDS
-        self.dtype, self.batching, self.device = "float32", "padded", resolve_device("cpu")
+        self.dtype, self.batching, self.device = (
+            "float32",
+            "padded",
+            resolve_device("cpu"),
+        )
         self._options = options
         self._place: dict[str, int] = {}
         self._idf_D: Any = 1.0
@@ -92,7 +98,10 @@ class TfidfEncoder(Encoder):
         self._idf_D = np.array([math.log((1 + count) / (1 + n)) + 1 for _, n in chosen])
         self.hidden_size = len(chosen)
         told = "\n".join(f"{word} {n}" for word, n in chosen)
-        self._fitted = {"fitted_on": split, "vocabulary": digest_of(f"{count}\n{told}".encode())}
+        self._fitted = {
+            "fitted_on": split,
+            "vocabulary": digest_of(f"{count}\n{told}".encode()),
+        }
 
     def identity(self) -> dict[str, Any]:
         """Options, and a digest of what was fitted."""
@@ -114,10 +123,15 @@ class TfidfEncoder(Encoder):
         """
         found = [_words(text) for text in rows]
         own = [max(1, len(words[: self.max_length])) for words in found]
-        known = [any(word in self._place for word in words[: self.max_length]) for words in found]
+        known = [
+            any(word in self._place for word in words[: self.max_length])
+            for words in found
+        ]
         return Inputs(
             own=own,
-            unknown=[0 if any_known else n for n, any_known in zip(own, known, strict=True)],
+            unknown=[
+                0 if any_known else n for n, any_known in zip(own, known, strict=True)
+            ],
             items=[words[: self.max_length] for words in found],
             lengths=[min(max(1, len(words)), self.max_length) for words in found],
             truncated=[len(words) > self.max_length for words in found],

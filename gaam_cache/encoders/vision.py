@@ -25,11 +25,17 @@ from gaam_cache.encoders._weights import skeleton
 from gaam_cache.encoders.base import Inputs, Lazy
 from gaam_cache.store.rounding import ROUNDING
 
-POOLED = "patches, not class token, distillation token or registers (first: the class token)"
+POOLED = (
+    "patches, not class token, distillation token or registers (first: the class token)"
+)
 """What is pooled, as the fingerprint and ``gaam inspect`` have it."""
 PICTURES = 4  # that the probe reads, in batches of ``ROWS`` and more
 BACKEND = "pil"  # on every machine: torchvision gives other numbers
-SHAPES = ((48, 64), (97, 31), (700, 500))  # heights and widths that a processor is tried on
+SHAPES = (
+    (48, 64),
+    (97, 31),
+    (700, 500),
+)  # heights and widths that a processor is tried on
 CORNER = 4  # a changed corner has a fourth of a side: no patch is in two, unless there is but one
 
 
@@ -53,11 +59,17 @@ class VisionEncoder(ModelEncoder):
         self._processor = processor = _ImageProcessor(self._located.path)
         part = self._part_of(skeleton(self._model_config))
         size = getattr(part.config, "patch_size", None)
-        sides: list[Any] = list(size) if isinstance(size, list | tuple) else [size, size]
+        sides: list[Any] = (
+            list(size) if isinstance(size, list | tuple) else [size, size]
+        )
         if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
-            raise Unusable(f"its configuration has the patch_size {size}: one or two numbers do")
+            raise Unusable(
+                f"its configuration has the patch_size {size}: one or two numbers do"
+            )
         # pixels that fill no patch are left out
-        self._patches = (processor.shape[1] // sides[0]) * (processor.shape[2] // sides[1])
+        self._patches = (processor.shape[1] // sides[0]) * (
+            processor.shape[2] // sides[1]
+        )
         return self._patches
 
     def _settings(self) -> dict[str, Any]:
@@ -85,7 +97,11 @@ class VisionEncoder(ModelEncoder):
         found: dict[int, list[Any]] = {}
         for name, module in model.named_modules():
             takes = inspect.signature(module.forward).parameters
-            if hasattr(module, "config") and "pixel_values" in takes and "input_ids" not in takes:
+            if (
+                hasattr(module, "config")
+                and "pixel_values" in takes
+                and "input_ids" not in takes
+            ):
                 found.setdefault(name.count(".") + 1 if name else 0, []).append(module)
         outermost = found[min(found)] if found else []
         if len(outermost) != 1:
@@ -96,14 +112,22 @@ class VisionEncoder(ModelEncoder):
         forward = _VisionForward(part, device=self.device, pooling=self._config.pool)
         forward.takes_mask = False  # of a picture there is nothing that is not there
         beside = self._processor.beside
-        if more := sorted(name for name in beside if name in forward.takes or "mask" in name):
-            raise Unusable(f"its image processor gives more than a picture: {', '.join(more)}")
+        if more := sorted(
+            name for name in beside if name in forward.takes or "mask" in name
+        ):
+            raise Unusable(
+                f"its image processor gives more than a picture: {', '.join(more)}"
+            )
         forward.layout = find_layout(forward, self._processor.shape, self.dtype)
         if (count := len(forward.layout)) != self._patches:
-            raise Unusable(f"{count} positions depend on the picture, of {self._patches} patches")
+            raise Unusable(
+                f"{count} positions depend on the picture, of {self._patches} patches"
+            )
         summaries = [name for name, pool in forward.poolings.items() if pool.summary]
         if summaries and not forward.layout.start:
-            raise Unusable(f"it has no class token, which --pool {','.join(summaries)} needs")
+            raise Unusable(
+                f"it has no class token, which --pool {','.join(summaries)} needs"
+            )
         return forward
 
     def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:  # noqa: ARG002
@@ -122,14 +146,18 @@ class _ImageProcessor:
                 folder, backend=BACKEND, local_files_only=True, trust_remote_code=False
             )
             found = type(self._processor).__name__
-        except ImportError as error:  # where there is none on Pillow, others are looked for
+        except (
+            ImportError
+        ) as error:  # where there is none on Pillow, others are looked for
             self._processor, found = None, str(error).strip().partition(" but ")[0]
         if getattr(self._processor, "backend", None) != BACKEND:
             raise Unusable(
                 f"its image processor does not run on Pillow, as ViTImageProcessorPil does: {found}"
             )
         self.beside = frozenset[str]()  # what else it gives beside the picture itself
-        shapes = {self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES}
+        shapes = {
+            self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES
+        }
         if len(shapes) > 1:
             raise Unusable(
                 f"its image processor brings pictures to other sizes: {sorted(shapes)}; give "
@@ -194,7 +222,9 @@ def _plain(value: Any) -> Any:
 class _VisionForward(Forward):
     """Pictures of one shape; patches are pooled, and nothing else."""
 
-    layout = range(0)  # positions of the patches, measured; the others are class tokens, registers
+    layout = range(
+        0
+    )  # positions of the patches, measured; the others are class tokens, registers
 
     def batch(self, items: Sequence[Any]) -> Batch:
         """Pictures as (B, C, H, W) in the arithmetic of the model."""
@@ -206,7 +236,9 @@ class _VisionForward(Forward):
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         start, stop = self.layout.start, self.layout.stop
         if x_BTD.shape[1] < stop:
-            raise Unusable(f"a layer has {x_BTD.shape[1]} positions, of {stop} or more before it")
+            raise Unusable(
+                f"a layer has {x_BTD.shape[1]} positions, of {stop} or more before it"
+            )
         here_B = batch.length_B.to(x_BTD.device)
         patches_BPD, before_BTD = x_BTD[:, start:stop], x_BTD[:, :start]
         return {
@@ -231,7 +263,9 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     upper[:, :height, :width] = other[:, :height, :width]
     lower[:, -height:, -width:] = other[:, -height:, -width:]
     batch = forward.batch([one, other, upper, lower])
-    states = getattr(forward.run(batch, output_hidden_states=True), "hidden_states", None)
+    states = getattr(
+        forward.run(batch, output_hidden_states=True), "hidden_states", None
+    )
     first = states[0] if isinstance(states, tuple | list) and states else None
     if not isinstance(first, Tensor) or first.ndim != 3 or len(first) != 4:
         raise Unusable("the model returns no state for every patch of a picture")
@@ -245,7 +279,9 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
     everything, by_upper, by_lower = moved
     start, stop = int(everything[0]), int(everything[-1]) + 1
     if len(everything) != stop - start:
-        raise Unusable("there are positions between the patches that do not depend on the picture")
+        raise Unusable(
+            "there are positions between the patches that do not depend on the picture"
+        )
     if len(everything) > 1 and np.intersect1d(by_upper, by_lower).size:
         raise Unusable(
             "states before the first layer depend on the whole picture, or on random numbers, as "

@@ -41,8 +41,12 @@ def token_budget_batches(
     count = len(order_N)
     cost = np.full(count + 1, np.iinfo(np.int64).max)  # of the first i rows, in tokens
     cost[0] = 0
-    start_of = np.zeros(count + 1, dtype=np.int64)  # of the batch that ends before row i
-    edges = [0, *(np.flatnonzero(np.diff(equal_N)) + 1).tolist(), count] if count else [0]
+    start_of = np.zeros(
+        count + 1, dtype=np.int64
+    )  # of the batch that ends before row i
+    edges = (
+        [0, *(np.flatnonzero(np.diff(equal_N)) + 1).tolist(), count] if count else [0]
+    )
     for first, stop in pairwise(edges):  # rows of one length
         length = int(longest_N[first])
         rows = 1 if batching == "alone" else max(1, batch_tokens // length)

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gaam_cache.common import devices
-from gaam_cache.common.terminal import Report, silent
-from gaam_cache.config import ExtractConfig, placed
+from gaam_cache.common.terminal import ReportProgress, no_progress
+from gaam_cache.config import ExtractConfig, without_workers
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
 from gaam_cache.extraction.job import (
     CheckedRows,
@@ -31,11 +31,18 @@ from gaam_cache.extraction.job import (
     read_rows,
     warn,
 )
-from gaam_cache.extraction.states import Encoded, Piece, StateMaker
-from gaam_cache.extraction.summary import ExtractSummary, Tally
+from gaam_cache.extraction.states import Encoded, PreparedRows, StateExtractor
+from gaam_cache.extraction.summary import ExtractionStats, ExtractSummary
 from gaam_cache.sources.base import find_source, truncation
 from gaam_cache.store.files import check_writable, fingerprint
-from gaam_cache.store.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, read_plan, write_plan
+from gaam_cache.store.plan import (
+    PLAN_FILE,
+    Plan,
+    ShardSpec,
+    adopt_plan,
+    read_plan,
+    write_plan,
+)
 from gaam_cache.store.shard import (
     check_no_others,
     embeddings_key,
@@ -45,23 +52,28 @@ from gaam_cache.store.shard import (
     remove_locks,
     write_shard,
 )
-from gaam_cache.workers.base import (
-    Place,
+from gaam_cache.workers.engines.base import (
     Rank,
+    Send,
     Task,
-    Tell,
+    Worker,
     device_of,
     find_rank,
     load_engine,
     warning_once,
 )
-from gaam_cache.workers.leases import CLAIM_FOLDER, Claim, Claims, Holder
+from gaam_cache.workers.leases import LEASE_FOLDER, Holder, Lease, Leases
 
 TELL_SECONDS = 0.2  # between two words of a worker on how far it is
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0  # between two looks at what others make
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = (
+    0.02,
+    1.0,
+)  # between two looks at what others make
 
 
-def extract(config: ExtractConfig, *, progress: Report | None = None) -> ExtractSummary:
+def extract(
+    config: ExtractConfig, *, progress: ReportProgress | None = None
+) -> ExtractSummary:
     """Build a cache, or complete one.
 
     A shard that has its receipt is never made again: an interrupted extraction goes on where it
@@ -85,16 +97,18 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
             than 1% of the rows are cut; or a worker died.
     """
     config = find_source(config.dataset).settled(config)
-    report, rank = progress or silent, find_rank(config.rank)
+    report, rank = progress or no_progress, find_rank(config.rank)
     check_writable(config.out, option="--out")
     if not config.alone and _rows_missing(config):  # else workers would look, and end
         summary = _by_engine(config, rank, report)
     elif rank is None:
-        summary = make_missing(config, report, Tally())
+        summary = make_missing(config, report, ExtractionStats())
     else:
         devices.share_machine(rank.here)
         config = replace(config, device=device_of(rank, config.device))
-        summary = make_missing(config, report, Tally(), start=rank.start, waits=False)
+        summary = make_missing(
+            config, report, ExtractionStats(), start=rank.start, waits=False
+        )
     made, cut = summary.rows_made, summary.truncated
     warn(truncation(made, cut, summary.max_length, summary.unit))
     warn(
@@ -108,7 +122,9 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     return summary
 
 
-def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> ExtractSummary:
+def _by_engine(
+    config: ExtractConfig, rank: Rank | None, report: ReportProgress
+) -> ExtractSummary:
     """Let the workers of an engine build a cache; rows are read here, once."""
     engine = load_engine(config)
     engine.check(config.device, config)
@@ -131,7 +147,11 @@ def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extr
             report(done, total, many if tokens else text)
 
     # a worker elsewhere reads the rows itself
-    argument = placed(config), checked if config.engine == "local" else None, rank
+    argument = (
+        without_workers(config),
+        checked if config.engine == "local" else None,
+        rank,
+    )
     task = Task(_work, argument, config.out, config.device)
     summaries: list[ExtractSummary] = engine.run(task, config, warning_once(hear))
     # where one of them saw that nothing is left, nothing is
@@ -148,15 +168,19 @@ def _rows_missing(config: ExtractConfig) -> float:
         return math.inf
     plan = read_plan(config.out)
     missing = set(missing_shards(config.out, plan))
-    return sum(shard.stop - shard.start for shard in plan.shards() if shard.name in missing)
+    return sum(
+        shard.stop - shard.start for shard in plan.shards() if shard.name in missing
+    )
 
 
 def _work(
-    argument: tuple[ExtractConfig, CheckedRows | None, Rank | None], place: Place, tell: Tell
+    argument: tuple[ExtractConfig, CheckedRows | None, Rank | None],
+    place: Worker,
+    tell: Send,
 ) -> ExtractSummary:
     """Be one worker: make shards until none is missing."""
     config, checked, rank = argument
-    tally, told, last = Tally(), (0, 0), 0.0
+    tally, told, last = ExtractionStats(), (0, 0), 0.0
 
     def report(done: int, total: int, text: str) -> None:
         nonlocal told, last
@@ -167,7 +191,9 @@ def _work(
 
     start = ((rank.start if rank else 0.0) + place.number / place.total) % 1
     config = replace(config, device=place.device)
-    summary = make_missing(config, report, tally, checked=checked, start=start, waits=rank is None)
+    summary = make_missing(
+        config, report, tally, checked=checked, start=start, waits=rank is None
+    )
     last = 0.0
     report(0, 0, "")
     return summary
@@ -175,8 +201,8 @@ def _work(
 
 def make_missing(
     config: ExtractConfig,
-    report: Report,
-    tally: Tally,
+    report: ReportProgress,
+    tally: ExtractionStats,
     *,
     checked: CheckedRows | None = None,
     start: float | None = None,
@@ -196,7 +222,9 @@ def make_missing(
         warn(f"{name} is made again: {why}" for name, why in broken.items())
     else:
         check_no_others(out, fingerprint(job.fields))
-    if plan is None or missing_shards(out, plan):  # a complete cache costs no model load
+    if plan is None or missing_shards(
+        out, plan
+    ):  # a complete cache costs no model load
         prepare_folder(out)
         _load(job, report)
         warn_of_contradiction(job.encoder)
@@ -212,22 +240,28 @@ def make_missing(
     todo, left = [shard for shard in plan.shards() if shard.name in missing], None
     if todo:
         # few are to want the same
-        first = secrets.randbelow(len(todo)) if start is None else int(start * len(todo))
+        first = (
+            secrets.randbelow(len(todo)) if start is None else int(start * len(todo))
+        )
         began = time.perf_counter()
-        left = ShardMaker(job, plan, tally, todo[first:] + todo[:first]).make(report, waits=waits)
+        left = ShardWorker(job, plan, tally, todo[first:] + todo[:first]).make(
+            report, waits=waits
+        )
         tally.seconds = time.perf_counter() - began
     if left is None:
-        shutil.rmtree(out / CLAIM_FOLDER, ignore_errors=True)
+        shutil.rmtree(out / LEASE_FOLDER, ignore_errors=True)
         remove_locks(out)
     lacking = 0 if left is None else len(missing_shards(out, plan))
     return ExtractSummary.of(job, plan, tally, missing=lacking, by=left)
 
 
-def _load(job: Job, report: Report) -> None:
+def _load(job: Job, report: ReportProgress) -> None:
     """Load the encoder for the rows of an extraction."""
     total = sum(map(len, job.rows.values()))
     report(0, total, "loading the encoder")
-    longest = job.encoder.longest_of(row for part in job.rows.values() for row in part.inputs)
+    longest = job.encoder.longest_of(
+        row for part in job.rows.values() for row in part.inputs
+    )
     job.encoder.load_for(longest, tell=lambda text: report(0, total, text))
 
 
@@ -235,29 +269,31 @@ class Work(NamedTuple):
     """A shard that is to be made."""
 
     shard: ShardSpec
-    claim: Claim
-    piece: Piece
+    lease: Lease
+    piece: PreparedRows
 
 
-class ShardMaker:
+class ShardWorker:
     """Makes shards that lack a receipt, of which others may make some meanwhile."""
 
-    def __init__(self, job: Job, plan: Plan, tally: Tally, todo: Sequence[ShardSpec]) -> None:
+    def __init__(
+        self, job: Job, plan: Plan, tally: ExtractionStats, todo: Sequence[ShardSpec]
+    ) -> None:
         self._job, self._plan, self._tally, self._out = job, plan, tally, job.config.out
         self._row_arrays = RowArrays(plan, job.rows)
-        self._states = StateMaker(job.encoder, plan, job.config.batch_tokens, tally)
-        self._claims, self._holder = Claims(self._out / CLAIM_FOLDER), Holder()
+        self._states = StateExtractor(job.encoder, plan, job.config.batch_tokens, tally)
+        self._leases, self._holder = Leases(self._out / LEASE_FOLDER), Holder()
         self._left = deque(todo)
         self._lock = threading.Lock()
         self._rows_left = sum(shard.stop - shard.start for shard in todo)
         """Of the shards that are neither encoded by us nor made by others."""
 
-    def make(self, report: Report, *, waits: bool) -> str | None:
+    def make(self, report: ReportProgress, *, waits: bool) -> str | None:
         """Make what nobody else makes; who makes what is left, None where others have finished."""
         total, began = sum(map(len, self._job.rows.values())), time.perf_counter()
         tally, unit = self._tally, self._job.encoder.unit
         with (
-            self._claims,
+            self._leases,
             ThreadPoolExecutor(1, "tokenise") as reader,
             ThreadPoolExecutor(1, "write") as writer,
         ):
@@ -270,7 +306,7 @@ class ShardMaker:
                 if work is None:
                     # whether all that is left is held by those who were seen to be alive
                     names = {shard.name for shard in self._left}
-                    if self._rows_left and not waits and names <= self._claims.alive():
+                    if self._rows_left and not waits and names <= self._leases.alive():
                         break
                     if self._rows_left:
                         waiting = f"waiting for {self._left_in_words()}"
@@ -280,7 +316,9 @@ class ShardMaker:
                     continue
                 pause = SHORTEST_PAUSE_SECONDS
 
-                def tick(rows: int, work: Work = work, last: Future[None] | None = written) -> None:
+                def tick(
+                    rows: int, work: Work = work, last: Future[None] | None = written
+                ) -> None:
                     nonlocal ahead
                     if last is not None and last.done():
                         last.result()  # a disk that refuses: not after another shard, but now
@@ -309,12 +347,12 @@ class ShardMaker:
             if self._exists(shard):
                 self._finish(shard)
                 continue
-            claim = self._claims.take(shard.name)
-            if isinstance(claim, Holder):
-                self._holder = claim
+            lease = self._leases.take(shard.name)
+            if isinstance(lease, Holder):
+                self._holder = lease
                 self._left.append(shard)
             elif self._exists(shard):  # finished a moment before
-                claim.done()
+                lease.done()
                 self._finish(shard)
             else:
                 part = self._job.rows[shard.split]
@@ -322,7 +360,7 @@ class ShardMaker:
                 piece = self._states.prepare(
                     rows.inputs, rows.essences(), origin=part.origin, first=shard.start
                 )
-                return Work(shard, claim, piece)
+                return Work(shard, lease, piece)
         return None
 
     def write(self, work: Work, encoded: Encoded) -> None:
@@ -340,7 +378,7 @@ class ShardMaker:
         self._tally.bytes += written
         self._tally.shards_made += ours
         self._tally.write_seconds += time.perf_counter() - start
-        work.claim.done()
+        work.lease.done()
 
     def _exists(self, shard: ShardSpec) -> bool:
         return receipt_path(self._out, shard.name).exists()
@@ -351,5 +389,9 @@ class ShardMaker:
 
     def _left_in_words(self) -> str:
         count = len(self._left)
-        what = f"{count:,} shards that others make" if count > 1 else "a shard that another makes"
+        what = (
+            f"{count:,} shards that others make"
+            if count > 1
+            else "a shard that another makes"
+        )
         return f"{what} ({self._holder.in_words()})"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import CacheError, DataError, GaamWarning, OutOfReachError
 from gaam_cache.common.messages import excerpt, shortened
-from gaam_cache.common.terminal import Report, counting, silent
+from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.common.version import __version__
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.encoders.base import Encoder, open_encoder
@@ -31,7 +31,13 @@ from gaam_cache.sources.base import (
 )
 from gaam_cache.store.dtypes import packed, width_of
 from gaam_cache.store.files import fingerprint, hash_parts
-from gaam_cache.store.plan import FORMAT_VERSION, LIBRARIES, Plan, ShardSpec, rows_per_shard
+from gaam_cache.store.plan import (
+    FORMAT_VERSION,
+    LIBRARIES,
+    Plan,
+    ShardSpec,
+    rows_per_shard,
+)
 from gaam_cache.store.shard import (
     ROW_DATASETS,
     UNLABELLED,
@@ -50,8 +56,12 @@ class CheckedRows(NamedTuple):
     rows: dict[str, Rows]
     class_names: tuple[str, ...]
     content: dict[str, str]  # hash of every split
-    shared_texts: dict[str, dict[str, int]]  # rows of a split whose text a split has too
-    equal_rows: dict[str, list[list[int]]]  # rows of a split that are copies of one another
+    shared_texts: dict[
+        str, dict[str, int]
+    ]  # rows of a split whose text a split has too
+    equal_rows: dict[
+        str, list[list[int]]
+    ]  # rows of a split that are copies of one another
 
 
 class Job(NamedTuple):
@@ -61,14 +71,16 @@ class Job(NamedTuple):
     rows: dict[str, Rows]
     encoder: Encoder
     fields: dict[str, Any]  # what the fingerprint of its cache covers
-    provenance: dict[str, Any]  # what it takes to read the same rows again, from any folder
+    provenance: dict[
+        str, Any
+    ]  # what it takes to read the same rows again, from any folder
     shared_texts: dict[str, dict[str, int]]
     equal_rows: dict[str, list[list[int]]]
 
 
 def prepare_job(
     config: ExtractConfig,
-    report: Report = silent,
+    report: ReportProgress = no_progress,
     *,
     checked: CheckedRows | None = None,
     weights: bool = True,
@@ -80,7 +92,9 @@ def prepare_job(
     rows, class_names, content, shared, copies = checked or read_rows(config, report)
     encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
     warn(encoder.notices())
-    fields = plan_fields(rows, class_names, content, encoder.identity(), config.storage_dtype)
+    fields = plan_fields(
+        rows, class_names, content, encoder.identity(), config.storage_dtype
+    )
     bundled = config.dataset == DEFAULT_DATASET
     provenance = {
         "name": config.dataset,
@@ -97,7 +111,9 @@ def prepare_job(
     return Job(config, rows, encoder, fields, provenance, shared, copies)
 
 
-def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
+def read_rows(
+    config: ExtractConfig, report: ReportProgress = no_progress
+) -> CheckedRows:
     """Read the rows of all splits; warn of what is suspicious."""
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
@@ -108,14 +124,18 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
     groups = list(repeated_texts(rows, report))
     warn(check_rows(rows, class_names, groups, known=config.odd_classes))
     content = content_of(rows, report)
-    return CheckedRows(rows, class_names, content, shared_texts(groups), equal_rows(groups))
+    return CheckedRows(
+        rows, class_names, content, shared_texts(groups), equal_rows(groups)
+    )
 
 
-def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, str]:
+def content_of(
+    rows: Mapping[str, Rows], report: ReportProgress = no_progress
+) -> dict[str, str]:
     """Hash of the rows of every split."""
     found = {}
     for name, part in rows.items():
-        inputs = counting(part.contents(), report, f"hashing '{name}'")
+        inputs = with_progress(part.contents(), report, f"hashing '{name}'")
         labels = (label.encode("utf-8", "surrogatepass") for label in part.labels)
         found[name] = hash_parts(chain.from_iterable(zip(inputs, labels, strict=True)))
     return found
@@ -131,7 +151,8 @@ def plan_fields(
     """All that decides the numbers of a cache; ``identity`` is that of the encoder."""
     columns = {
         column: {
-            name: hash_parts(map(str.encode, part.kept[column])) for name, part in rows.items()
+            name: hash_parts(map(str.encode, part.kept[column]))
+            for name, part in rows.items()
         }
         for column in _first(rows).kept
     }
@@ -180,7 +201,8 @@ def new_plan(
         },
         unlabelled=tuple(fields.get("unlabelled", ())),
         shard_rows=shard_rows,
-        created_with={"gaam": __version__} | {name: version(name) for name in libraries},
+        created_with={"gaam": __version__}
+        | {name: version(name) for name in libraries},
     )
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 
@@ -243,12 +265,17 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
             label, known = min(unknown), [*map(shortened, names[:FEW_CLASSES])]
             remedy = f"mend the labels, or add rows of that class to '{reference}'"
             if config.limit is not None and config.limit <= len(names):
-                remedy = f"raise --limit: {config.limit:,} rows hold so many classes at most"
+                remedy = (
+                    f"raise --limit: {config.limit:,} rows hold so many classes at most"
+                )
             elif config.limit is not None and config.limit_rule == "first":
-                remedy += f" (the first {config.limit:,} rows of each split are read alone)"
+                remedy += (
+                    f" (the first {config.limit:,} rows of each split are read alone)"
+                )
             raise DataError(
                 f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
-                expected=f"one of: {', '.join(known)}" + ", ..." * (len(names) > FEW_CLASSES),
+                expected=f"one of: {', '.join(known)}"
+                + ", ..." * (len(names) > FEW_CLASSES),
                 where=f"{part.origin}, row {part.labels.index(label) + 1}",
                 hint=remedy,
             )

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.common import plugins, settings
-from gaam_cache.common.errors import CacheError, ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.common.errors import (
+    CacheError,
+    ConfigError,
+    GaamError,
+    HubError,
+    NotFoundError,
+)
 from gaam_cache.config import DEFAULT_ENCODER, RECORDED, ExtractConfig, ImportConfig
 from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import check_behaviour
@@ -41,7 +47,9 @@ def settings_of(plan: Plan) -> dict[str, Any]:
         **{name: rows.get(name) for name in ("text_columns", "label_column", "limit")},
         # before gaam 0.3 a limit took the first rows, and plans did not say so
         "limit_rule": rows.get("limit_rule", "first"),
-        "odd_classes": [name for name in plan.class_names if is_odd(name) or is_number(name)],
+        "odd_classes": [
+            name for name in plan.class_names if is_odd(name) or is_number(name)
+        ],
         **{name: identity.get(name) for name in ("max_length", "dtype", "prompt")},
         **recorded,
     }
@@ -59,13 +67,17 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
             continue
         if isinstance(value, Path):
             value = value.expanduser().absolute()
-        found[field.name] = value if isinstance(value, bool | int | tuple) else str(value)
+        found[field.name] = (
+            value if isinstance(value, bool | int | tuple) else str(value)
+        )
     return found
 
 
 def settings_of_import(config: ImportConfig) -> dict[str, Any]:
     """What a plan records of an import; nothing at its default."""
-    found: dict[str, Any] = {"files": [str(Path(f).expanduser().absolute()) for f in config.files]}
+    found: dict[str, Any] = {
+        "files": [str(Path(f).expanduser().absolute()) for f in config.files]
+    }
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name not in ("files", "out") and value != field.default:
@@ -99,7 +111,12 @@ def reopen(
     # of a commit on the hub; what lies on this disk is what its hashes say
     same = name == plan.encoder["name"] and not Path(name).expanduser().is_dir()
     revision = plan.encoder["revision"] if same else None
-    named = {"encoder": name, "revision": revision, "device": device, "batch_tokens": batch_tokens}
+    named = {
+        "encoder": name,
+        "revision": revision,
+        "device": device,
+        "batch_tokens": batch_tokens,
+    }
     config = settings.resolve(ExtractConfig, "extract", settings_of(plan) | named)
     if plan.decoders:
         versions = plugins.load(MEDIA, plan.kind, kind="kind of files").decoders()
@@ -108,9 +125,14 @@ def reopen(
     rows: Mapping[str, Rows] = {}
     try:
         if _called(name) and (split := plan.identity.get("fitted_on")) is not None:
-            path, there = plan.dataset["path"], plan.dataset["name"]  # rows that it learned from
+            path, there = (
+                plan.dataset["path"],
+                plan.dataset["name"],
+            )  # rows that it learned from
             place = path if path is not None and Path(path).exists() else there
-            rows = {split: find_source(place).read(replace(config, dataset=place), split)}
+            rows = {
+                split: find_source(place).read(replace(config, dataset=place), split)
+            }
         opened = open_encoder(plan.kind, config, rows)
         found = opened.identity()
     except GaamError as error:
@@ -147,7 +169,9 @@ def _called(name: str) -> bool:
     return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
 
 
-def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan) -> None:
+def _check_same(
+    now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan
+) -> None:
     if lines := explained_differences(now, then, plan):
         raise ConfigError(
             f"{what}; nothing was encoded",

@@ -20,8 +20,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.base import Encoder, one_ahead
 from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
-from gaam_cache.extraction.states import Piece, StateMaker
-from gaam_cache.extraction.summary import Tally
+from gaam_cache.extraction.states import PreparedRows, StateExtractor
+from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.sources.media.base import library
 from gaam_cache.sources.rows.collect import given_rows
 from gaam_cache.store.dtypes import as_float32
@@ -48,11 +48,24 @@ class RowEncoder:
     use one: they take turns at the tokenizer and at the model.
     """
 
-    def __init__(self, plan: Plan, config: ExtractConfig, encoder: Encoder, tally: Tally) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        config: ExtractConfig,
+        encoder: Encoder,
+        tally: ExtractionStats,
+    ) -> None:
         """Use ``RowEncoder.open``."""
-        self.plan, self.tally, self._config, self._encoder = plan, tally, config, encoder
+        self.plan, self.tally, self._config, self._encoder = (
+            plan,
+            tally,
+            config,
+            encoder,
+        )
         self._warned = False
-        self._maker = StateMaker(encoder, plan, config.batch_tokens, tally, further=True)
+        self._maker = StateExtractor(
+            encoder, plan, config.batch_tokens, tally, further=True
+        )
         self._preparing, self._running = threading.Lock(), threading.Lock()
 
     @classmethod
@@ -78,7 +91,7 @@ class RowEncoder:
         """
         with OPENING:
             config, opened = reopen(plan, encoder, device, batch_tokens)
-        return cls(plan, config, opened, Tally())
+        return cls(plan, config, opened, ExtractionStats())
 
     def encode(
         self, rows: Sequence[str], *, pooling: str, origin: str = "the rows"
@@ -88,7 +101,11 @@ class RowEncoder:
         return states_NLD
 
     def stream(
-        self, chunks: Iterable[Sequence[str] | Placed], *, pooling: str, origin: str = "the rows"
+        self,
+        chunks: Iterable[Sequence[str] | Placed],
+        *,
+        pooling: str,
+        origin: str = "the rows",
     ) -> Iterator[NDArray[np.float32]]:
         """States of chunk after chunk; the next one is made ready while one is encoded.
 
@@ -113,7 +130,9 @@ class RowEncoder:
             row = 0
             for chunk in chunks:
                 if not isinstance(chunk, Placed):
-                    chunk = Placed(chunk, [f"row {row + n}" for n in range(1, 1 + len(chunk))])
+                    chunk = Placed(
+                        chunk, [f"row {row + n}" for n in range(1, 1 + len(chunk))]
+                    )
                 row += len(chunk.rows)
                 yield chunk
 
@@ -134,18 +153,24 @@ class RowEncoder:
             warn(lines)
         self._warned |= bool(lines)
 
-    def _prepare(self, placed: Placed, origin: str) -> Piece | None:
+    def _prepare(self, placed: Placed, origin: str) -> PreparedRows | None:
         if not len(placed.rows):
             return None
         (rows, places), kind = placed, self.plan.kind
-        cells = [_cell_of(row, kind, place) for row, place in zip(rows, places, strict=True)]
+        cells = [
+            _cell_of(row, kind, place) for row, place in zip(rows, places, strict=True)
+        ]
         found = given_rows(cells, kind, self._config, origin=origin, places=places)
         with self._preparing:
-            return self._maker.prepare(found.inputs, found.essences(), origin=origin, places=places)
+            return self._maker.prepare(
+                found.inputs, found.essences(), origin=origin, places=places
+            )
 
-    def _states(self, piece: Piece | None, pooling: str) -> NDArray[np.float32]:
+    def _states(self, piece: PreparedRows | None, pooling: str) -> NDArray[np.float32]:
         if piece is None:
-            return np.empty((0, self.plan.num_layers, self.plan.hidden_size), np.float32)
+            return np.empty(
+                (0, self.plan.num_layers, self.plan.hidden_size), np.float32
+            )
         with self._running:
             encoded = self._maker.encode(piece, lambda rows: None)
             states = self._maker.states(encoded)[pooling]
@@ -202,7 +227,9 @@ def _sound_bytes(samples: Any, rate: Any, place: str) -> bytes:
     if samples_T.ndim == 2 and len(samples_T) < samples_T.shape[1]:
         samples_T = samples_T.T
     if samples_T.ndim not in (1, 2) or not samples_T.size:
-        raise DataError("samples are no sound", found=f"shape {samples_T.shape}", where=place)
+        raise DataError(
+            "samples are no sound", found=f"shape {samples_T.shape}", where=place
+        )
     file = io.BytesIO()
     soundfile = library("soundfile", "audio")
     soundfile.write(file, samples_T, int(rate), format="WAV", subtype="FLOAT")

@@ -21,10 +21,20 @@ from torch import Tensor
 
 from gaam_cache.common import devices
 from gaam_cache.common.devices import CopyBack, bits
-from gaam_cache.common.errors import DataError, GaamWarning, NumericsError, ShortOfMemoryError
+from gaam_cache.common.errors import (
+    DataError,
+    GaamWarning,
+    NumericsError,
+    ShortOfMemoryError,
+)
 from gaam_cache.encoders.base import Encoder, Inputs
-from gaam_cache.extraction.batches import Lengths, budget_of, padded_tokens, token_budget_batches
-from gaam_cache.extraction.summary import Tally
+from gaam_cache.extraction.batches import (
+    Lengths,
+    budget_of,
+    padded_tokens,
+    token_budget_batches,
+)
+from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.sources.base import DIGEST_BYTES
 from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, as_float32, first_not_finite
 from gaam_cache.store.plan import BATCHINGS, Batching, Plan
@@ -39,18 +49,23 @@ a small Llama, whose measuring takes ten."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
+class PreparedRows:
     """Rows that are encoded together, made ready: those of a shard, or of a call."""
 
     inputs: Inputs
     distinct: NDArray[np.bool_]  # (N,): whether a row is the first with its content
     origin: str  # where they are from, for messages
     first: int = 0  # number of the first of them there
-    places: Sequence[str] = ()  # where each of them stands there; empty: by their numbers
+    places: Sequence[
+        str
+    ] = ()  # where each of them stands there; empty: by their numbers
 
     def where(self, *rows: int) -> str:
         """The place of a row of the piece, counted from 0, or of a first and a last one."""
-        found = (self.places[row] if self.places else f"row {self.first + row + 1}" for row in rows)
+        found = (
+            self.places[row] if self.places else f"row {self.first + row + 1}"
+            for row in rows
+        )
         return f"{self.origin}, {' to '.join(found)}"
 
 
@@ -60,15 +75,19 @@ class EncodedBatch(NamedTuple):
     rows: NDArray[np.int64]
     states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
     sums: dict[str, Tensor]  # pooling -> ``_sums`` of the distinct rows
-    exact: dict[int, dict[str, Tensor]]  # row that proves the piece -> pooling -> (L, D), unrounded
+    exact: dict[
+        int, dict[str, Tensor]
+    ]  # row that proves the piece -> pooling -> (L, D), unrounded
 
 
 class Encoded(NamedTuple):
     """States of a piece, and those of some of its rows once more."""
 
-    piece: Piece
+    piece: PreparedRows
     batches: list[EncodedBatch]
-    alone: dict[int, dict[str, Tensor]]  # row -> pooling -> (1, L, D) float32, on the host
+    alone: dict[
+        int, dict[str, Tensor]
+    ]  # row -> pooling -> (1, L, D) float32, on the host
 
 
 class Deviation(NamedTuple):
@@ -79,7 +98,7 @@ class Deviation(NamedTuple):
     row: int
 
 
-class StateMaker:
+class StateExtractor:
     """Makes the states of pieces of rows; each stage may run in a thread of its own.
 
     The batches of whoever began a cache count too: they may have been measured on a device that
@@ -91,7 +110,7 @@ class StateMaker:
         encoder: Encoder,
         plan: Plan,
         batch_tokens: int | None,
-        tally: Tally,
+        tally: ExtractionStats,
         *,
         further: bool = False,
     ) -> None:
@@ -100,21 +119,29 @@ class StateMaker:
         self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
         tally.batching = self._batching
         self._copies = CopyBack(encoder.device)
-        self._references: dict[str, Tensor] = {}  # pooling -> what rows are counted from
+        self._references: dict[
+            str, Tensor
+        ] = {}  # pooling -> what rows are counted from
         self._seen: set[bytes] = set()  # content of the rows of small pieces
-        self._small: dict[str, tuple[Any, int]] = {}  # pooling -> their sums, and how many rows
+        self._small: dict[
+            str, tuple[Any, int]
+        ] = {}  # pooling -> their sums, and how many rows
 
     @property
     def _batching(self) -> Batching:
         return max(self._plan.batching, self._encoder.batching, key=BATCHINGS.index)
 
-    def prepare(self, rows: Sequence[Any], essences: Iterable[bytes], **place: Any) -> Piece:
-        """Make rows ready, whose place is that of a ``Piece``; DataError where one has nothing.
+    def prepare(
+        self, rows: Sequence[Any], essences: Iterable[bytes], **place: Any
+    ) -> PreparedRows:
+        """Prepare rows, whose place is that of ``PreparedRows``; DataError where one has nothing.
 
         Rows of the same content have equal ``essences``.
         """
         distinct_N = self._first_of_each(essences, len(rows))
-        piece = Piece(inputs=self._encoder.prepare(rows), distinct=distinct_N, **place)
+        piece = PreparedRows(
+            inputs=self._encoder.prepare(rows), distinct=distinct_N, **place
+        )
         if len(empty := np.flatnonzero(np.asarray(piece.inputs.lengths) == 0)):
             row = int(empty[0])
             raise self._encoder.refuse_empty(rows[row], piece.where(row))
@@ -134,7 +161,7 @@ class StateMaker:
         """Whether a shard has so few rows that only several tell whether all are one."""
         return rows < FEWEST_ROWS and not self._further
 
-    def encode(self, piece: Piece, tick: Callable[[int], None]) -> Encoded:
+    def encode(self, piece: PreparedRows, tick: Callable[[int], None]) -> Encoded:
         """Pooled states in the storage type, batch by batch; those of some rows also alone.
 
         On a GPU this returns while the last batches are still being computed and copied. Where its
@@ -144,41 +171,53 @@ class StateMaker:
         asked, tally = self._batch_tokens, self.tally
         if self._further:
             longest = int(np.max(piece.inputs.lengths))
-            self._encoder.load_for(longest, batching="alone" if self._is_few(piece) else None)
+            self._encoder.load_for(
+                longest, batching="alone" if self._is_few(piece) else None
+            )
         while (encoded := self._encode_within(piece, tick)) is None:
             pass
         if self._batch_tokens < asked:
             tally.smaller_batches = now = self._batch_tokens
             said = f"out of memory with batches of {asked:,} tokens: goes on with {now:,}; other "
-            said += f"last digits than with the memory (the same: --set batch-tokens={now})"
+            said += (
+                f"last digits than with the memory (the same: --set batch-tokens={now})"
+            )
             warnings.warn(said, GaamWarning, stacklevel=2)
         tally.count_inputs(piece.inputs)
         return encoded
 
-    def _is_few(self, piece: Piece) -> bool:
+    def _is_few(self, piece: PreparedRows) -> bool:
         """Whether rows are fewer than it takes to pay for measuring what may share a batch.
 
         They are encoded alone whether or not it was measured: with the same bits every time.
         """
         return self._further and len(piece.inputs.lengths) <= FEW_ROWS
 
-    def _encode_within(self, piece: Piece, tick: Callable[[int], None]) -> Encoded | None:
+    def _encode_within(
+        self, piece: PreparedRows, tick: Callable[[int], None]
+    ) -> Encoded | None:
         """All batches; None where one had no memory: nothing is counted, and fewer tokens left."""
         inputs = piece.inputs
         length_N, size_N = np.asarray(inputs.lengths), inputs.sizes
         few = self._is_few(piece)
         batching = "alone" if few else self._batching
-        batches = token_budget_batches(size_N, self._batch_tokens, batching, inputs.extents)
+        batches = token_budget_batches(
+            size_N, self._batch_tokens, batching, inputs.extents
+        )
         chosen = choose_rows(length_N, batches)
         encoded, tally, done = Encoded(piece, [], {}), self.tally, 0
         before = tally.rows_made, tally.tokens, tally.padded_tokens
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
             distinct_B = piece.distinct[batch]
-            encode = partial(self._encode_batch, items, batch, chosen, distinct_B, as_alone=few)
+            encode = partial(
+                self._encode_batch, items, batch, chosen, distinct_B, as_alone=few
+            )
             made = self._attempt(encode, piece, batch.tolist())
             if made is None:
                 tally.rows_made, tally.tokens, tally.padded_tokens = before
-                tokens = int(size_N[batch].max()) * len(batch)  # the batch is cut in two at least
+                tokens = int(size_N[batch].max()) * len(
+                    batch
+                )  # the batch is cut in two at least
                 self._batch_tokens = max(1, min(self._batch_tokens, tokens) // 2)
                 return None
             encoded.batches.append(made)
@@ -190,10 +229,14 @@ class StateMaker:
         for row in chosen:
             encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
             pooled = self._attempt(encode_alone, piece, [row])
-            encoded.alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
+            encoded.alone[row] = {
+                name: self._copies.start(x) for name, x in pooled.items()
+            }
         return encoded
 
-    def _attempt(self, encode: Callable[[], Any], piece: Piece, rows: Sequence[int]) -> Any:
+    def _attempt(
+        self, encode: Callable[[], Any], piece: PreparedRows, rows: Sequence[int]
+    ) -> Any:
         """What ``encode`` makes of rows; None where there is no memory for several."""
         try:
             return encode()
@@ -223,7 +266,9 @@ class StateMaker:
     ) -> EncodedBatch:
         """On their way to the host, in the storage type."""
         dtype, start = getattr(torch, self._plan.storage_dtype), self._copies.start
-        encoded = EncodedBatch(batch, {}, {}, {row: {} for row in chosen if row in batch})
+        encoded = EncodedBatch(
+            batch, {}, {}, {row: {} for row in chosen if row in batch}
+        )
         encoder = self._encoder
         pooled = encoder.encode_alone(items[0]) if as_alone else encoder.encode(items)
         for name, x_BLD in pooled.items():
@@ -231,7 +276,9 @@ class StateMaker:
             encoded.states[name] = start(stored_BLD)
             # a mean: from a row unlike all others, differences would have few digits left
             reference_LD = self._references.setdefault(name, x_BLD.mean(0))
-            encoded.sums[name] = start(_sums(x_BLD, stored_BLD, reference_LD, distinct_B))
+            encoded.sums[name] = start(
+                _sums(x_BLD, stored_BLD, reference_LD, distinct_B)
+            )
             for row, exact in encoded.exact.items():
                 exact[name] = start(x_BLD[int((batch == row).argmax())].clone())
         return encoded
@@ -248,7 +295,9 @@ class StateMaker:
         self.wait()
         states = {name: self._assemble(encoded, name) for name in self._plan.pooling}
         self._prove(encoded, states)
-        computed = {row: x for batch in encoded.batches for row, x in batch.exact.items()}
+        computed = {
+            row: x for batch in encoded.batches for row, x in batch.exact.items()
+        }
         self._check_spreads(encoded, states, computed)
         return states
 
@@ -258,9 +307,13 @@ class StateMaker:
         bad: list[Deviation] = []
         for batch in encoded.batches:
             for row in batch.exact:
-                found = worst_deviation(states, batch, encoded.alone, row, plan.storage_dtype)
+                found = worst_deviation(
+                    states, batch, encoded.alone, row, plan.storage_dtype
+                )
                 self.tally.deviation = max(self.tally.deviation, found.share)
-                if not found.share <= limit and not self._is_rounding(encoded, batch, found):
+                if not found.share <= limit and not self._is_rounding(
+                    encoded, batch, found
+                ):
                     bad.append(found)
         self.tally.proven += len(encoded.alone)
         if not bad:
@@ -278,7 +331,9 @@ class StateMaker:
             hint=hint,
         )
 
-    def _is_rounding(self, encoded: Encoded, batch: EncodedBatch, found: Deviation) -> bool:
+    def _is_rounding(
+        self, encoded: Encoded, batch: EncodedBatch, found: Deviation
+    ) -> bool:
         """Whether the batch moves nothing of a row in higher precision, which is near enough.
 
         Massive activations of a few tokens amplify the rounding of the kernels of a batch.
@@ -306,7 +361,10 @@ class StateMaker:
     ) -> None:
         """Refuse rows that are all one, and a layer that rounding takes away; count the others."""
         plan, piece, tally = self._plan, encoded.piece, self.tally
-        small, where = self._is_small(len(piece.distinct)), piece.where(0, len(piece.distinct) - 1)
+        small, where = (
+            self._is_small(len(piece.distinct)),
+            piece.where(0, len(piece.distinct) - 1),
+        )
         different = False
         for name, states_NLD in states.items():
             spread = self._spread(encoded, name)
@@ -323,7 +381,10 @@ class StateMaker:
                     tally.flat[place] = tally.flat.get(place, 0) + 1
             if not self._further:  # else the decoders learned from such states
                 lost = spread.check_digits(
-                    plan.storage_dtype, flat_L, first_layer=plan.first_layer, where=where
+                    plan.storage_dtype,
+                    flat_L,
+                    first_layer=plan.first_layer,
+                    where=where,
                 )
                 for layer, told in lost.items():
                     tally.coarse.setdefault(f"{name}, layer {layer}", told)
@@ -350,11 +411,13 @@ class StateMaker:
             self._small[pooling] = sums_4LD, rows
         return Spread.of(sums_4LD, self._references[pooling].cpu().numpy(), rows)
 
-    def _refuse_one_state(self, piece: Piece, pooling: str) -> DataError:
+    def _refuse_one_state(self, piece: PreparedRows, pooling: str) -> DataError:
         """What to say where all rows are one."""
-        encoder, counts = self._encoder, Tally(rows_made=len(piece.distinct))
+        encoder, counts = self._encoder, ExtractionStats(rows_made=len(piece.distinct))
         counts.count_inputs(piece.inputs)
-        reason = counts.likely_reason(pooling, encoder.max_length, causal=bool(encoder.acts_causal))
+        reason = counts.likely_reason(
+            pooling, encoder.max_length, causal=bool(encoder.acts_causal)
+        )
         return DataError(
             f"all {encoder.noun}s have one and the same state in every layer, though they differ",
             expected="states that differ by more than rounding",
@@ -390,7 +453,10 @@ class StateMaker:
 
 
 def _sums(
-    x_BLD: Tensor, stored_BLD: Tensor, reference_LD: Tensor, distinct_B: NDArray[np.bool_]
+    x_BLD: Tensor,
+    stored_BLD: Tensor,
+    reference_LD: Tensor,
+    distinct_B: NDArray[np.bool_],
 ) -> Tensor:
     """What ``Spread.of`` reads of the distinct rows of a batch, (4, L, D), on its device."""
     weight_B = torch.from_numpy(distinct_B).to(x_BLD.device, x_BLD.dtype)
@@ -401,7 +467,10 @@ def _sums(
     ):
         moved_BD = x_BD - reference_D
         error_BD = stored_BD.to(x_BD.dtype) - x_BD
-        sums = [weight_B @ y for y in (moved_BD, moved_BD.square(), error_BD, error_BD.square())]
+        sums = [
+            weight_B @ y
+            for y in (moved_BD, moved_BD.square(), error_BD, error_BD.square())
+        ]
         layers.append(torch.stack(sums))
     return torch.stack(layers, 1)
 

@@ -21,7 +21,9 @@ OF_ENCODER = ("dtype", "max_length", "noun", "unit", "acts_causal")
 MOST_UNKNOWN = 0.05  # of all tokens: with more, rows lose what tells them apart
 MOST_ALIKE = 0.5  # of the distinct rows
 SHOWN = 3  # layers that a warning names
-FIRST_OF_CAUSAL = "this encoder reads from left to right, and the first token sees no other"
+FIRST_OF_CAUSAL = (
+    "this encoder reads from left to right, and the first token sees no other"
+)
 
 
 class Reason(NamedTuple):
@@ -32,15 +34,19 @@ class Reason(NamedTuple):
 
 
 @dataclass(kw_only=True, slots=True)
-class Tally:
+class ExtractionStats:
     """What was done so far, and what was seen of rows that may not be what they seem."""
 
-    shards_made: int = 0  # published by this run; others were there, or another was quicker
+    shards_made: int = (
+        0  # published by this run; others were there, or another was quicker
+    )
     rows_made: int = 0
     tokens: int = 0  # padding not counted
     padded_tokens: int = 0
     truncated: int = 0  # rows that were longer than the maximum
-    own_tokens: int = 0  # of the texts, without special ones; 0 where nobody counts them
+    own_tokens: int = (
+        0  # of the texts, without special ones; 0 where nobody counts them
+    )
     unknown_tokens: int = 0  # of those
     unread: int = 0  # texts without any token that is known
     doubled: dict[str, int] = field(default_factory=dict)
@@ -52,17 +58,27 @@ class Tally:
     """Pooling and layer in which all rows of a shard are one -> in how many shards."""
     coarse: dict[str, str] = field(default_factory=dict)
     """Pooling and layer of which rounding takes a part away -> how much, in one of the shards."""
-    proven: int = 0  # rows that were encoded again, alone, before their shard was published
-    deviation: float = 0.0  # the largest |state - alone| / |alone| of any layer of those rows
+    proven: int = (
+        0  # rows that were encoded again, alone, before their shard was published
+    )
+    deviation: float = (
+        0.0  # the largest |state - alone| / |alone| of any layer of those rows
+    )
     bytes: int = 0
-    seconds: float = 0.0  # wall time, without loading the encoder; of workers, with their start
-    write_seconds: float = 0.0  # of checking, hashing and writing, most of it beside the encoder
+    seconds: float = (
+        0.0  # wall time, without loading the encoder; of workers, with their start
+    )
+    write_seconds: float = (
+        0.0  # of checking, hashing and writing, most of it beside the encoder
+    )
     batching: Batching | None = None  # which texts may share a batch, as measured
-    smaller_batches: int | None = None  # tokens of a batch in the end, where memory was short
+    smaller_batches: int | None = (
+        None  # tokens of a batch in the end, where memory was short
+    )
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: ExtractionStats) -> None:
         """What another worker did beside us."""
-        for one in fields(Tally):
+        for one in fields(ExtractionStats):
             ours, theirs = getattr(self, one.name), getattr(other, one.name)
             if isinstance(ours, dict):
                 together: Any = ours | theirs
@@ -70,9 +86,13 @@ class Tally:
                     if isinstance(ours[key], int):
                         together[key] = ours[key] + theirs[key]
             elif one.default is None:
-                together = min((x for x in (ours, theirs) if x is not None), default=None)
+                together = min(
+                    (x for x in (ours, theirs) if x is not None), default=None
+                )
             else:
-                together = max(ours, theirs) if one.name in LARGEST_COUNTS else ours + theirs
+                together = (
+                    max(ours, theirs) if one.name in LARGEST_COUNTS else ours + theirs
+                )
             setattr(self, one.name, together)
 
     def count_inputs(self, inputs: Inputs) -> None:
@@ -94,7 +114,9 @@ class Tally:
         """Why rows that differ are alike."""
         causes, remedies = [], []
         if self.unknown_share > MOST_UNKNOWN:
-            causes.append(f"{self.unknown_share:.0%} of their tokens are unknown to the tokenizer")
+            causes.append(
+                f"{self.unknown_share:.0%} of their tokens are unknown to the tokenizer"
+            )
             remedies.append("choose an encoder that knows their script and language")
         elif 2 * self.unread > self.rows_made:
             causes.append(
@@ -106,7 +128,9 @@ class Tally:
             causes.append(
                 f"{share:.0%} of the rows are cut at {max_length:,}, where they may not differ yet"
             )
-            remedies.append("leave out what all begin with, or let more of them be read")
+            remedies.append(
+                "leave out what all begin with, or let more of them be read"
+            )
         if pooling == "first" and causal:
             causes.append(FIRST_OF_CAUSAL)
             remedies.append("--pool mean or last")
@@ -118,7 +142,9 @@ class Tally:
             )
         return Reason("; ".join(causes), ", or ".join(remedies))
 
-    def doubts(self, *, noun: str, max_length: int, causal: bool, storage_dtype: str) -> list[str]:
+    def doubts(
+        self, *, noun: str, max_length: int, causal: bool, storage_dtype: str
+    ) -> list[str]:
         """A line for each sign that rows are not what they seem to be.
 
         Args:
@@ -175,7 +201,7 @@ class Tally:
 
 
 @dataclass(kw_only=True, slots=True)
-class ExtractSummary(Tally):
+class ExtractSummary(ExtractionStats):
     """What an extraction did."""
 
     path: str
@@ -190,14 +216,26 @@ class ExtractSummary(Tally):
     max_length: int
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
-    acts_causal: bool | None  # whether no state depends on what comes later, as measured
+    acts_causal: (
+        bool | None
+    )  # whether no state depends on what comes later, as measured
     workers: int = 1
     missing: int = 0  # shards that others still make
     made_by: str | None = None  # who they are
-    skipped: dict[str, int]  # split -> rows that were left out (skip-empty), where there are any
+    skipped: dict[
+        str, int
+    ]  # split -> rows that were left out (skip-empty), where there are any
 
     @classmethod
-    def of(cls, job: Job, plan: Plan, tally: Tally, *, missing: int, by: str | None) -> Self:
+    def of(
+        cls,
+        job: Job,
+        plan: Plan,
+        tally: ExtractionStats,
+        *,
+        missing: int,
+        by: str | None,
+    ) -> Self:
         """Of a job that is done, or of which others make what is ``missing``."""
         encoder = job.encoder
         return cls(
@@ -208,7 +246,9 @@ class ExtractSummary(Tally):
             **{name: getattr(encoder, name) for name in OF_ENCODER},
             missing=missing,
             made_by=by,
-            skipped={name: part.skipped for name, part in job.rows.items() if part.skipped},
+            skipped={
+                name: part.skipped for name, part in job.rows.items() if part.skipped
+            },
             **asdict(tally) | {"batching": tally.batching or plan.batching},
         )
 
@@ -221,14 +261,20 @@ class ExtractSummary(Tally):
         if self.missing:
             done = f"{where} lacks {self.missing:,} of {self.shards:,} shards: others are at work "
             done += f"on {self.made_by}; the last to finish says that it is complete"
-        encoder = f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
+        encoder = (
+            f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
+        )
         encoder += f"computed in {self.dtype}"
         if units == "tokens":
             encoder += f", cuts at {self.max_length:,} tokens"
-        rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
+        rows = ", ".join(
+            f"{visible(name)} {count:,}" for name, count in self.rows.items()
+        )
         lines = {"encoder": encoder, "rows": rows}
         if self.skipped:
-            lines["left out"] = ", ".join(f"{visible(s)} {n:,}" for s, n in self.skipped.items())
+            lines["left out"] = ", ".join(
+                f"{visible(s)} {n:,}" for s, n in self.skipped.items()
+            )
         lines["fingerprint"] = short_digest(self.fingerprint)
         lines["this run"] = "nothing to do"
         if self.shards_made:
@@ -237,7 +283,9 @@ class ExtractSummary(Tally):
                 f"{self.tokens:,} {units} in {self.seconds:.1f} s "
                 f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
                 f"{self.tokens / self.seconds:,.0f} {units}/s, {self.padding_share:.1%} padding), "
-                f"{self.bytes / 1e6:,.1f} MB" + f", by {self.workers} workers" * (self.workers > 1)
+                f"{self.bytes / 1e6:,.1f} MB"
+                + f", by {self.workers} workers"
+                * (self.workers > 1)
             )
             lines["batches"] = {
                 "padded": f"padded; a {self.noun}'s states are the same alone and in a batch",
@@ -245,16 +293,26 @@ class ExtractSummary(Tally):
                 "alone": f"of one {self.noun}: neighbours move this encoder's states",
             }[self.batching or "padded"]
             if self.smaller_batches is not None:
-                lines["memory"] = f"too little for batches above {self.smaller_batches:,} {units}"
+                lines["memory"] = (
+                    f"too little for batches above {self.smaller_batches:,} {units}"
+                )
             far = f"off by at most {self.deviation:.1e} of a layer's norm"
             lines["proof"] = f"{self.proven:,} rows encoded again alone, {far}"
             if self.truncated:
-                lines["truncated"] = f"{self.truncated:,} rows at {self.max_length} {units}"
+                lines["truncated"] = (
+                    f"{self.truncated:,} rows at {self.max_length} {units}"
+                )
             if self.unknown_tokens:
-                lines["unknown"] = f"{self.unknown_tokens:,} tokens ({self.unknown_share:.2%})"
+                lines["unknown"] = (
+                    f"{self.unknown_tokens:,} tokens ({self.unknown_share:.2%})"
+                )
             if alike := max(self.twins.values(), default=0):
-                lines["alike"] = f"{alike:,} of {self.distinct:,} that differ share a state"
-        return "\n".join([done, *(f"  {name:<12} {text}" for name, text in lines.items())])
+                lines["alike"] = (
+                    f"{alike:,} of {self.distinct:,} that differ share a state"
+                )
+        return "\n".join(
+            [done, *(f"  {name:<12} {text}" for name, text in lines.items())]
+        )
 
 
 def _few(places: list[str]) -> str:

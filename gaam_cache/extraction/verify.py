@@ -17,7 +17,7 @@ from gaam_cache.common.devices import cores
 from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import brief, visible
 from gaam_cache.common.paths import absolute_path, shown_path
-from gaam_cache.common.terminal import Report, silent
+from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.extraction.job import prepare_job
 from gaam_cache.extraction.reopen import recorded_config
@@ -60,8 +60,12 @@ class Verification:
     rows: int  # of the shards that are good
     bytes: int  # of shard files that were hashed and not found wrong
     missing: tuple[str, ...]  # planned shards without a receipt
-    bad: tuple[dict[str, str], ...]  # what is not what it must be: 'name', 'reason', 'repair'
-    out_of_reach: tuple[dict[str, str], ...]  # links to what is not on this machine; the same keys
+    bad: tuple[
+        dict[str, str], ...
+    ]  # what is not what it must be: 'name', 'reason', 'repair'
+    out_of_reach: tuple[
+        dict[str, str], ...
+    ]  # links to what is not on this machine; the same keys
     recomputed: dict[str, Any] | None
     """Of rows encoded again: largest ``|stored - alone| / |alone|`` by layer, and its limit."""
 
@@ -91,14 +95,20 @@ class Verification:
         if self.recomputed is not None:
             lines.append(
                 "  recomputed   {rows} rows alone on {device} (seed {seed}): largest relative "
-                "deviation {largest}; rounding explains {limit:.1e}".format(**self.recomputed)
+                "deviation {largest}; rounding explains {limit:.1e}".format(
+                    **self.recomputed
+                )
             )
-        lines += ["bad: {name}: {reason}; repair: {repair}".format(**one) for one in self.bad]
+        lines += [
+            "bad: {name}: {reason}; repair: {repair}".format(**one) for one in self.bad
+        ]
         line = "out of reach: {name}: {reason}; to do: {repair}"
         lines += [line.format(**one) for one in self.out_of_reach]
         if self.missing:
             names = brief(", ".join(self.missing), 400)
-            lines.append(f"missing: {names}; run the {self.maker} that made the cache again")
+            lines.append(
+                f"missing: {names}; run the {self.maker} that made the cache again"
+            )
         return "\n".join(lines)
 
 
@@ -108,7 +118,7 @@ def verify(
     recompute_rows: int = 0,
     seed: int = 0,
     device: str = "auto",
-    progress: Report | None = None,
+    progress: ReportProgress | None = None,
 ) -> Verification:
     """Hash every byte of a cache and hold what h5py finds against the receipts; memory stays flat.
 
@@ -126,7 +136,7 @@ def verify(
         NotFoundError: no cache there; or no encoder or data set to recompute with.
         CacheError: the plan is damaged, or what it names is no longer what it was.
     """
-    root, report = absolute_path(path), progress or silent
+    root, report = absolute_path(path), progress or no_progress
     plan = read_plan(root)
     missing = dict.fromkeys(missing_shards(root, plan))
     present = [shard for shard in plan.shards() if shard.name not in missing]
@@ -150,21 +160,29 @@ def verify(
     recomputed, whole = None, [shard for shard in present if shard.name in sizes]
     end_S = np.cumsum([shard.stop - shard.start for shard in whole], dtype=np.int64)
     if count := min(recompute_rows, int(end_S[-1]) if whole else 0):
-        row_N = np.sort(np.random.default_rng(seed).choice(int(end_S[-1]), count, replace=False))
+        row_N = np.sort(
+            np.random.default_rng(seed).choice(int(end_S[-1]), count, replace=False)
+        )
         places = np.searchsorted(end_S, row_N, side="right").tolist()
         rows = zip(places, row_N.tolist(), strict=True)
-        chosen = [(whole[at], whole[at].stop - int(end_S[at]) + row) for at, row in rows]
+        chosen = [
+            (whole[at], whole[at].stop - int(end_S[at]) + row) for at, row in rows
+        ]
         recomputed, far = _recompute(root, plan, chosen, device, report)
         recomputed["seed"] = seed
         faults |= far
-    away = {name: one for name, one in faults.items() if isinstance(one, OutOfReachError)}
+    away = {
+        name: one for name, one in faults.items() if isinstance(one, OutOfReachError)
+    }
     bad = {name: one for name, one in faults.items() if name not in away}
     return Verification(
         path=str(root),
         fingerprint=plan.fingerprint,
         maker=plan.maker,
         shards=plan.num_shards,
-        rows=sum(shard.stop - shard.start for shard in present if shard.name not in faults),
+        rows=sum(
+            shard.stop - shard.start for shard in present if shard.name not in faults
+        ),
         bytes=sum(sizes.values()),
         missing=tuple(missing),
         bad=_in_words(bad),
@@ -175,7 +193,11 @@ def verify(
 
 def _in_words(faults: Mapping[str, CacheError]) -> tuple[dict[str, str], ...]:
     return tuple(
-        {"name": name, "reason": visible(one.details["found"]), "repair": one.details["to do"]}
+        {
+            "name": name,
+            "reason": visible(one.details["found"]),
+            "repair": one.details["to do"],
+        }
         for name, one in faults.items()
     )
 
@@ -205,11 +227,17 @@ def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> N
 
 
 def _recompute(
-    root: Path, plan: Plan, chosen: Sequence[tuple[ShardSpec, int]], device: str, report: Report
+    root: Path,
+    plan: Plan,
+    chosen: Sequence[tuple[ShardSpec, int]],
+    device: str,
+    report: ReportProgress,
 ) -> tuple[dict[str, Any], dict[str, CacheError]]:
     """Make rows again, one at a time, and compare; and of shards that are too far off why."""
     if plan.imported:
-        raise CacheError("states that others made cannot be computed again", where=str(root))
+        raise CacheError(
+            "states that others made cannot be computed again", where=str(root)
+        )
     job = prepare_job(recorded_config(plan, root, device=device), report)
     fields_now, fields_then = comparable(job.fields, plan.fingerprint_fields)
     if changed := explained_differences(fields_now, fields_then, plan):
@@ -231,7 +259,9 @@ def _recompute(
         inputs = encoder.prepare([job.rows[shard.split].inputs[row]])
         for pooling, ours_BLD in encoder.encode_alone(inputs.items[0]).items():
             kept_LD = arrays[embeddings_key(plan, pooling)][row - shard.start]
-            kept_LD = as_float32(kept_LD) if plan.storage_dtype == "bfloat16" else kept_LD
+            kept_LD = (
+                as_float32(kept_LD) if plan.storage_dtype == "bfloat16" else kept_LD
+            )
             ours_LD, stored = ours_BLD[0].cpu().numpy(), plan.storage_dtype
             here_L = relative(kept_LD, ours_LD, stored)
             deviation_L = np.maximum(deviation_L, here_L)
@@ -246,7 +276,9 @@ def _recompute(
                 why += f"{layer + plan.first_layer}, more than {limit:.1e}"
                 refusal = damaged(root, plan, shard.name, why)
                 if made_with:
-                    refusal.details["to do"] = f"compare again with what made it: {made_with}"
+                    refusal.details["to do"] = (
+                        f"compare again with what made it: {made_with}"
+                    )
                 far.setdefault(shard.name, refusal)
         report(done, len(chosen), "comparing rows")
     about = {

@@ -11,10 +11,17 @@ from typing import Any
 import gaam_cache
 from gaam_cache.common.download import KINDS, hub_errors
 from gaam_cache.common.errors import CacheError, ConfigError, HubError
-from gaam_cache.common.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, plain
+from gaam_cache.common.markdown import (
+    MOST_CLASSES,
+    NOUNS,
+    front_matter,
+    items,
+    licences,
+    plain,
+)
 from gaam_cache.common.messages import brief, shortened, tell, visible
 from gaam_cache.common.paths import absolute_path, shown_path
-from gaam_cache.common.terminal import Report, silent
+from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.extraction.verify import verify
 from gaam_cache.store.files import whole_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
@@ -93,7 +100,11 @@ def is_export(folder: Path) -> bool:
 
 
 def export_cache(
-    path: str | Path, out: str | Path, *, overwrite: bool = False, progress: Report | None = None
+    path: str | Path,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    progress: ReportProgress | None = None,
 ) -> CacheExport:
     """Make a folder of a cache that holds no path and no name of this machine.
 
@@ -127,10 +138,12 @@ def export_cache(
                 except OSError:  # another file system, or one without hard links
                     shutil.copyfile(file, target)
         write_synced(folder / PLAN_FILE, plan.to_json().encode())
-        if not (found := verify(folder, progress=progress or silent)).good:
+        if not (found := verify(folder, progress=progress or no_progress)).good:
             raise CacheError(
                 f"the cache '{visible(str(root))}' is damaged; nothing was exported",
-                found="; ".join("{name}: {reason}".format(**one) for one in found.bad[:3]),
+                found="; ".join(
+                    "{name}: {reason}".format(**one) for one in found.bad[:3]
+                ),
                 hint="'gaam verify' says how to repair it",
             )
         form = Path(gaam_cache.__file__).with_name(FORMAT_FILE)
@@ -138,7 +151,12 @@ def export_cache(
         write_synced(folder / CARD_FILE, card(plan).encode())
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     return CacheExport(
-        str(out), plan.fingerprint, plan.rows, tuple(plan.columns), len(sizes), sum(sizes)
+        str(out),
+        plan.fingerprint,
+        plan.rows,
+        tuple(plan.columns),
+        len(sizes),
+        sum(sizes),
     )
 
 
@@ -157,18 +175,26 @@ def card(plan: Plan) -> str:
     ]
     for split, n in plan.rows.items():
         unlabelled = ", without labels" * (split in plan.unlabelled)
-        about.append(f"{split}: {n:,} rows, {n * plan.row_bytes / 1e6:,.1f} MB{unlabelled}")
-    data_files = [{"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows]
+        about.append(
+            f"{split}: {n:,} rows, {n * plan.row_bytes / 1e6:,.1f} MB{unlabelled}"
+        )
+    data_files = [
+        {"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows
+    ]
     head = {
         "pretty_name": f"States of {brief(plan.dataset_label)}",
         "tags": ["gaam", "embeddings", "hidden-states"],
         "configs": [{"config_name": "default", "data_files": data_files}],
     }
     named = enumerate(plan.class_names[:MOST_CLASSES])
-    limits = ["terms and privacy of the data hold for its states: they may tell what a row was"]
+    limits = [
+        "terms and privacy of the data hold for its states: they may tell what a row was"
+    ]
     for split, others in plan.shared_texts.items():
         for other, n in others.items():
-            limits.append(f"{n:,} rows of {split} have a row of {other} that is the same")
+            limits.append(
+                f"{n:,} rows of {split} have a row of {other} that is the same"
+            )
     body = CARD.format(
         name=plain(brief(plan.dataset_label)),
         what=NOUNS.get(encoder["kind"], "rows"),
@@ -200,7 +226,9 @@ class Destination:
         links = [path for path in folder.rglob("*") if path.is_symlink()]
         if links:  # what they lead to would be sent, wherever it lies
             found = f"a link, '{links[0].relative_to(folder)}'"
-            raise HubError("nothing was sent", expected="files", found=found, where=str(folder))
+            raise HubError(
+                "nothing was sent", expected="files", found=found, where=str(folder)
+            )
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         state = "is replaced" if self.commit else "new or empty"
         seen = "private" if self.private else "PUBLIC: anyone can read it"
@@ -212,7 +240,9 @@ class Destination:
                 raise HubError("nothing was sent", found="no", where=str(folder))
         api = HfApi()
         with hub_errors(self.repo_id, kind=self.kind):
-            api.create_repo(self.repo_id, repo_type=self.kind, private=self.private, exist_ok=True)
+            api.create_repo(
+                self.repo_id, repo_type=self.kind, private=self.private, exist_ok=True
+            )
             api.upload_folder(
                 repo_id=self.repo_id,
                 repo_type=self.kind,
@@ -225,16 +255,25 @@ class Destination:
 
 
 def look(
-    repo_id: str, *, kind: str, private: bool = False, overwrite: bool = False, yes: bool = True
+    repo_id: str,
+    *,
+    kind: str,
+    private: bool = False,
+    overwrite: bool = False,
+    yes: bool = True,
 ) -> Destination:
     """Ask the hub who we are and what is there; ``yes``: nobody has to be asked before sending."""
     from huggingface_hub import HfApi, get_token
 
     api, what = HfApi(), f"the {KINDS[kind]} '{repo_id}'"
     if repo_id.count("/") != 1:
-        raise ConfigError("--push needs USER/NAME", expected="one '/'", found=shortened(repo_id))
+        raise ConfigError(
+            "--push needs USER/NAME", expected="one '/'", found=shortened(repo_id)
+        )
     if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
-        raise ConfigError("--push asks, and nobody is there", expected="a terminal, or --yes")
+        raise ConfigError(
+            "--push asks, and nobody is there", expected="a terminal, or --yes"
+        )
     if get_token() is None:
         raise HubError("no token for the hub", hint="'hf auth login', or set HF_TOKEN")
     with hub_errors(repo_id, kind=kind):
@@ -243,14 +282,18 @@ def look(
         user = str(api.whoami()["name"])
     names = [] if found is None else [one.rfilename for one in found.siblings or ()]
     filled = any(name != ".gitattributes" for name in names)
-    foreign = [name for name in names if not any(fnmatchcase(name, one) for one in OURS[kind])]
+    foreign = [
+        name for name in names if not any(fnmatchcase(name, one) for one in OURS[kind])
+    ]
     if private and found is not None and not found.private:
         raise ConfigError(f"{what} exists and is public", found="--private")
     if foreign or (filled and not overwrite):
         raise ConfigError(
             f"{what} exists; nothing was sent",
             found=f"{len(names):,} files, such as {visible((foreign or names)[0])}",
-            hint="choose another name" if foreign else "--overwrite replaces what is there",
+            hint="choose another name"
+            if foreign
+            else "--overwrite replaces what is there",
         )
     hidden = private if found is None else bool(found.private)
     url = f"{api.endpoint}/{'datasets/' if kind == 'dataset' else ''}{repo_id}"

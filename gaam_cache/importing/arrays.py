@@ -20,16 +20,30 @@ from gaam_cache.config import NAME_PATTERN, ImportConfig, of_splits
 SUFFIXES = (".h5", ".hdf", ".hdf5", ".npy", ".npz", ".safetensors")
 STRINGS, STATES, LABELS = "str", "states", "labels"
 ROLES = {
-    **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states", "features"), STATES),
+    **dict.fromkeys(
+        ("embeddings", "embedding", "hidden_states", "states", "features"), STATES
+    ),
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
     "X": STATES,
 }
 """What an array may be called, and what it then is; and what may stand before a layer's number."""
 LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
-SPLITS = ("train", "training", "validation", "valid", "val", "dev", "eval", "test", "testing")
+SPLITS = (
+    "train",
+    "training",
+    "validation",
+    "valid",
+    "val",
+    "dev",
+    "eval",
+    "test",
+    "testing",
+)
 """Words that say of which split an array or file is, in the order in which splits are shown."""
 UNDERSTOOD = "states (embeddings, hidden_states, features, X, layer_0...) and labels (targets, y), "
-UNDERSTOOD += "in files called train.*, test.*, or as train/states, train_states, X_train"
+UNDERSTOOD += (
+    "in files called train.*, test.*, or as train/states, train_states, X_train"
+)
 WHOLE = -1  # in the place of the number of a layer: all layers are in one array
 HINT = "say which is which: --array SPLIT=NAME --labels SPLIT=NAME; SPLIT=FILE:NAME of which file; "
 HINT += "where there is only train, gaam train --folds 5 tests on parts of it"
@@ -50,7 +64,9 @@ class Array:
             dtype = (values[:0] if of_safetensors and self.shape else values).dtype
             self.dtype = str(dtype).removeprefix("torch.")
             if isinstance(dtype, np.dtype):
-                self.dtype = STRINGS if dtype.kind in "OSU" else dtype.newbyteorder("=").name
+                self.dtype = (
+                    STRINGS if dtype.kind in "OSU" else dtype.newbyteorder("=").name
+                )
         self._values = values
 
     def __str__(self) -> str:
@@ -64,9 +80,14 @@ class Array:
                 import torch
 
                 part = part.detach().cpu().contiguous()
-                part = (part.view(torch.int16) if part.dtype == torch.bfloat16 else part).numpy()
+                part = (
+                    part.view(torch.int16) if part.dtype == torch.bfloat16 else part
+                ).numpy()
             if self.dtype == STRINGS:
-                texts = [one.decode() if isinstance(one, bytes) else one for one in part.tolist()]
+                texts = [
+                    one.decode() if isinstance(one, bytes) else one
+                    for one in part.tolist()
+                ]
                 if not all(isinstance(one, str) for one in texts):
                     raise TypeError("objects that are no strings")
                 return np.array(texts, object)
@@ -81,7 +102,9 @@ class Array:
         right = self.dtype.startswith(("int", "uint")) or self.dtype == STRINGS
         if right and len(self.shape) == 1 and rows in (None, self.shape[0]):
             values: list[Any] = self.read().tolist()
-            wrong = next((row for row, value in enumerate(values) if not good(value)), None)
+            wrong = next(
+                (row for row, value in enumerate(values) if not good(value)), None
+            )
             if wrong is None:
                 return values
             found, where = excerpt(values[wrong]), f"{where}, row {wrong + 1}"
@@ -118,13 +141,23 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
             loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
             found = {path.stem: loaded} if suffix == ".npy" else dict(loaded)
         elif suffix == ".safetensors":
-            tensors = stack.enter_context(safetensors.safe_open(path, "pt"))  # for bfloat16
+            tensors = stack.enter_context(
+                safetensors.safe_open(path, "pt")
+            )  # for bfloat16
             found = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
         else:
             file = stack.enter_context(h5py.File(path, "r", locking=False))
-            file.visititems(lambda name, one: found.update({name: one}))  # follows no links
-            found = {name: one for name, one in found.items() if isinstance(one, h5py.Dataset)}
-    arrays = [array for name, one in found.items() if (array := Array(name, one, path)).shape]
+            file.visititems(
+                lambda name, one: found.update({name: one})
+            )  # follows no links
+            found = {
+                name: one
+                for name, one in found.items()
+                if isinstance(one, h5py.Dataset)
+            }
+    arrays = [
+        array for name, one in found.items() if (array := Array(name, one, path)).shape
+    ]
     for array in arrays:
         if isinstance(one := found[array.name], h5py.Dataset) and not _whole(one):
             array.dtype = f"partly written {array.dtype}"
@@ -134,7 +167,9 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
 def _whole(one: Any) -> bool:
     """Whether all of a data set of HDF5 lies in its file: what does not is read as zeros."""
     there = one.id.get_num_chunks() if one.chunks else bool(one.id.get_storage_size())
-    most = math.prod(-(-n // m) for n, m in zip(one.shape, one.chunks or (), strict=False))
+    most = math.prod(
+        -(-n // m) for n, m in zip(one.shape, one.chunks or (), strict=False)
+    )
     return there >= min(most, one.size) and not one.is_virtual and not one.external
 
 
@@ -156,7 +191,10 @@ def choose(
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     def find(asked: str) -> list[Array]:
-        pattern, found = re.compile(r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))), []
+        pattern, found = (
+            re.compile(r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))),
+            [],
+        )
         for one in arrays:
             names = one.name, f"{one.file.name}:{one.name}", f"{one.file}:{one.name}"
             if match := next(filter(None, map(pattern.fullmatch, names)), None):
@@ -165,7 +203,10 @@ def choose(
             raise unclear(f"there is no array '{asked}'")
         return ordered(found, f"'{asked}'")
 
-    asked, said = of_splits(config, "arrays"), dict[str, dict[str, list[tuple[int, Array]]]]()
+    asked, said = (
+        of_splits(config, "arrays"),
+        dict[str, dict[str, list[tuple[int, Array]]]](),
+    )
     for array in arrays:
         split, role, layer = _said(array, config.keep_columns)
         if split in asked or (split and not asked):
@@ -183,7 +224,11 @@ def choose(
         if STATES not in of:
             raise unclear(f"'{split}' has no states")
         taken[split] = {}
-        for role in (STATES, *[LABELS] * (split not in config.unlabelled), *config.keep_columns):
+        for role in (
+            STATES,
+            *[LABELS] * (split not in config.unlabelled),
+            *config.keep_columns,
+        ):
             if role not in of and role in config.keep_columns:
                 # of a single split the name alone says which array is meant
                 if len(said) > 1 or role not in {array.name for array in arrays}:
@@ -193,9 +238,13 @@ def choose(
                 of[role] = list(enumerate(find(role)))
             if role not in of:
                 hint = f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows"
-                raise unclear(f"it is not clear which array has the {role} of '{split}'", hint)
+                raise unclear(
+                    f"it is not clear which array has the {role} of '{split}'", hint
+                )
             taken[split][role] = ordered(of[role], f"the {role} of '{split}'")
-    used = [one for roles in taken.values() for found in roles.values() for one in found]
+    used = [
+        one for roles in taken.values() for found in roles.values() for one in found
+    ]
     return taken, [one for one in arrays if one not in used]
 
 
@@ -213,7 +262,12 @@ def _said(array: Array, kept: Sequence[str]) -> tuple[str, str, int]:
     if found is None:
         return "", "", WHOLE
     named = {found["before"], found["group"], found["after"]} - {None}
-    named = named or set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(SPLITS)
-    word, layer = found["word"], WHOLE if found["layer"] is None else int(found["layer"])
+    named = named or set(re.split(r"[^A-Za-z0-9]+", array.file.stem)).intersection(
+        SPLITS
+    )
+    word, layer = (
+        found["word"],
+        WHOLE if found["layer"] is None else int(found["layer"]),
+    )
     split = named.pop() if len(named) == 1 else ""  # it may say none, or two
     return split, ROLES.get(word, word) if word else STATES, layer

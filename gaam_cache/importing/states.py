@@ -19,11 +19,19 @@ from numpy.typing import NDArray
 from gaam_cache.common.errors import ConfigError, DataError, NumericsError
 from gaam_cache.common.messages import brief, shortened, visible
 from gaam_cache.common.paths import absolute_path, shown_path
-from gaam_cache.common.terminal import Report, silent
+from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import IMPORTED, NAME_PATTERN, ImportConfig
 from gaam_cache.extraction import job
 from gaam_cache.extraction.reopen import settings_of_import
-from gaam_cache.importing.arrays import LABELS, STATES, STRINGS, Array, Roles, choose, open_file
+from gaam_cache.importing.arrays import (
+    LABELS,
+    STATES,
+    STRINGS,
+    Array,
+    Roles,
+    choose,
+    open_file,
+)
 from gaam_cache.sources import base as row_checks
 from gaam_cache.sources.base import NO_LABEL, Rows
 from gaam_cache.sources.rows.cells import NO_REGRESSION, refuse_quantities
@@ -55,7 +63,9 @@ class ImportSummary:
     hidden_size: int
     storage_dtype: str
     rows: dict[str, int]  # of every split
-    splits: dict[str, dict[str, Any]]  # what is taken as what, and the rows of every class
+    splits: dict[
+        str, dict[str, Any]
+    ]  # what is taken as what, and the rows of every class
     shards: int
     shards_made: int  # in this run; the others were there
     bytes: int
@@ -66,7 +76,9 @@ class ImportSummary:
     def in_words(self) -> str:
         done = f"the cache in '{shown_path(self.path)}' is complete "
         done += f"({short_digest(self.fingerprint)}): {self.shards_made:,} shards made"
-        lines = [done if self.fingerprint else "nothing was written; this would be taken:"]
+        lines = [
+            done if self.fingerprint else "nothing was written; this would be taken:"
+        ]
         for name, taken in self.splits.items():
             lines.append(f"  {name:<12} {self.rows[name]:,} rows")
             for what, found in taken.items():
@@ -98,20 +110,34 @@ class ImportedRows(Rows):
     taken: dict[str, Any]  # what is taken as what, for the fingerprint: JSON values
 
     @classmethod
-    def of(cls, split: str, roles: Roles, axes: str | None, class_of: Mapping[Any, str]) -> Self:
+    def of(
+        cls, split: str, roles: Roles, axes: str | None, class_of: Mapping[Any, str]
+    ) -> Self:
         """The rows of a split, whose labels stand for classes; states are looked at, not read."""
         labels, arrays, first = None, roles[STATES], roles[STATES][0]
         named = axes or ("nld" if len(first.shape) == 3 else "nd")
         sizes = dict(zip(named, first.shape, strict=False))
         if LABELS in roles:
-            good = class_of.__contains__, brief(f"one of {', '.join(map(repr, class_of))}", 200)
+            good = (
+                class_of.__contains__,
+                brief(f"one of {', '.join(map(repr, class_of))}", 200),
+            )
             numbers = roles[LABELS][0].values(f"labels of '{split}'", None, *good)
             labels = [class_of[one] for one in numbers]
-        fits = first.dtype in READABLE and len(first.shape) == len(named) and 0 not in first.shape
+        fits = (
+            first.dtype in READABLE
+            and len(first.shape) == len(named)
+            and 0 not in first.shape
+        )
         fits &= labels is None or len(labels) == sizes.get("n")
         fits &= len(arrays) == 1 or named == "nd"
         # rows and layers cannot be told apart where there are as many
-        fits &= axes is not None or named == "nd" or labels is None or sizes["n"] != sizes["l"]
+        fits &= (
+            axes is not None
+            or named == "nd"
+            or labels is None
+            or sizes["n"] != sizes["l"]
+        )
         for array in arrays:
             if not fits or (array.dtype, array.shape) != (first.dtype, first.shape):
                 rows = "rows" if labels is None else f"{len(labels):,} rows"
@@ -123,7 +149,10 @@ class ImportedRows(Rows):
                     where=array.where,
                     hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
                 )
-        names, kept = {role: one.name for role, [one, *_] in roles.items()}, dict[str, list[str]]()
+        names, kept = (
+            {role: one.name for role, [one, *_] in roles.items()},
+            dict[str, list[str]](),
+        )
         for name in [role for role in roles if role not in (STATES, LABELS)]:
             values = roles[name][0].values("a column", sizes["n"], _can_be_kept, KEPT)
             kept[name] = list(map(str, values))
@@ -159,7 +188,9 @@ class ImportedRows(Rows):
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows as they were given, (n, L, D); bfloat16 as its bits."""
         if self.axes == "lnd":
-            return np.swapaxes(self.arrays[0].read((slice(None), slice(start, stop))), 0, 1)
+            return np.swapaxes(
+                self.arrays[0].read((slice(None), slice(start, stop))), 0, 1
+            )
         parts = [one.read(slice(start, stop)) for one in self.arrays]
         return parts[0] if self.axes == "nld" else np.stack(parts, axis=1)
 
@@ -171,7 +202,11 @@ class ImportedRows(Rows):
         kept = np.ascontiguousarray(dtypes.stored(given_NLD, dtype, storage_dtype))
         if (bad := dtypes.first_not_finite(kept, storage_dtype)) is not None:
             row, layer, feature = bad
-            value = given_NLD[bad] if dtype != "bfloat16" else dtypes.as_float32(given_NLD[bad])
+            value = (
+                given_NLD[bad]
+                if dtype != "bfloat16"
+                else dtypes.as_float32(given_NLD[bad])
+            )
             of_layer = self.arrays[layer if len(self.arrays) > 1 else 0].where
             place = f"row {shard.start + row + 1}, layer {layer + 1}, feature {feature}"
             raise NumericsError(
@@ -182,8 +217,12 @@ class ImportedRows(Rows):
                 hint="of a finite value: --storage-dtype bfloat16 or float32",
             )
         if sums is not None:
-            exact_NLD = dtypes.as_float32(given_NLD) if dtype == "bfloat16" else given_NLD
-            rounded_NLD = dtypes.as_float32(kept) if storage_dtype == "bfloat16" else kept
+            exact_NLD = (
+                dtypes.as_float32(given_NLD) if dtype == "bfloat16" else given_NLD
+            )
+            rounded_NLD = (
+                dtypes.as_float32(kept) if storage_dtype == "bfloat16" else kept
+            )
             sums.add(exact_NLD, rounded_NLD)
         return kept
 
@@ -193,7 +232,10 @@ def _can_be_kept(value: Any) -> bool:
 
 
 def import_states(
-    config: ImportConfig, *, preview: bool = False, progress: Report | None = None
+    config: ImportConfig,
+    *,
+    preview: bool = False,
+    progress: ReportProgress | None = None,
 ) -> ImportSummary:
     """Make a cache of the states in files, or complete one: ``write``, for what a disk has.
 
@@ -207,14 +249,18 @@ def import_states(
     Raises:
         GaamError: as of ``write``; ConfigError also where it is not clear what to take.
     """
-    report = None if preview else progress or silent
+    report = None if preview else progress or no_progress
     check_writable(config.out, option="--out")
     paths, files = [absolute_path(file) for file in config.files], {}
     with ExitStack() as stack:
-        taken, left = choose([one for path in paths for one in open_file(path, stack)], config)
+        taken, left = choose(
+            [one for path in paths for one in open_file(path, stack)], config
+        )
         if report:
             folder = os.path.commonpath([path.parent for path in paths])
-            files = {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
+            files = {
+                path.relative_to(folder).as_posix(): hash_file(path) for path in paths
+            }
         recorded = {"import": settings_of_import(config)}
         return _make(taken, config, report, {"files": files}, recorded, left)
 
@@ -225,7 +271,7 @@ def write(
     *,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
     planted: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
-    progress: Report | None = None,
+    progress: ReportProgress | None = None,
     **settings: Any,
 ) -> ImportSummary:
     """Make a cache of states that this program has, or complete one.
@@ -280,17 +326,24 @@ def write(
         others = {name: of[split] for name, of in columns.items()}
         others |= {} if labels is None else {LABELS: labels}
         taken[split] = {
-            STATES: [Array(f"{what} of '{split}'", one) for what, one in layers.items()],
-            **{role: [Array(f"{role} of '{split}'", one)] for role, one in others.items()},
+            STATES: [
+                Array(f"{what} of '{split}'", one) for what, one in layers.items()
+            ],
+            **{
+                role: [Array(f"{role} of '{split}'", one)]
+                for role, one in others.items()
+            },
         }
     covered, recorded = ({KEY: dict(one)} for one in planted) if planted else ({}, {})
-    return _make(taken, config, progress or silent, {"files": {}, **covered}, recorded)
+    return _make(
+        taken, config, progress or no_progress, {"files": {}, **covered}, recorded
+    )
 
 
 def _make(
     taken: Mapping[str, Roles],
     config: ImportConfig,
-    report: Report | None,
+    report: ReportProgress | None,
     covered: Mapping[str, Any],
     recorded: Mapping[str, Any],
     left: Sequence[Array] = (),
@@ -302,18 +355,29 @@ def _make(
     made = 0
     if len({split.casefold() for split in taken}) < len(taken):
         expected = "names that every file system tells apart"
-        raise ConfigError("splits differ in case alone", expected=expected, found=", ".join(taken))
+        raise ConfigError(
+            "splits differ in case alone", expected=expected, found=", ".join(taken)
+        )
     names, class_of = _classes(taken, config.class_names)
-    rows = {split: ImportedRows.of(split, of, config.axes, class_of) for split, of in taken.items()}
+    rows = {
+        split: ImportedRows.of(split, of, config.axes, class_of)
+        for split, of in taken.items()
+    }
     sizes = {split: (one.num_layers, one.hidden_size) for split, one in rows.items()}
     if len(set(sizes.values())) > 1:
         raise DataError(
             "the splits have states of different sizes",
-            found=", ".join(f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()),
+            found=", ".join(
+                f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()
+            ),
             hint="pool states of tokens before, to one vector for each layer",
         )
     types = {one.arrays[0].dtype for one in rows.values()}
-    lossless = types.pop() if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys() else "float32"
+    lossless = (
+        types.pop()
+        if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys()
+        else "float32"
+    )
     as_what = {split: one.taken for split, one in rows.items()}
     identity = {
         "imported": {"taken": as_what, "num_tokens": {}, **covered},
@@ -327,9 +391,15 @@ def _make(
     plan = job.new_plan(
         job.plan_fields(rows, names, {}, identity, config.storage_dtype or lossless),
         rows,
-        encoder={"kind": IMPORTED, "name": config.encoder_name, **no_place, "batching": "alone"},
+        encoder={
+            "kind": IMPORTED,
+            "name": config.encoder_name,
+            **no_place,
+            "batching": "alone",
+        },
         dataset={
-            "name": config.dataset_name or ", ".join(Path(name).name for name in config.files),
+            "name": config.dataset_name
+            or ", ".join(Path(name).name for name in config.files),
             **no_place,
             "origin": {split: one.origin for split, one in rows.items()},
             "shared_texts": {},
@@ -359,12 +429,21 @@ def _make(
         plan = write_plan(config.out, replace(plan, fingerprint=fingerprint(fields)))
         broken = job.discard_broken(config.out, plan)
         job.warn(f"{name} is made again: {why}" for name, why in broken.items())
-        row_arrays, missing = job.RowArrays(plan, rows), set(missing_shards(config.out, plan))
+        row_arrays, missing = (
+            job.RowArrays(plan, rows),
+            set(missing_shards(config.out, plan)),
+        )
         for shard in plan.shards():
-            report(shard.start, plan.rows[shard.split], f"writing shards of '{shard.split}'")
+            report(
+                shard.start,
+                plan.rows[shard.split],
+                f"writing shards of '{shard.split}'",
+            )
             if shard.name in missing:
                 states = rows[shard.split].stored(shard, plan.storage_dtype)
-                arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
+                arrays = {
+                    embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)
+                }
                 arrays |= row_arrays.of(shard, np.ones(len(states), np.int64))
                 write_shard(config.out, plan, shard, arrays)
                 made += 1
@@ -372,7 +451,10 @@ def _make(
     splits = {}
     for split, one in rows.items():
         of = Counter(one.labels) if one.labelled else {}
-        splits[split] = {"rows_per_class": {name: of[name] for name in names if of}, **one.taken}
+        splits[split] = {
+            "rows_per_class": {name: of[name] for name in names if of},
+            **one.taken,
+        }
     return ImportSummary(
         path=str(config.out),
         fingerprint=plan.fingerprint if report else "",
@@ -414,7 +496,9 @@ def _classes(
     taken: Mapping[str, Roles], names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[Any, str]]:
     """Names of the classes in order, and label -> class: 'train' decides, or the first split."""
-    given = {split: roles[LABELS][0] for split, roles in taken.items() if LABELS in roles}
+    given = {
+        split: roles[LABELS][0] for split, roles in taken.items() if LABELS in roles
+    }
     if not given:
         raise ConfigError("no split has labels", expected="one at least that has")
     reference = given.get("train", next(iter(given.values())))
@@ -426,13 +510,21 @@ def _classes(
             where=reference.where,
             hint="numbers of classes that were stored so: labels.astype(int)",
         )
-    known = reference.values("labels", None, lambda label: True, "whole numbers or strings")
+    known = reference.values(
+        "labels", None, lambda label: True, "whole numbers or strings"
+    )
     strings = reference.dtype == STRINGS
     if strings:
         refuse_quantities(known, reference.where)
     if not names and strings:
         names = job.class_order(set(known))
-    names = names or tuple(map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES))))
+    names = names or tuple(
+        map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES)))
+    )
     if "" in names or len(set(names)) < len(names):
-        raise ConfigError("class names must differ, and none be empty", found=", ".join(names))
-    return names, dict(zip(names, names, strict=True)) if strings else dict(enumerate(names))
+        raise ConfigError(
+            "class names must differ, and none be empty", found=", ".join(names)
+        )
+    return names, dict(zip(names, names, strict=True)) if strings else dict(
+        enumerate(names)
+    )

@@ -10,4 +10,12 @@ from gaam_cache.sources.base import (
 )
 from gaam_cache.sources.rows.limit import limited
 
-__all__ = ["Rows", "Source", "Texts", "find_source", "held_out", "held_out_groups", "limited"]
+__all__ = [
+    "Rows",
+    "Source",
+    "Texts",
+    "find_source",
+    "held_out",
+    "held_out_groups",
+    "limited",
+]

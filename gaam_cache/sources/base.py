@@ -21,7 +21,7 @@ from gaam_cache.common import plugins
 from gaam_cache.common.download import hub_only
 from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import excerpt
-from gaam_cache.common.terminal import Report, counting, silent
+from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.rows.cells import is_doubtful, is_nothing, spelling
 from gaam_cache.sources.rows.limit import limited
@@ -31,12 +31,16 @@ Record = tuple[str, Mapping[str, Any]]
 NO_LABEL = ""  # of a row whose class nobody knows; no class can be called so
 SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"
 FEWEST_ROWS = 10  # of which some can be held out for testing
-FEWEST_GROUPS = 6  # of test rows that belong together, with which a report compares mechanisms
+FEWEST_GROUPS = (
+    6  # of test rows that belong together, with which a report compares mechanisms
+)
 DIGEST_BYTES = 16  # two texts of ten million agree by chance once in 10^24 data sets
 TOLERATED_TRUNCATED_SHARE = 0.01
 LONGEST_LIST = 10
 MOST_COPIES = 200_000  # rows that a plan lists because they are copies: some 1.5 MB
-Group = list[tuple[str, int]]  # rows that are the same, each by its split and its index there
+Group = list[
+    tuple[str, int]
+]  # rows that are the same, each by its split and its index there
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,10 +55,16 @@ class Rows(ABC):
     class_names: tuple[str, ...] | None  # all, in order, where the source declares them
     origin: str  # where the rows came from, for messages and provenance
     revision: str | None = None  # commit on the hub, where they came from there
-    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)  # columns that the cache keeps
+    kept: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # columns that the cache keeps
     skipped: int = 0  # rows that ``skip_empty`` left out
-    labelled: bool = True  # else nobody knows the labels, and all of them are ``NO_LABEL``
-    units: Sequence[int] = ()  # which sound every row is a piece of, where pieces are rows
+    labelled: bool = (
+        True  # else nobody knows the labels, and all of them are ``NO_LABEL``
+    )
+    units: Sequence[
+        int
+    ] = ()  # which sound every row is a piece of, where pieces are rows
     held_out: Sequence[bool] = ()
     """Whether a row is of 'test', where a source took the rows of both parts for a limit itself."""
 
@@ -106,7 +116,9 @@ class Texts(Rows):
 class Source(ABC):
     """Reads rows. ``dataset`` is what the user wrote after ``--dataset``."""
 
-    priority: ClassVar[int]  # sources are asked in ascending order whether a data set is theirs
+    priority: ClassVar[
+        int
+    ]  # sources are asked in ascending order whether a data set is theirs
     has_revisions: ClassVar[bool] = False
     """Whether what it reads is kept under revisions, of which one may be named."""
     _parts: dict[str, Rows] | None = None
@@ -121,7 +133,9 @@ class Source(ABC):
         """The config, with what the data set itself decides where nobody said."""
         return config
 
-    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+    def read(
+        self, config: ExtractConfig, split: str, report: ReportProgress = no_progress
+    ) -> Rows:
         """All rows of one split; ``report`` is told how many there are so far.
 
         With a ``test_fraction`` 'train' and 'test' are made of the only split, which is read once.
@@ -145,10 +159,12 @@ class Source(ABC):
         if config.test_fraction is None:
             return _limited(self.rows(config, split, report), config)
         if self._parts is None:
-            self._parts = _divided(self.rows(config, split, report), config, config.test_fraction)
+            self._parts = _divided(
+                self.rows(config, split, report), config, config.test_fraction
+            )
         return self._parts[split]
 
-    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
         """All rows of one split, or of the only one where there is a ``test_fraction``.
 
         Rows beyond a limit may be there; ``read`` leaves them out.
@@ -158,7 +174,9 @@ class Source(ABC):
 
 def find_source(dataset: str) -> Source:
     """The first source, by priority, that claims ``dataset``; the hub's claims whatever is left."""
-    sources = [plugins.load(SOURCES, name, kind="source") for name in plugins.names(SOURCES)]
+    sources = [
+        plugins.load(SOURCES, name, kind="source") for name in plugins.names(SOURCES)
+    ]
     by_priority = sorted(sources, key=lambda cls: int(cls.priority))
     return next(cls() for cls in by_priority if cls.claims(dataset))
 
@@ -248,7 +266,9 @@ def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bo
     return held_N
 
 
-def _whole_groups(rows: Rows, column: str, fraction: float, seed: int) -> NDArray[np.bool_]:
+def _whole_groups(
+    rows: Rows, column: str, fraction: float, seed: int
+) -> NDArray[np.bool_]:
     """Which rows are 'test', of a column by whose values they belong together; says how many."""
     names = rows.kept[column]
     test_N = held_out_groups(rows.labels, names, fraction, seed)
@@ -265,7 +285,9 @@ def _whole_groups(rows: Rows, column: str, fraction: float, seed: int) -> NDArra
     message += f"{test_N.sum():,} of {len(rows):,} rows ({test_N.mean():.1%})"
     if there < FEWEST_GROUPS:
         message += f": of fewer than {FEWEST_GROUPS} no report makes a claim; "
-        message += f"gaam train --folds 5 --groups {column} tests all groups of one split"
+        message += (
+            f"gaam train --folds 5 --groups {column} tests all groups of one split"
+        )
     warnings.warn(message, GaamWarning, stacklevel=2)
     return test_N
 
@@ -286,8 +308,13 @@ def held_out_groups(
     of equal ones the first, until none brings it nearer.
     """
     class_number = {name: number for number, name in enumerate(sorted(set(labels)))}
-    digests = {name: hashlib.sha256(f"{seed} {name}".encode()).digest() for name in set(groups)}
-    place = {name: number for number, name in enumerate(sorted(digests, key=digests.__getitem__))}
+    digests = {
+        name: hashlib.sha256(f"{seed} {name}".encode()).digest() for name in set(groups)
+    }
+    place = {
+        name: number
+        for number, name in enumerate(sorted(digests, key=digests.__getitem__))
+    }
     group_N = np.array([place[name] for name in groups])
     class_N = np.array([class_number[label] for label in labels])
     count_GC = np.zeros((len(place), len(class_number)), np.int64)
@@ -328,19 +355,33 @@ def check_rows(
     doubts = [line for part in rows.values() for line in part.doubts()]
     nothing = list(_nothing(rows))
     rows = {name: part for name, part in rows.items() if part.labelled}
-    found = [line for pair in combinations(rows, 2) for line in _leak(rows, *pair, groups)]
-    found += [line for name in rows for line in _contradiction(rows[name], name, groups)]
-    return [*doubts, *found, *nothing, *_classes(rows, class_names), *_doubtful(rows, known)]
+    found = [
+        line for pair in combinations(rows, 2) for line in _leak(rows, *pair, groups)
+    ]
+    found += [
+        line for name in rows for line in _contradiction(rows[name], name, groups)
+    ]
+    return [
+        *doubts,
+        *found,
+        *nothing,
+        *_classes(rows, class_names),
+        *_doubtful(rows, known),
+    ]
 
 
-def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:
+def repeated_texts(
+    rows: Mapping[str, Rows], report: ReportProgress = no_progress
+) -> Iterator[Group]:
     """The rows of every text that occurs more than once, splits and rows in order.
 
     Texts are compared by 16-byte BLAKE2b digests: some 300 bytes a row, however long they are.
     """
     groups: dict[bytes, Group] = {}
     for name, part in rows.items():
-        for row, essence in enumerate(counting(part.essences(), report, "looking for copies")):
+        for row, essence in enumerate(
+            with_progress(part.essences(), report, "looking for copies")
+        ):
             digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
             groups.setdefault(digest, []).append((name, row))
     several = [digest for digest, group in groups.items() if len(group) > 1]
@@ -432,7 +473,9 @@ def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> Iterator[s
         )
     seen: dict[str | float, str] = {}
     alike = ((seen.setdefault(_plain(name), name), name) for name in class_names)
-    if pairs := [f"{excerpt(one)} and {excerpt(other)}" for one, other in alike if one != other]:
+    if pairs := [
+        f"{excerpt(one)} and {excerpt(other)}" for one, other in alike if one != other
+    ]:
         yield (
             "classes that differ only in case, white space, quotes, characters that look alike or "
             f"the spelling of a number are kept apart: {_listed(pairs)}"
@@ -460,7 +503,11 @@ def _nothing(rows: Mapping[str, Rows]) -> Iterator[str]:
     for name, part in rows.items():
         if part.kind != Texts.kind:
             continue
-        odd = [row for row, text in enumerate(part.inputs) if len(text) < 9 and is_nothing(text)]
+        odd = [
+            row
+            for row, text in enumerate(part.inputs)
+            if len(text) < 9 and is_nothing(text)
+        ]
         if odd:
             yield (
                 f"{len(odd):,} texts of '{name}' may say that there is no text, such as row "
@@ -472,17 +519,24 @@ def _plain(name: str) -> str | float:
     """What classes share that may be one, written differently."""
     if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
         return float(name)
-    seen = [c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf"]
+    seen = [
+        c
+        for c in unicodedata.normalize("NFKC", name)
+        if unicodedata.category(c) != "Cf"
+    ]
     return " ".join("".join(seen).replace('"', " ").casefold().split())
 
 
-def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:
+def truncation(
+    rows: int, truncated: int, max_length: int, unit: str = "tokens"
+) -> list[str]:
     """A line if more than one row in a hundred was cut at ``max_length``, which ``unit`` counts."""
     option = "--max-length" if unit == "tokens" else "clip-seconds"
-    line = f"{truncated:,} of {rows:,} rows ({truncated / max(1, rows):.1%}) are cut at "
-    line += (
-        f"{max_length:,} {unit}; if the encoder takes more, raise {option} and choose a new --out"
+    line = (
+        f"{truncated:,} of {rows:,} rows ({truncated / max(1, rows):.1%}) are cut at "
     )
+    line += f"{max_length:,} {unit}; if the encoder takes more, raise {option} "
+    line += "and choose a new --out"
     return [line] if truncated > TOLERATED_TRUNCATED_SHARE * rows else []
 
 

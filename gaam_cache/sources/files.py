@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from gaam_cache.common.errors import GaamWarning, NotFoundError, reading_file
 from gaam_cache.common.settings import data_path
-from gaam_cache.common.terminal import Report
+from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.sources.base import Rows, Source
 from gaam_cache.sources.rows.collect import Table, choose, collect
@@ -54,7 +54,11 @@ class FileSource(Source):
     def claims(cls, dataset: str) -> bool:
         """The bundled sample, whatever exists, and whatever is written like a path."""
         there = dataset == DEFAULT_DATASET or Path(dataset).expanduser().exists()
-        return there or dataset.startswith((".", "/", "~")) or dataset.lower().endswith(PATHS)
+        return (
+            there
+            or dataset.startswith((".", "/", "~"))
+            or dataset.lower().endswith(PATHS)
+        )
 
     @classmethod
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
@@ -72,11 +76,16 @@ class FileSource(Source):
         warnings.warn(f"{text} (--test-fraction)", GaamWarning, stacklevel=3)
         return replace(config, test_fraction=TEST_FRACTION)
 
-    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
         bundled = config.dataset == DEFAULT_DATASET
         if bundled:
-            columns, folder = config.text_columns or ("title", "description"), data_path()
-            config = replace(config, dataset=f"{folder}/news_sample", text_columns=columns)
+            columns, folder = (
+                config.text_columns or ("title", "description"),
+                data_path(),
+            )
+            config = replace(
+                config, dataset=f"{folder}/news_sample", text_columns=columns
+            )
         path = Path(config.dataset).expanduser()
         if is_saved(path):
             table, origin, folder = _open_saved(path, config, split)
@@ -90,7 +99,11 @@ class FileSource(Source):
         chosen = choose(table, config, label, origin)
         where: dict[str, Any] = {"origin": origin, "folder": folder, "report": report}
         rows = collect(table, chosen, config, split=split, **where)
-        return replace(rows, origin=f"{DEFAULT_DATASET}/{files.label}") if bundled else rows
+        return (
+            replace(rows, origin=f"{DEFAULT_DATASET}/{files.label}")
+            if bundled
+            else rows
+        )
 
 
 def _files_of(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
@@ -98,11 +111,15 @@ def _files_of(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
     only = config.test_fraction is not None
     suffixes = (*SUFFIXES, ".txt") if split in config.unlabelled else SUFFIXES
     if not path.exists():
-        raise NotFoundError(f"no file or folder at '{path}'", where=str(path.absolute()))
+        raise NotFoundError(
+            f"no file or folder at '{path}'", where=str(path.absolute())
+        )
     if path.is_dir():
         return files_of_split(path, split, only=only, suffixes=suffixes)
     name, count = shard_of(path)
-    if kind_of(path) not in suffixes or not (only or len(config.splits) == 1 or name == split):
+    if kind_of(path) not in suffixes or not (
+        only or len(config.splits) == 1 or name == split
+    ):
         raise NotFoundError(
             f"no data for the split '{split}' at '{path}'",
             expected=f"a file ending in {', '.join(suffixes)}, and one split of it",
@@ -112,7 +129,9 @@ def _files_of(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
             "'test' of one file",
         )
     if count is not None and count > 1:
-        text = f"'{path.name}' is one of {count} shards: --dataset {path.parent} reads all"
+        text = (
+            f"'{path.name}' is one of {count} shards: --dataset {path.parent} reads all"
+        )
         warnings.warn(text, GaamWarning, stacklevel=2)
     return SplitFiles(name, (path,))
 
@@ -127,7 +146,9 @@ def is_saved_split(path: Path) -> bool:
     return all((path / name).is_file() for name in DATASET_FILES)
 
 
-def _open_saved(path: Path, config: ExtractConfig, split: str) -> tuple[Table, str, Path]:
+def _open_saved(
+    path: Path, config: ExtractConfig, split: str
+) -> tuple[Table, str, Path]:
     """The table of a split that ``datasets`` saved, where it lies, and its folder."""
     import datasets
 
@@ -140,7 +161,9 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> tuple[Table, s
     if isinstance(data, datasets.DatasetDict):
         names = list(data) if only else candidates(split, data, str)
         if len(names) != 1:
-            problem = f"several splits may be '{split}'" if names else f"no split '{split}'"
+            problem = (
+                f"several splits may be '{split}'" if names else f"no split '{split}'"
+            )
             raise NotFoundError(
                 f"{problem} at '{path}'",
                 found=f"the splits {', '.join(data)}",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from gaam_cache.common.errors import DataError, NotFoundError
 from gaam_cache.common.messages import excerpt
-from gaam_cache.common.terminal import Report
+from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import Record, Rows, Source
 from gaam_cache.sources.files import is_saved
@@ -40,11 +40,13 @@ class FolderOfClasses(Source):
             return False
         return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
 
-    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
         root, label = Path(config.dataset).expanduser(), config.label_column
         folder = _folder_of(config, root, split)
         table = Table([FILE, label], lambda columns: _records(root, folder, columns))
-        columns = choose(table, config, None if split in config.unlabelled else label, str(root))
+        columns = choose(
+            table, config, None if split in config.unlabelled else label, str(root)
+        )
         where: dict[str, Any] = {"origin": str(root), "folder": root, "report": report}
         rows = collect(table, columns, config, split=split, **where)
         return replace(rows, origin=str(folder))
@@ -66,7 +68,9 @@ def _is_medium(path: Path) -> bool:
 
 def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
     """The folder of a split; with ``test_fraction`` the only one, or that of the data set."""
-    there = sorted(path for path in root.iterdir() if path.is_dir() and _shown(path.name))
+    there = sorted(
+        path for path in root.iterdir() if path.is_dir() and _shown(path.name)
+    )
     serving = candidates(split, there, lambda folder: folder.name)
     if config.test_fraction is None and len(serving) == 1:
         tell_synonym(split, serving[0].name, root)
@@ -98,7 +102,10 @@ def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
         return [*map(os.fsencode, classes), os.fsencode(path)]
 
     for path in sorted(found, key=order):
-        place, above = path.relative_to(root).as_posix(), path.relative_to(folder).parts[:-1]
+        place, above = (
+            path.relative_to(root).as_posix(),
+            path.relative_to(folder).parts[:-1],
+        )
         if path.suffix.lower() not in _suffixes() or (labelled and not above):
             raise DataError(
                 "this is no sound or picture in the folder of a class",

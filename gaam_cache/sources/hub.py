@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from gaam_cache.common.download import COMMIT, fetch, gated, hub_errors, one_line
 from gaam_cache.common.errors import ConfigError, GaamWarning, HubError, NotFoundError
 from gaam_cache.common.messages import shortened
-from gaam_cache.common.terminal import Report
+from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import Rows, Source
 from gaam_cache.sources.rows.collect import choose, collect
@@ -32,20 +32,24 @@ class HubSource(Source):
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
         return True
 
-    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
         """Download (or take from the local copy) and read one split."""
         wanted = None if config.test_fraction is not None else split
         name = config.dataset
         report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         if self._asked is None:  # once: all splits are of one commit
-            self._asked = fetch(name, config.dataset_revision, ["README.md"], kind="dataset")
+            self._asked = fetch(
+                name, config.dataset_revision, ["README.md"], kind="dataset"
+            )
         folder, unreachable = self._asked
         commit = folder.name
         data = _load(name, commit, config.subset, wanted, unreachable)
         if wanted is None:
             if len(data) != 1:
                 what = "--test-fraction makes splits of data with a single one"
-                raise ConfigError(what, found=f"the splits {', '.join(data)}", where=name)
+                raise ConfigError(
+                    what, found=f"the splits {', '.join(data)}", where=name
+                )
             wanted, data = next(iter(data.items()))
         # the folder that the library keeps rows in bears the commit that they were made from, and
         # it hands out whatever copy it has when something fails
@@ -71,7 +75,11 @@ class HubSource(Source):
 
 
 def _load(
-    name: str, commit: str, subset: str | None, split: str | None, unreachable: HubError | None
+    name: str,
+    commit: str,
+    subset: str | None,
+    split: str | None,
+    unreachable: HubError | None,
 ) -> Any:
     """One split at a commit (or all where none is named), fetched where it is not there yet."""
     import datasets
@@ -112,10 +120,14 @@ def _tell_subset(name: str, folder: Path, subset: str) -> None:
         subsets = [str(config["config_name"]) for config in configs]
         if len(subsets) > 1:
             text = f"of the subsets {', '.join(subsets)} of '{name}' its default, '{subset}', is "
-            warnings.warn(text + "read: --subset names another", GaamWarning, stacklevel=2)
+            warnings.warn(
+                text + "read: --subset names another", GaamWarning, stacklevel=2
+            )
 
 
-def _refusal(error: Exception, where: str, name: str, subset: str | None) -> ConfigError:
+def _refusal(
+    error: Exception, where: str, name: str, subset: str | None
+) -> ConfigError:
     """What the library says of a data set that it cannot read, as one message."""
     text = str(error)
     subsets = re.search(r"(?:available configs|Available): \[(.*?)\]", text, re.DOTALL)
@@ -126,7 +138,8 @@ def _refusal(error: Exception, where: str, name: str, subset: str | None) -> Con
         names = re.findall(r"'([^']*)'|\"([^\"]*)\"", subsets[1])
         return NotFoundError(
             problem,
-            expected="one of: " + ", ".join(single or double for single, double in names),
+            expected="one of: "
+            + ", ".join(single or double for single, double in names),
             found=None if subset is None else shortened(subset),
             where=where,
             hint="name one with --subset",

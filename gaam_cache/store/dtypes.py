@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 
 # of every storage type of embeddings; bfloat16 lies on disk as raw bits in uint16
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+}
 NUMPY_DTYPES = {
     "float16": "<f2",
     "bfloat16": "<u2",

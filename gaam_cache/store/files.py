@@ -26,9 +26,18 @@ DAMAGE = (
 """What is raised by a file that is not as it was written; another OSError says that it cannot be
 read now, and nothing of what it holds."""
 SEAL = "sha256_of_this"  # the key of a JSON object under which its own digest lies
-LOCK_FILE = ".lock.tmp"  # in a folder without hard links: who holds its lock may publish there
+LOCK_FILE = (
+    ".lock.tmp"  # in a folder without hard links: who holds its lock may publish there
+)
 NO_HARD_LINKS = frozenset(
-    (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+    (
+        errno.EPERM,
+        errno.EACCES,
+        errno.ENOSYS,
+        errno.ENOTSUP,
+        errno.EOPNOTSUPP,
+        errno.EMLINK,
+    )
 )
 """What file systems answer that have none: FAT and exFAT, FUSE, shares of Windows."""
 POINTERS = (b"version https://git-lfs.github.com/", b"/annex/objects/")
@@ -42,7 +51,9 @@ class ElsewhereError(FileNotFoundError):
 
     @classmethod
     def of_link(cls, path: Path) -> Self:
-        return cls(f"{path.name} is a link to '{path.readlink()}', and nothing is there")
+        return cls(
+            f"{path.name} is a link to '{path.readlink()}', and nothing is there"
+        )
 
     def refusal(self, what: str, path: Path) -> OutOfReachError:
         """What is said of the cache or run whose file this is."""
@@ -147,7 +158,9 @@ def check_fetched(path: Path) -> None:
         start = file.read(LONGEST_POINTER)
     if start.startswith(POINTERS):
         tool = "Git LFS" if start.startswith(POINTERS[0]) else "git-annex"
-        raise ElsewhereError(f"{path.name} is a pointer of {tool}: the file was not fetched")
+        raise ElsewhereError(
+            f"{path.name} is a pointer of {tool}: the file was not fetched"
+        )
 
 
 def read_json(path: Path) -> dict[str, Any]:

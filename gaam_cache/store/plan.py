@@ -12,7 +12,12 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self, get_args
 
-from gaam_cache.common.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
+from gaam_cache.common.errors import (
+    CacheError,
+    ConfigError,
+    NotFoundError,
+    OutOfReachError,
+)
 from gaam_cache.common.messages import brief
 from gaam_cache.common.paths import shown_path
 from gaam_cache.config import IMPORTED, NAME_PATTERN
@@ -45,7 +50,9 @@ OPTIONAL = ("columns", "unlabelled")
 MAX_VALUE_BYTES = 4096  # of a value of a kept column in UTF-8: a name, not a text
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
-BATCHINGS: tuple[Batching, ...] = get_args(Batching)  # from the cheapest to the strictest
+BATCHINGS: tuple[Batching, ...] = get_args(
+    Batching
+)  # from the cheapest to the strictest
 # how an encoder's layers are numbered, by the number of the first that is kept
 CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
 MEASURED = ("tokens", "acts_causal")
@@ -59,7 +66,9 @@ GAUSSIAN = "gaussian"
 """What ``states`` says of planted ones that were drawn; else it is the fingerprint of a cache."""
 
 
-def describe_encoder(name: str, untrained_seed: int | None, adapter_of: str | None = None) -> str:
+def describe_encoder(
+    name: str, untrained_seed: int | None, adapter_of: str | None = None
+) -> str:
     """What people call an encoder: ``adapter_of`` is the base model of its adapter."""
     if untrained_seed is not None:
         return f"{name}, untrained (seed {untrained_seed})"
@@ -96,11 +105,15 @@ class Plan:
     rows: dict[str, int]  # rows of every split
     shard_rows: int  # rows of every shard but the last of a split
     created_with: dict[str, str]
-    columns: dict[str, int] = field(default_factory=dict)  # kept, by bytes of their longest value
+    columns: dict[str, int] = field(
+        default_factory=dict
+    )  # kept, by bytes of their longest value
     unlabelled: tuple[str, ...] = ()  # splits without labels
 
     @property
-    def kind(self) -> str:  # of the rows: text, audio, vision, ..., or of states that others made
+    def kind(
+        self,
+    ) -> str:  # of the rows: text, audio, vision, ..., or of states that others made
         return str(self.encoder["kind"])
 
     @property
@@ -112,14 +125,18 @@ class Plan:
         return dict(self.fingerprint_fields["encoder"])
 
     @property
-    def decoders(self) -> dict[str, Any]:  # versions of what made samples or pixels of files
+    def decoders(
+        self,
+    ) -> dict[str, Any]:  # versions of what made samples or pixels of files
         return dict(self.fingerprint_fields.get("decoders", {}))
 
     @property
     def planted(self) -> dict[str, Any] | None:
         """Parameters and figures of the teacher of a planted cache; None where there was none."""
         parameters = self.identity.get("imported", {}).get(KEY)
-        return None if parameters is None else {**self.dataset.get(KEY, {}), **parameters}
+        return (
+            None if parameters is None else {**self.dataset.get(KEY, {}), **parameters}
+        )
 
     @property
     def maker(self) -> str:
@@ -191,7 +208,9 @@ class Plan:
         """JSON values: what lies in ``cache.json``, and in every run on the cache."""
         content: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
         # a plan that needs none of the last two stays as gaam 0.1 wrote it
-        return content | {k: v for k, v in asdict(self).items() if k not in OPTIONAL or v}
+        return content | {
+            k: v for k, v in asdict(self).items() if k not in OPTIONAL or v
+        }
 
     def to_json(self) -> str:
         return sealed_text(self.to_dict())
@@ -203,18 +222,30 @@ class Plan:
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
         if (number := content.pop("format_version")) != FORMAT_VERSION:
-            raise ValueError(f"format version {number!r}, this gaam reads {FORMAT_VERSION}")
+            raise ValueError(
+                f"format version {number!r}, this gaam reads {FORMAT_VERSION}"
+            )
         for name in ("pooling", "class_names", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
         plan, fields = cls(**content), content["fingerprint_fields"]
         covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
         if fingerprint(fields) != plan.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
-        for name in ("pooling", "class_names", "unlabelled", "columns", "rows", "storage_dtype"):
+        for name in (
+            "pooling",
+            "class_names",
+            "unlabelled",
+            "columns",
+            "rows",
+            "storage_dtype",
+        ):
             kind = {"columns": set, "rows": dict}.get(name, list)
             if kind(getattr(plan, name)) != kind(covered[name]):
                 raise ValueError(f"'{name}' is not what the fingerprint covers")
-        if not all(map(NAME_PATTERN.fullmatch, plan.rows)) or plan.batching not in BATCHINGS:
+        if (
+            not all(map(NAME_PATTERN.fullmatch, plan.rows))
+            or plan.batching not in BATCHINGS
+        ):
             raise ValueError("bad names of splits, or bad batching")
         for text in plan.reference.values():
             decode_sketch(text)
@@ -223,7 +254,11 @@ class Plan:
     def portable(self) -> Self:
         """The same without any path of this machine; of a local name the last part is left."""
         encoder, dataset = (
-            of | {"name": portable_name(of["name"], local=bool(of.get("path"))), "path": None}
+            of
+            | {
+                "name": portable_name(of["name"], local=bool(of.get("path"))),
+                "path": None,
+            }
             for of in (self.encoder, self.dataset)
         )
         dataset.pop("import", None)  # the files that were imported are here alone
@@ -245,7 +280,10 @@ def read_plan(root: Path) -> Plan:
     path = root / PLAN_FILE
     try:
         content = unsealed(read_json(path))
-        if content.get("format") == FORMAT and content["format_version"] != FORMAT_VERSION:
+        if (
+            content.get("format") == FORMAT
+            and content["format_version"] != FORMAT_VERSION
+        ):
             raise OutOfReachError(
                 f"the cache '{shown_path(root)}' is in another version of the format",
                 expected=f"version {FORMAT_VERSION}, which this gaam reads",
@@ -255,7 +293,9 @@ def read_plan(root: Path) -> Plan:
             )
         return Plan.from_dict(content)
     except ElsewhereError as error:
-        raise error.refusal(f"the plan of the cache '{shown_path(root)}'", path) from error
+        raise error.refusal(
+            f"the plan of the cache '{shown_path(root)}'", path
+        ) from error
     except DAMAGE as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
@@ -300,7 +340,12 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     if fields_now == fields_then:
         return there
     now, then = (
-        {"dataset": {name: value for name, value in one.items() if name not in NOT_SETTINGS}, **of}
+        {
+            "dataset": {
+                name: value for name, value in one.items() if name not in NOT_SETTINGS
+            },
+            **of,
+        }
         for one, of in ((dataset, fields_now), (there.dataset, fields_then))
     )
     lines = "".join(f"\n    {line}" for line in explained_differences(now, then, there))
@@ -320,7 +365,9 @@ def comparable(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of two fingerprints without what was measured on one of the encoders alone."""
     identities = now["encoder"], then["encoder"]
-    one_sided = {name for name in MEASURED if (name in identities[0]) != (name in identities[1])}
+    one_sided = {
+        name for name in MEASURED if (name in identities[0]) != (name in identities[1])
+    }
     kept = [
         {name: value for name, value in identity.items() if name not in one_sided}
         for identity in identities
@@ -336,12 +383,20 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
 
     def flat(value: Any, name: str) -> dict[str, str]:
         if not isinstance(value, Mapping):
-            return {name: brief(value if isinstance(value, str) else json.dumps(value), 40)}
-        parts = (flat(inner, f"{name}.{key}" if name else key) for key, inner in value.items())
+            return {
+                name: brief(value if isinstance(value, str) else json.dumps(value), 40)
+            }
+        parts = (
+            flat(inner, f"{name}.{key}" if name else key)
+            for key, inner in value.items()
+        )
         return {key: text for part in parts for key, text in part.items()}
 
     here, there = flat(now, ""), flat(then, "")
-    found = {key: (here.get(key, "-"), there.get(key, "-")) for key in sorted({**here, **there})}
+    found = {
+        key: (here.get(key, "-"), there.get(key, "-"))
+        for key in sorted({**here, **there})
+    }
     differing = {key: values for key, values in found.items() if values[0] != values[1]}
     causes = {key: values for key, values in differing.items() if not TOKENS.match(key)}
     width = max(map(len, found), default=0)
@@ -351,7 +406,9 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def explained_differences(now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan) -> list[str]:
+def explained_differences(
+    now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan
+) -> list[str]:
     """``differences``; where token ids alone differ, the libraries that make them are named."""
     lines = differences(now, then)
     if not lines or not all(map(TOKENS.match, lines)):
@@ -379,7 +436,9 @@ def states_apart(plan: Plan, other: Plan) -> str | None:
         return None
     limit = recompute_limit(dtype, "float32")
     for pooling in plan.reference.keys() & other.reference.keys():
-        deviation, layer = largest_deviation(plan.reference[pooling], other.reference[pooling])
+        deviation, layer = largest_deviation(
+            plan.reference[pooling], other.reference[pooling]
+        )
         if not deviation <= limit:
             return (
                 f"states of the same two rows differ by {deviation:.1e} of their norm in layer "
@@ -392,7 +451,9 @@ def states_apart(plan: Plan, other: Plan) -> str | None:
 def versions_of(plan: Plan) -> str:
     """The libraries that decide what an encoder does, as they were when a cache was begun."""
     recorded = (
-        f"{name} {plan.created_with[name]}" for name in LIBRARIES if name in plan.created_with
+        f"{name} {plan.created_with[name]}"
+        for name in LIBRARIES
+        if name in plan.created_with
     )
     return ", ".join(recorded)
 

@@ -45,7 +45,9 @@ class ShardedArray:
         CacheError: when read: a shard is damaged; it names the shard and the repair.
     """
 
-    def __init__(self, split: Split, key: str, keep: NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self, split: Split, key: str, keep: NDArray[np.int64] | None = None
+    ) -> None:
         spec = split.receipts[0].datasets[key]
         self._split, self._key, self._keep = split, key, keep
         self.stored = spec.dtype
@@ -54,7 +56,9 @@ class ShardedArray:
         if keep is not None:
             self.shape = (len(split), len(keep), *spec.shape[2:])
         self.ndim = len(self.shape)
-        self.dtype = np.dtype("<f4" if spec.dtype == "bfloat16" else NUMPY_DTYPES[spec.dtype])
+        self.dtype = np.dtype(
+            "<f4" if spec.dtype == "bfloat16" else NUMPY_DTYPES[spec.dtype]
+        )
 
     def __repr__(self) -> str:
         return f"<ShardedArray {self.shape} {self.dtype}>"
@@ -81,7 +85,9 @@ class ShardedArray:
         Nothing is read yet; later only the bytes at these positions are.
         """
         there = np.arange(self.shape[1]) if self._keep is None else self._keep
-        return ShardedArray(self._split, self._key, there[np.asarray(positions, dtype=np.int64)])
+        return ShardedArray(
+            self._split, self._key, there[np.asarray(positions, dtype=np.int64)]
+        )
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         items = index if isinstance(index, tuple) else (index,)
@@ -89,7 +95,12 @@ class ShardedArray:
             items = items[1:] if len(items) > len(self.shape) else (slice(None), *items)
         first, *others = items or (slice(None),)
         plain = all(isinstance(one, int | np.integer | slice) for one in others)
-        if others and plain and not isinstance(others[0], slice) and len(self.shape) > 1:
+        if (
+            others
+            and plain
+            and not isinstance(others[0], slice)
+            and len(self.shape) > 1
+        ):
             layer, *features = others  # only its bytes are read
             found = self.keeping([range(self.shape[1])[layer]])[first]
             return found[(..., 0, *(features or [slice(None)]))]
@@ -101,7 +112,9 @@ class ShardedArray:
         if self.stored == "bfloat16":
             out = as_float32(out)
         rows: Any = slice(None)
-        if not isinstance(first, slice):  # as NumPy has it, arrays of numbers go in step
+        if not isinstance(
+            first, slice
+        ):  # as NumPy has it, arrays of numbers go in step
             rows = np.arange(len(out)).reshape(np.shape(row_N))
         return out[(rows, *others)]
 
@@ -120,7 +133,10 @@ class ShardedArray:
 
         def copy(shard: int, place_N: NDArray[np.int64]) -> None:
             table = self._split.arrays(shard)[self._key]
-            rows, places = _span(row_N[place_N] % self._split.shard_rows), _span(place_N)
+            rows, places = (
+                _span(row_N[place_N] % self._split.shard_rows),
+                _span(place_N),
+            )
             positions = table.shape[1] if table.ndim > 2 else 1
             entries = table.view(np.uint8).reshape(len(table), positions, -1)
             if not isinstance(rows, slice) and not isinstance(keep, slice):
@@ -129,11 +145,15 @@ class ShardedArray:
             raw[places] = found.reshape(len(found), -1)
 
         places = np.split(order, starts[1:])
-        if raw.nbytes < THREADS_FROM_BYTES and all(self._split.checked[shard] for shard in shards):
+        if raw.nbytes < THREADS_FROM_BYTES and all(
+            self._split.checked[shard] for shard in shards
+        ):
             for task in zip(shards, places, strict=True):
                 copy(*task)
             return
-        with ThreadPoolExecutor(min(MAX_THREADS, len(cores()), len(shards)), "read") as pool:
+        with ThreadPoolExecutor(
+            min(MAX_THREADS, len(cores()), len(shards)), "read"
+        ) as pool:
             list(pool.map(copy, shards, places))  # the first error cancels the rest
 
 
@@ -150,10 +170,14 @@ class Split:
     Nothing is read before it is asked for; a ``DataLoader`` asks for a batch at once.
     """
 
-    def __init__(self, root: Path, plan: Plan, name: str, receipts: list[Receipt]) -> None:
+    def __init__(
+        self, root: Path, plan: Plan, name: str, receipts: list[Receipt]
+    ) -> None:
         """Use ``EmbeddingCache[name]``."""
         self.name, self.class_names = name, plan.class_names
-        self.first_layer = plan.first_layer  # number of the first layer of its states: 0 or 1
+        self.first_layer = (
+            plan.first_layer
+        )  # number of the first layer of its states: 0 or 1
         self.labelled = name not in plan.unlabelled
         """Whether the classes of its rows are known; else every label is -1."""
         self.truncated = sum(receipt.truncated for receipt in receipts)
@@ -178,7 +202,9 @@ class Split:
         import torch
 
         row_B = np.asarray(rows, np.int64)
-        states_BLD = torch.from_numpy(self.embeddings[row_B].astype(np.float32, copy=False))
+        states_BLD = torch.from_numpy(
+            self.embeddings[row_B].astype(np.float32, copy=False)
+        )
         return list(zip(states_BLD, torch.from_numpy(self.labels[row_B]), strict=True))
 
     def arrays(self, shard: int) -> dict[str, NDArray[Any]]:
@@ -246,7 +272,9 @@ class EmbeddingCache(Mapping[str, Split]):
     def __init__(self, root: Path) -> None:
         """Use ``open_cache``."""
         self.root, self.plan = root, read_plan(root)
-        self.fingerprint = self.plan.fingerprint  # hash of everything that decides the numbers
+        self.fingerprint = (
+            self.plan.fingerprint
+        )  # hash of everything that decides the numbers
         self.class_names = self.plan.class_names
         """Names of the classes; a label is an index into them."""
         self.num_layers, self.hidden_size = self.plan.num_layers, self.plan.hidden_size
@@ -265,12 +293,16 @@ class EmbeddingCache(Mapping[str, Split]):
             )
         self._splits = {}
         for name in self.plan.rows:
-            receipts = [planned_receipt(root, self.plan, one) for one in self.plan.shards(name)]
+            receipts = [
+                planned_receipt(root, self.plan, one) for one in self.plan.shards(name)
+            ]
             self._splits[name] = Split(root, self.plan, name, receipts)
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name} {count:,}" for name, count in self.plan.rows.items())
-        about = f"{self.plan.encoder_label}, {self.num_layers} layers x {self.hidden_size}"
+        about = (
+            f"{self.plan.encoder_label}, {self.num_layers} layers x {self.hidden_size}"
+        )
         return f"<EmbeddingCache '{shown_path(self.root)}': {about}, {rows} rows>"
 
     def __getitem__(self, split: str) -> Split:

@@ -27,7 +27,9 @@ _SMALLEST_STEP = {"float16": 2.0**-24, "bfloat16": 0.0, "float32": 0.0}
 """Distance of the numbers next to zero, where it is no smaller than states can be."""
 
 
-def relative(states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "float32") -> Any:
+def relative(
+    states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "float32"
+) -> Any:
     """``|states - alone| / |alone|`` over features; infinite where that is no number.
 
     Args:
@@ -76,4 +78,7 @@ def proof_limit(compute_dtype: str) -> float:
 
 def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
     """The same of a stored state, where the second computation may happen on another machine."""
-    return STORAGE_TOLERANCE[storage_dtype] + ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]
+    return (
+        STORAGE_TOLERANCE[storage_dtype]
+        + ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]
+    )

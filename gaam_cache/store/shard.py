@@ -19,11 +19,23 @@ from numpy.typing import NDArray
 from gaam_cache.common.errors import CacheError, OutOfReachError, StorageError
 from gaam_cache.store import files as disk
 from gaam_cache.store.dtypes import NUMPY_DTYPES
-from gaam_cache.store.plan import FORMAT_VERSION, PLAN_FILE, SHARD_FOLDER, Plan, ShardSpec
+from gaam_cache.store.plan import (
+    FORMAT_VERSION,
+    PLAN_FILE,
+    SHARD_FOLDER,
+    Plan,
+    ShardSpec,
+)
 
-ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}  # one number per row
+ROW_DATASETS = {
+    "label": "int64",
+    "row": "int64",
+    "num_tokens": "int32",
+}  # one number per row
 UNLABELLED = -1  # the label of every row of a split without labels
-MOST_MAPPED = 32  # files at a time: each takes a descriptor, and a cache may have many shards
+MOST_MAPPED = (
+    32  # files at a time: each takes a descriptor, and a cache may have many shards
+)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -92,7 +104,10 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         planned = {
             **{embeddings_key(plan, one): states for one in plan.pooling},
             **{key: ((count,), dtype) for key, dtype in ROW_DATASETS.items()},
-            **{column_key(name): ((count, width), "utf8") for name, width in plan.columns.items()},
+            **{
+                column_key(name): ((count, width), "utf8")
+                for name, width in plan.columns.items()
+            },
         }
         if planned != {key: (one.shape, one.dtype) for key, one in specs.items()}:
             raise ValueError("it does not hold the arrays that the plan says")
@@ -131,9 +146,13 @@ def check_no_others(root: Path, fingerprint: str) -> None:
 def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
     """The refusal of a shard that is not what it must be."""
     path, what = receipt_path(root, name).absolute(), f"the shard '{name}' is damaged"
-    hint = "copy the shard and its receipt again from where they are whole; else delete "
+    hint = (
+        "copy the shard and its receipt again from where they are whole; else delete "
+    )
     hint += f"{path} and run the {plan.maker} that made the cache again, which makes it anew"
-    return CacheError(what, found=found or "it cannot be read", where=str(path), hint=hint)
+    return CacheError(
+        what, found=found or "it cannot be read", where=str(path), hint=hint
+    )
 
 
 def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
@@ -160,7 +179,9 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
 
 def arrays_of(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
     """The arrays of a shard whose file was hashed, mapped."""
-    raw = _mapped(root / SHARD_FOLDER / receipt.file)  # of other content it has another name
+    raw = _mapped(
+        root / SHARD_FOLDER / receipt.file
+    )  # of other content it has another name
     return {
         key: np.ndarray(spec.shape, NUMPY_DTYPES[spec.dtype], raw, spec.offset)
         for key, spec in receipt.datasets.items()
@@ -222,7 +243,11 @@ def write_shard(
     import h5py
 
     specs = {}
-    options: Any = {"libver": ("v108", "v108"), "alignment_threshold": 1, "alignment_interval": 64}
+    options: Any = {
+        "libver": ("v108", "v108"),
+        "alignment_threshold": 1,
+        "alignment_interval": 64,
+    }
     with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
         file.attrs.update(shard_attributes(plan, shard))
         for name, (dtype, array) in arrays.items():
@@ -247,7 +272,9 @@ def write_shard(
         datasets=specs,
         **_place(plan, shard),
     )
-    ours = disk.write_file(receipt, disk.sealed_text(asdict(content)).encode(), exclusive=True)
+    ours = disk.write_file(
+        receipt, disk.sealed_text(asdict(content)).encode(), exclusive=True
+    )
     if not ours:
         with suppress(*disk.DAMAGE):  # a damaged one may name ours
             if disk.read_json(receipt)["file"] != path.name:

@@ -25,7 +25,10 @@ FLOOR = {"float32": 1e-6, "float16": 2e-4, "bfloat16": 1e-3}
 NOISE = 3.0  # times what another batch adds: rows that spread by no more are all one
 LOST = 0.5  # of the spread of a feature: one that rounding moves by more is lost
 CARRYING = 0.1  # of the median spread of a layer's features: below it one is as good as constant
-COARSE, TOO_COARSE = 10.0, 3.0  # roundings that the spread of a layer should have, and must have
+COARSE, TOO_COARSE = (
+    10.0,
+    3.0,
+)  # roundings that the spread of a layer should have, and must have
 MOST_LOST = 0.5  # of the features of a layer that differ between rows
 SKETCH = 8  # K
 TWIN, LARGEST_TWIN = 1e-3, 0.05
@@ -53,7 +56,9 @@ class Sums:
         for layer, reference_D in enumerate(self._reference_LD):
             exact_ND = exact_NLD[:, layer].astype(np.float64)
             moved_ND, error_ND = exact_ND - reference_D, kept_NLD[:, layer] - exact_ND
-            for place, x_ND in enumerate((moved_ND, moved_ND**2, error_ND, error_ND**2)):
+            for place, x_ND in enumerate(
+                (moved_ND, moved_ND**2, error_ND, error_ND**2)
+            ):
                 self._sums_4LD[place, layer] += x_ND.sum(0)
 
     def spread(self) -> Spread:
@@ -131,7 +136,12 @@ class Spread:
         return self.carrying & (self.rounding_LD > LOST * self.sd_LD)
 
     def check_digits(
-        self, storage_dtype: str, flat_L: NDArray[np.bool_], *, first_layer: int, where: str
+        self,
+        storage_dtype: str,
+        flat_L: NDArray[np.bool_],
+        *,
+        first_layer: int,
+        where: str,
     ) -> dict[int, str]:
         """Refuse a layer that rounding takes away; what is lost of others, by layer.
 
@@ -160,7 +170,10 @@ class Spread:
 
 
 def count_twins(
-    states_NLD: NDArray[Any], spread: Spread, flat_L: NDArray[np.bool_], noise_LD: Floats
+    states_NLD: NDArray[Any],
+    spread: Spread,
+    flat_L: NDArray[np.bool_],
+    noise_LD: Floats,
 ) -> int:
     """How many of the distinct rows of a ``spread`` have the state of another, up to rounding.
 
@@ -176,11 +189,15 @@ def count_twins(
     count = int(used_LD.sum())
     if not count:
         return len(states_NLD)
-    scale_LD = np.divide(1.0, spread.sd_LD, out=np.zeros_like(spread.sd_LD), where=used_LD)
+    scale_LD = np.divide(
+        1.0, spread.sd_LD, out=np.zeros_like(spread.sd_LD), where=used_LD
+    )
     sketch_NK = np.zeros((len(states_NLD), SKETCH), np.float32)
     generator = np.random.default_rng(0)
     for layer, scale_D in enumerate(scale_LD):
-        direction_DK = generator.standard_normal((len(scale_D), SKETCH)) * scale_D[:, None]
+        direction_DK = (
+            generator.standard_normal((len(scale_D), SKETCH)) * scale_D[:, None]
+        )
         moved_ND = states_NLD[:, layer].astype(np.float32)
         moved_ND -= spread.mean_LD[layer].astype(np.float32)
         sketch_NK += moved_ND @ direction_DK.astype(np.float32)

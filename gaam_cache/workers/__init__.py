@@ -5,8 +5,27 @@ no rows, states or weights, and has no say in what is done: a shard or a seed ex
 receipt or its run does, whoever made it. One file is one engine.
 """
 
-from gaam_cache.workers.base import Engine, Place, Rank, Task, device_of, find_rank, load_engine
-from gaam_cache.workers.leases import Claims, Holder, holdings, is_alive
+from gaam_cache.workers.engines.base import (
+    Engine,
+    Rank,
+    Task,
+    Worker,
+    device_of,
+    find_rank,
+    load_engine,
+)
+from gaam_cache.workers.leases import Holder, Leases, holdings, is_alive
 
-__all__ = ["Claims", "Engine", "Holder", "Place", "Rank", "Task", "device_of", "find_rank",
-           "holdings", "is_alive", "load_engine"]  # fmt: skip
+__all__ = [
+           "Engine",
+           "Holder",
+           "Leases",
+           "Rank",
+           "Task",
+           "Worker",
+           "device_of",
+           "find_rank",
+           "holdings",
+           "is_alive",
+           "load_engine",
+]  # fmt: skip

@@ -1,9 +1,9 @@
-"""Who works on what: a claim file for every piece of work in a folder that workers share.
+"""Who works on what: a lease file for every piece of work in a folder that workers share.
 
-A claim is a hint: it makes it rare that two do the same, and whoever publishes does so exclusively.
-The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too, or under a lock),
+A lease is a hint: it makes it rare that two do the same, and whoever publishes does so exclusively.
+The file ``NAME.lease`` is created exclusively (by a hard link, which NFS has too, or under a lock),
 says who holds it, and is touched every ten seconds. Stale is what has not been touched for a while
-by *our* monotonic clock, and at once the claim of a process of this machine that has ended.
+by *our* monotonic clock, and at once the lease of a process of this machine that has ended.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ RENEW_SECONDS = 10.0
 PATIENCE_SECONDS = 90.0
 """Renewals may come late: a disk that is busy, a slow machine, a client of NFS, which may show for
 a minute what a file was."""
-SUFFIX = ".claim"
-CLAIM_FOLDER = "claims"  # of a cache
+SUFFIX = ".lease"
+LEASE_FOLDER = "leases"  # of a cache
 
 
 class Holder(NamedTuple):
-    """Who claims a piece of work, as far as the file says."""
+    """Who leases a piece of work, as far as the file says."""
 
     host: str = "an unknown machine"
     pid: int = 0
     since: str = ""  # UTC by the holder's clock; for people
     machine: str | None = None  # where ``pid`` means something
-    token: str = ""  # of this claim alone
+    token: str = ""  # of this lease alone
 
     @property
     def is_dead(self) -> bool:
@@ -52,10 +52,10 @@ class Holder(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Claim:
+class Lease:
     """That we work on ``name``."""
 
-    owner: Claims
+    owner: Leases
     name: str
     token: str
 
@@ -72,30 +72,36 @@ class Claim:
 
 
 class _Sighting(NamedTuple):
-    """A claim of another as we saw it last."""
+    """A lease of another as we saw it last."""
 
-    pulse: tuple[int, int]  # another inode or time of change is another claim, or a renewal
+    pulse: tuple[
+        int, int
+    ]  # another inode or time of change is another lease, or a renewal
     since: float  # when we first saw this pulse
     beats: bool  # whether its holder was seen at work: one of this machine, or one that renewed
 
 
-class Claims:
-    """Our claims in a folder, renewed by a thread in this context."""
+class Leases:
+    """Our leases in a folder, renewed by a thread in this context."""
 
     def __init__(
-        self, folder: Path, *, us: Holder | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        folder: Path,
+        *,
+        us: Holder | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.us = us or this_process()
-        self.held: dict[str, Claim] = {}
+        self.held: dict[str, Lease] = {}
         self._folder, self._clock = folder, clock
         self._seen: dict[str, _Sighting] = {}
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def take(self, name: str) -> Claim | Holder:
-        """Claim work on ``name``, or say who does it.
+    def take(self, name: str) -> Lease | Holder:
+        """Lease work on ``name``, or say who does it.
 
-        Whoever got a claim must look once more whether the work is done: it may have been finished
+        Whoever got a lease must look once more whether the work is done: it may have been finished
         a moment before.
         """
         token = secrets.token_hex(8)
@@ -104,22 +110,30 @@ class Claims:
             if holder := self._judge(name):
                 return holder
             self._remove_stale(name)
-        claim = self.held[name] = Claim(self, name, token)
+        lease = self.held[name] = Lease(self, name, token)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._renew_until_closed, daemon=True)
+            self._thread = threading.Thread(
+                target=self._renew_until_closed, daemon=True
+            )
             self._thread.start()
-        return claim
+        return lease
 
     def alive(self) -> set[str]:
         """Names that others hold now who were seen to be at work."""
-        return {name for name in self._of_others() if self._judge(name) and self._seen[name].beats}
+        return {
+            name
+            for name in self._of_others()
+            if self._judge(name) and self._seen[name].beats
+        }
 
     def others_at_work(self, prefix: str) -> bool:
-        """Whether anybody else claims work on a name that begins so."""
-        return any(name.startswith(prefix) and self._judge(name) for name in self._of_others())
+        """Whether anybody else leases work on a name that begins so."""
+        return any(
+            name.startswith(prefix) and self._judge(name) for name in self._of_others()
+        )
 
     def clear_dead(self) -> None:
-        """Remove claims of whoever is no longer at work, and the folder if it is empty."""
+        """Remove leases of whoever is no longer at work, and the folder if it is empty."""
         with suppress(OSError):
             for name in self._of_others():
                 if self._judge(name) is None:
@@ -129,7 +143,7 @@ class Claims:
             self._folder.rmdir()
 
     def path(self, name: str) -> Path:
-        """The file of a claim."""
+        """The file of a lease."""
         return self._folder / f"{name}{SUFFIX}"
 
     def _written(self, name: str, content: bytes) -> bool:
@@ -139,10 +153,10 @@ class Claims:
 
     def _renew_until_closed(self) -> None:
         while not self._closing.wait(RENEW_SECONDS):
-            for claim in tuple(self.held.values()):
-                if claim.is_ours():
+            for lease in tuple(self.held.values()):
+                if lease.is_ours():
                     with suppress(OSError):  # at worst it becomes stale
-                        os.utime(self.path(claim.name), follow_symlinks=False)
+                        os.utime(self.path(lease.name), follow_symlinks=False)
 
     def _of_others(self) -> list[str]:
         return [name for name in _names(self._folder) if name not in self.held]
@@ -159,15 +173,17 @@ class Claims:
         before = self._seen.get(name)
         if before is None or before.pulse != pulse:
             here = holder.machine is not None and holder.machine == self.us.machine
-            before = self._seen[name] = _Sighting(pulse, now, here or before is not None)
+            before = self._seen[name] = _Sighting(
+                pulse, now, here or before is not None
+            )
         dead = holder.is_dead or now - before.since > PATIENCE_SECONDS
         return None if dead else holder
 
     def _remove_stale(self, name: str) -> None:
-        if name in self._seen:  # what is gone by itself may be claimed again by now
+        if name in self._seen:  # what is gone by itself may be leased again by now
             self.path(name).unlink(missing_ok=True)
 
-    def __enter__(self) -> Claims:
+    def __enter__(self) -> Leases:
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -175,13 +191,13 @@ class Claims:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
-        for claim in tuple(self.held.values()):
-            claim.done()
+        for lease in tuple(self.held.values()):
+            lease.done()
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A piece of work that somebody claims, for whoever looks on."""
+    """A piece of work that somebody leases, for whoever looks on."""
 
     name: str  # of the shard, or of the seeds
     host: str
@@ -195,9 +211,13 @@ class Holding:
 
 
 def holdings(folder: Path) -> list[Holding]:
-    """Who claims what in a folder, by name; nothing where there is none."""
+    """Who leases what in a folder, by name; nothing where there is none."""
     found = [(name, _holder(folder / f"{name}{SUFFIX}")) for name in _names(folder)]
-    return [Holding(n, one.host, one.pid, one.since, one.is_dead) for n, one in found if one.pid]
+    return [
+        Holding(n, one.host, one.pid, one.since, one.is_dead)
+        for n, one in found
+        if one.pid
+    ]
 
 
 def _names(folder: Path) -> list[str]:
@@ -213,13 +233,15 @@ def _holder(path: Path) -> Holder:
         regular_file(path)  # a pipe or device would be read for ever
         given = json.loads(path.read_bytes()[:4096])
         one = Holder(**{name: given[name] for name in Holder._fields if name in given})
-        return one._replace(host=visible(one.host), since=visible(one.since), pid=+one.pid)
+        return one._replace(
+            host=visible(one.host), since=visible(one.since), pid=+one.pid
+        )
     except (OSError, ValueError, TypeError, AttributeError):
         return Holder()
 
 
 def this_process() -> Holder:
-    """What a claim of this process says."""
+    """What a lease of this process says."""
     since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return Holder(socket.gethostname(), os.getpid(), since, this_machine())
 
@@ -237,7 +259,12 @@ def is_alive(pid: int) -> bool:
     """Whether there is such a process on this machine that has not ended."""
     try:
         os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        state = (
+            Path(f"/proc/{pid}/stat")
+            .read_text("utf-8", "replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):

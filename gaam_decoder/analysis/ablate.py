@@ -62,8 +62,12 @@ class LayerSet:
             "layers": list(self.layers),
             "mean_accuracy": self.mean_accuracy,
             "std": stats.standard_deviation(value_S),
-            "per_seed": [{"seed": s, "accuracy": a} for s, a in sorted(self.accuracy.items())],
-            "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
+            "per_seed": [
+                {"seed": s, "accuracy": a} for s, a in sorted(self.accuracy.items())
+            ],
+            "failed_seeds": [
+                {"seed": s, "reason": why} for s, why in sorted(self.failed.items())
+            ],
             "runs": list(self.runs),
         }
 
@@ -82,7 +86,9 @@ class Ablation:
     @property
     def random_sets(self) -> tuple[LayerSet, ...]:
         """The sets of random layers on which a seed finished."""
-        return tuple(one for one in self.layer_sets if one.name.startswith("random") and one.hits)
+        return tuple(
+            one for one in self.layer_sets if one.name.startswith("random") and one.hits
+        )
 
     def claims(self) -> dict[tuple[str, str], stats.Claim]:
         """Differences over seeds and test rows, corrected for one another, by the two names.
@@ -96,15 +102,22 @@ class Ablation:
         for first, second in (("high", "low"), ("high", "random"), ("low", "random")):
             seeds = sorted(hits[first].keys() & hits[second].keys())
             if seeds:
-                both = [np.stack([hits[name][seed] for seed in seeds]) for name in (first, second)]
-                made[first, second] = stats.claim(*[one.astype(np.float64) for one in both])
+                both = [
+                    np.stack([hits[name][seed] for seed in seeds])
+                    for name in (first, second)
+                ]
+                made[first, second] = stats.claim(
+                    *[one.astype(np.float64) for one in both]
+                )
         return dict(zip(made, stats.holm_corrected(list(made.values())), strict=True))
 
     def sets_below(self, name: str) -> int:
         """How many random sets have a lower mean accuracy than the set of that name."""
         [mean] = [one.mean_accuracy for one in self.layer_sets if one.name == name]
         means = [one.mean_accuracy for one in self.random_sets]
-        return sum(mean is not None and other is not None and other < mean for other in means)
+        return sum(
+            mean is not None and other is not None and other < mean for other in means
+        )
 
     def check(self) -> None:
         """NumericsError where no seed finished on the layers of a set."""
@@ -113,7 +126,9 @@ class Ablation:
                 message = f"every seed failed on the layers {spell_numbers(one.layers)}"
                 found = next(iter(one.failed.values()), None)
                 hint = "train the run again with a lower --lr and ablate that"
-                raise NumericsError(message, found=found, where=", ".join(one.runs), hint=hint)
+                raise NumericsError(
+                    message, found=found, where=", ".join(one.runs), hint=hint
+                )
 
     def to_dict(self) -> dict[str, Any]:
         names = ("run", "ranked_by", "attention", "seed")
@@ -145,31 +160,46 @@ class Ablation:
 
     def in_words(self) -> str:
         """Lines for people; accuracies in percent, differences in percentage points."""
-        other = "" if self.attention == self.ranked_by else f", retrained with {self.attention}"
+        other = (
+            ""
+            if self.attention == self.ranked_by
+            else f", retrained with {self.attention}"
+        )
         lines = [f"layers ranked by the importance factor of {self.ranked_by}{other}"]
         ranked = (one for one in self.layer_sets if not one.name.startswith("random"))
         lines += [*map(_set_in_words, ranked), *self._random_in_words()]
-        lines.append("differences over seeds and test rows, in points, corrected by Holm")
+        lines.append(
+            "differences over seeds and test rows, in points, corrected by Holm"
+        )
         for (first, second), claim in self.claims().items():
             lines.append(f"  {f'{first} - {second}':<14}  {_claim_in_words(claim)}")
         if any(claim.num_seeds < stats.LEAST_SEEDS for claim in self.claims().values()):
-            lines.append(f"with fewer than {stats.LEAST_SEEDS} seeds nothing can be claimed")
+            lines.append(
+                f"with fewer than {stats.LEAST_SEEDS} seeds nothing can be claimed"
+            )
         return "\n".join(lines)
 
     def _random_in_words(self) -> list[str]:
-        means = [one.mean_accuracy for one in self.random_sets if one.mean_accuracy is not None]
+        means = [
+            one.mean_accuracy
+            for one in self.random_sets
+            if one.mean_accuracy is not None
+        ]
         if not means:
             return ["  random  no seed finished"]
         number = len(means)
         line = f"  random  {number} sets: {100 * np.mean(means):.2f}%"
         line += f", from {100 * min(means):.2f} to {100 * max(means):.2f}%"
         places = ", ".join(
-            f"{name} is above {self.sets_below(name)} of {number}" for name in ("high", "low")
+            f"{name} is above {self.sets_below(name)} of {number}"
+            for name in ("high", "low")
         )
         return [f"{line}; {places}"]
 
 
-def _average(hits: Sequence[dict[int, NDArray[np.bool_]]]) -> dict[int, NDArray[np.float64]]:
+def _average(
+    hits: Sequence[dict[int, NDArray[np.bool_]]],
+) -> dict[int, NDArray[np.float64]]:
     """For every seed that finished in all sets, the share of them that was right, (N,)."""
     seeds = set.intersection(*(set(one) for one in hits)) if hits else set()
     return {seed: np.mean([one[seed] for one in hits], axis=0) for seed in seeds}
@@ -178,7 +208,11 @@ def _average(hits: Sequence[dict[int, NDArray[np.bool_]]]) -> dict[int, NDArray[
 def _set_in_words(one: LayerSet) -> str:
     line = f"  {one.name:<7} layers {spell_numbers(one.layers):<9}  "
     mean = one.mean_accuracy
-    line += "no seed finished" if mean is None else f"{100 * mean:.2f}%, {len(one.hits)} seeds"
+    line += (
+        "no seed finished"
+        if mean is None
+        else f"{100 * mean:.2f}%, {len(one.hits)} seeds"
+    )
     if one.failed:
         line += f", {len(one.failed)} FAILED"
     return line
@@ -234,8 +268,12 @@ def ablate(
     if importance is None or fold:
         why = f"fold {fold}" if fold else "every seed failed"
         if run.finished and not fold:
-            why = "no attention map to take importance from, which final models lack too"
-        raise ConfigError(f"the layers of '{run.attention}' cannot be ranked", found=why)
+            why = (
+                "no attention map to take importance from, which final models lack too"
+            )
+        raise ConfigError(
+            f"the layers of '{run.attention}' cannot be ranked", found=why
+        )
     chosen = choose_layers(importance, num_layers, seed, random_sets)
     trained = attn or _fitting(run)
     config = _config(run, trained, list(chosen.values()), cache, device)
@@ -243,7 +281,9 @@ def ablate(
         runs = train(config, progress=progress)
     except ConfigError as error:
         if attn is None and ":" in run.attention:
-            error.details.setdefault("to do", "choose --num-layers, or what to train by --attn")
+            error.details.setdefault(
+                "to do", "choose --num-layers, or what to train by --attn"
+            )
         raise
     sets = [_layer_set("all", importance.layers, [run], run.seeds)]
     for name, layers in chosen.items():
@@ -262,7 +302,9 @@ def ablate(
 def _fitting(run: RunResult) -> str:
     """The run's mechanism, without a number of heads that was chosen to fit its layers."""
     spec = parse_attention(run.attention)
-    rest = Spec(spec.name, tuple(option for option in spec.options if option[0] != "heads"))
+    rest = Spec(
+        spec.name, tuple(option for option in spec.options if option[0] != "heads")
+    )
     chosen = spelled_out(rest, len(run.layer_numbers), run.cache["hidden_size"])
     return str(rest if chosen == spec else spec)
 
@@ -322,7 +364,9 @@ def choose_layers(
     enough = math.comb(len(others), count) >= random_sets
     pool = layers[others] if enough else layers
     every = [
-        one for one in _sets(pool.tolist(), count, random_sets, seed) if one not in (high, low)
+        one
+        for one in _sets(pool.tolist(), count, random_sets, seed)
+        if one not in (high, low)
     ]
     for number, random in enumerate(every[:random_sets], start=1):
         chosen[f"random {number}"] = random
@@ -337,7 +381,9 @@ def _sets(pool: list[int], count: int, wanted: int, seed: int) -> list[tuple[int
         return [every[place] for place in generator.permutation(len(every))]
     drawn: dict[tuple[int, ...], None] = {}
     while len(drawn) < wanted + 2:
-        drawn[tuple(sorted(generator.choice(pool, count, replace=False).tolist()))] = None
+        drawn[tuple(sorted(generator.choice(pool, count, replace=False).tolist()))] = (
+            None
+        )
     return list(drawn)
 
 

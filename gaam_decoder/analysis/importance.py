@@ -18,7 +18,9 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
-FLAT = 4 * float(np.finfo(np.float32).eps)  # relative range of a map that is rounding alone
+FLAT = 4 * float(
+    np.finfo(np.float32).eps
+)  # relative range of a map that is rounding alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +31,9 @@ class Importance:
     seeds: tuple[int, ...]
     contribution: tuple[float, ...]  # share of the summed map, in percent
     contribution_sd: tuple[float, ...] | None  # over seeds; None for one seed
-    factor: tuple[float, ...]  # importance factor, in [0, 1], averaged over the features
+    factor: tuple[
+        float, ...
+    ]  # importance factor, in [0, 1], averaged over the features
     factor_sd: tuple[float, ...] | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +65,9 @@ def importance_factor(map_S: Floats) -> NDArray[np.float64]:
     low_S11 = map_SLD.min((1, 2), keepdims=True)
     range_S11 = map_SLD.max((1, 2), keepdims=True) - low_S11
     flat_S11 = range_S11 <= FLAT * np.abs(map_SLD).max((1, 2), keepdims=True)
-    return np.where(flat_S11, 0.0, (map_SLD - low_S11) / np.where(flat_S11, 1.0, range_S11))
+    return np.where(
+        flat_S11, 0.0, (map_SLD - low_S11) / np.where(flat_S11, 1.0, range_S11)
+    )
 
 
 def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
@@ -94,7 +100,9 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
     )
 
 
-def factor_by_seed(runs: Sequence[RunResult], seeds: Sequence[int]) -> NDArray[np.float64] | None:
+def factor_by_seed(
+    runs: Sequence[RunResult], seeds: Sequence[int]
+) -> NDArray[np.float64] | None:
     """Importance factor of every layer for each of some finished seeds, (S, L).
 
     Of runs that differ in their seeds alone; None where the mechanism has no attention map.

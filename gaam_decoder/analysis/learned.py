@@ -37,7 +37,10 @@ GATES: dict[str, Gate] = {
     "laplace": Gate("laplace", {"b": 0.5}, "exp(-|r| / 0.5)", "laplace:heads=1"),
     "gaussian": Gate("gaam", {"xi": 0.5}, "exp(-r^2 / (2 * 0.5))", "gaam:heads=1"),
     "student-t": Gate(
-        "student-t", {"nu": 1.0, "xi": 0.25}, "1 / (1 + r^2 / 0.25)", "student-t:heads=1"
+        "student-t",
+        {"nu": 1.0, "xi": 0.25},
+        "1 / (1 + r^2 / 0.25)",
+        "student-t:heads=1",
     ),
     # from k = 2, where a second peak does not begin to show, training hardly gets away
     "two-peaks": Gate(
@@ -54,7 +57,9 @@ gate leaves 4% of the Laplace, 2% of the Student-t and half of the two-peaked on
 (``tests/decoder/analysis/test_plant.py``). None of them is where training starts."""
 
 
-def parameter_range(values: Floats, start: Sequence[float] | None = None) -> dict[str, Any]:
+def parameter_range(
+    values: Floats, start: Sequence[float] | None = None
+) -> dict[str, Any]:
     """Where one parameter ended up over its heads, features and all finished seeds, as JSON values.
 
     ``values`` (S, ...) have an entry per finished seed; ``start`` is the smallest and largest value
@@ -128,6 +133,8 @@ def planted_curve(gate: str) -> Floats:
     if not about.parameters:
         return np.ones_like(RESIDUALS)
     cls: Any = plugins.load(MECHANISMS, about.mechanism, kind="mechanism")
-    values = {name: torch.tensor(value).double() for name, value in about.parameters.items()}
+    values = {
+        name: torch.tensor(value).double() for name, value in about.parameters.items()
+    }
     curve_P: Floats = cls.density(torch.from_numpy(RESIDUALS), **values).numpy()
     return curve_P

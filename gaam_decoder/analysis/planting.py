@@ -34,15 +34,23 @@ States = NDArray[Any]  # (N, L, D), as the cache will store it
 ROWS, LAYERS, WIDTH = 6000, 16, 8
 """Of Gaussian states where nobody says: 4,000 rows to learn from, on which a linear head (512
 numbers) is within 2 points of its teacher, and enough layers for 1, 2, 4 and 8 heads."""
-BLOCK_ROWS = 512  # computed with at once; of Gaussian states each block has a seed of its own
+BLOCK_ROWS = (
+    512  # computed with at once; of Gaussian states each block has a seed of its own
+)
 MEAN = 3.0
 """Distance of the mean of every feature of Gaussian states from 0, in standard deviations: a gate
 multiplies it, which no linear decoder can follow."""
 STATES, CHOICE, HEAD, LABELS = 1, 2, 3, 4  # random streams of a seed
-ROUNDING = 1e-12  # spread of a feature beside its mean that is none: float64 rounds at 1e-16
+ROUNDING = (
+    1e-12  # spread of a feature beside its mean that is none: float64 rounds at 1e-16
+)
 MOST_FITTED = 2**27  # numbers that are fitted at most: 1 GB
-ROWS_PER_FEATURE = 2  # with fewer a linear map of rows says what they are, and nothing of others
-PENALTY = 1e-6  # beside the mean loss: one optimum, and too little to be seen in an accuracy
+ROWS_PER_FEATURE = (
+    2  # with fewer a linear map of rows says what they are, and nothing of others
+)
+PENALTY = (
+    1e-6  # beside the mean loss: one optimum, and too little to be seen in an accuracy
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,9 +66,13 @@ class PlantSummary:
     hidden_size: int
     storage_dtype: str
     rows: dict[str, int]
-    teacher_accuracy: float  # expected of the teacher, and the most that any decoder can expect
+    teacher_accuracy: (
+        float  # expected of the teacher, and the most that any decoder can expect
+    )
     teacher_accuracy_drawn: float  # of the teacher, on the labels that were drawn
-    linear_accuracy: float | None  # expected of the best linear decoder; None: not known
+    linear_accuracy: (
+        float | None
+    )  # expected of the best linear decoder; None: not known
 
     to_dict = asdict
 
@@ -119,19 +131,26 @@ def plant(
     recorded = {
         "gate": config.gate,
         "mechanism": of_gate.mechanism,
-        "parameters": {name: _shortest(value) for name, value in of_gate.parameters.items()},
+        "parameters": {
+            name: _shortest(value) for name, value in of_gate.parameters.items()
+        },
         "strength": _shortest(config.strength),
         "seed": seed,
         "states": source.fingerprint if source else GAUSSIAN,
     }
-    figures = {name: f"{value:.4f}" for name, value in accuracy.items() if value is not None}
+    figures = {
+        name: f"{value:.4f}" for name, value in accuracy.items() if value is not None
+    }
     made = write(
         config.out,
         {"train": (train, label[0]), "test": (test, label[1])},
         class_names=[str(number) for number in range(config.classes)],
-        storage_dtype=config.storage_dtype or (source.plan.storage_dtype if source else "float32"),
+        storage_dtype=config.storage_dtype
+        or (source.plan.storage_dtype if source else "float32"),
         axes="nld",
-        encoder_name=f"states of {source.plan.encoder_label}" if source else "Gaussian states",
+        encoder_name=f"states of {source.plan.encoder_label}"
+        if source
+        else "Gaussian states",
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {seed}",
         pool=source.plan.pooling[0] if source else GAUSSIAN,
         planted=(recorded, figures),
@@ -139,7 +158,11 @@ def plant(
     )
     kept = ("path", "fingerprint", "num_layers", "hidden_size", "storage_dtype")
     about = {name: getattr(made, name) for name in kept} | accuracy
-    about |= {"gate": config.gate, "mechanism": of_gate.mechanism, "strength": config.strength}
+    about |= {
+        "gate": config.gate,
+        "mechanism": of_gate.mechanism,
+        "strength": config.strength,
+    }
     return PlantSummary(rows=dict(made.rows), **about)
 
 
@@ -155,23 +178,34 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
     train = rows - rows // 3
     if rows < (least := 3 * config.classes):
         expected = f"--rows of at least {least:,}, of which a third is 'test'"
-        raise ConfigError("more classes than rows", expected=expected, found=f"{rows:,}")
+        raise ConfigError(
+            "more classes than rows", expected=expected, found=f"{rows:,}"
+        )
     if cache is None:
         shape = rows, config.layers or LAYERS, config.width or WIDTH
         dtype = config.storage_dtype
         x_NLD = gaussian_states(shape, config.seed).astype(dtype or "float32")
         return x_NLD[:train], x_NLD[train:]
     if rows > there:
-        message, expected = "the cache has fewer rows than --rows", f"--rows of at most {there:,}"
+        message, expected = (
+            "the cache has fewer rows than --rows",
+            f"--rows of at most {there:,}",
+        )
         raise ConfigError(message, expected=expected, found=f"--rows {rows:,}")
     order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
     parts: tuple[list[States], list[States]] = [], []
     first = 0
     for split in cache.values():  # rows are counted over all of them in order
-        for part, row_N in zip(parts, (order_N[:train], order_N[train:rows]), strict=True):
-            mine = np.sort(row_N[(row_N >= first) & (row_N < first + len(split))] - first)
+        for part, row_N in zip(
+            parts, (order_N[:train], order_N[train:rows]), strict=True
+        ):
+            mine = np.sort(
+                row_N[(row_N >= first) & (row_N < first + len(split))] - first
+            )
             taken = split.embeddings[mine]
-            with np.errstate(over="ignore"):  # what overflows is refused where it is stored
+            with np.errstate(
+                over="ignore"
+            ):  # what overflows is refused where it is stored
                 part.append(taken.astype(config.storage_dtype or taken.dtype))
         first += len(split)
     return np.concatenate(parts[0]), np.concatenate(parts[1])
@@ -237,7 +271,9 @@ def _behind(attention: Attention, x_NLD: Floats) -> Floats:
     return y_NLD.reshape(len(y_NLD), -1)
 
 
-def make_teacher(gate: str, train: States, *, classes: int, strength: float, seed: int) -> Teacher:
+def make_teacher(
+    gate: str, train: States, *, classes: int, strength: float, seed: int
+) -> Teacher:
     """Draw a teacher whose logits have the standard deviation ``strength`` over the training rows.
 
     A ConfigError says that these are all the same behind the gate.
@@ -252,16 +288,23 @@ def make_teacher(gate: str, train: States, *, classes: int, strength: float, see
         raise ConfigError("no teacher can tell the rows apart", found=found)
     generator = np.random.default_rng([seed, HEAD])
     weight_CF = generator.standard_normal((classes, len(mean_F)))
-    weight_CF = np.divide(weight_CF, spread_F, out=np.zeros_like(weight_CF), where=differs_F)
+    weight_CF = np.divide(
+        weight_CF, spread_F, out=np.zeros_like(weight_CF), where=differs_F
+    )
     if shared:
-        weight_CF, mean_F = np.tile(weight_CF / num_layers, num_layers), np.tile(mean_F, num_layers)
+        weight_CF, mean_F = (
+            np.tile(weight_CF / num_layers, num_layers),
+            np.tile(mean_F, num_layers),
+        )
     centred = Teacher(attention, weight_CF, -(weight_CF @ mean_F))
     square = sum(float(np.square(centred.logits(x)).sum()) for x in blocks(train))
     factor = strength / max((square / (len(train) * classes)) ** 0.5, 1e-300)
     return Teacher(attention, factor * weight_CF, factor * centred.bias_C)
 
 
-def _moments(attention: Attention, train: States, shared: bool) -> tuple[Floats, Floats]:
+def _moments(
+    attention: Attention, train: States, shared: bool
+) -> tuple[Floats, Floats]:
     """Mean and standard deviation of what is weighted, (F,), or (D,) of means over the layers."""
 
     def read(x_NLD: Floats) -> Floats:
@@ -307,7 +350,9 @@ def linear_accuracy(
         log_p_NC = log_softmax(z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1], 1)
         wrong_NC = (np.exp(log_p_NC) - p_train_NC) / count
         slope_CF1 = np.concatenate([wrong_NC.T @ z_NF, wrong_NC.sum(0)[:, None]], 1)
-        value = -(p_train_NC * log_p_NC).sum() / count + PENALTY / 2 * float(flat @ flat)
+        value = -(p_train_NC * log_p_NC).sum() / count + PENALTY / 2 * float(
+            flat @ flat
+        )
         return value, (slope_CF1 + PENALTY * weight_CF1).ravel()
 
     start, options = np.zeros(classes * (features + 1)), {"maxiter": 500}

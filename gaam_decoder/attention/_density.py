@@ -28,7 +28,9 @@ def positive(parameter: Tensor, floor: float = PARAMETER_FLOOR) -> Tensor:
     Below the floor the gradient passes as if there were none: a parameter that a step pushed out
     of its domain can come back.
     """
-    return torch.where(parameter >= floor, parameter, parameter - parameter.detach() + floor)
+    return torch.where(
+        parameter >= floor, parameter, parameter - parameter.detach() + floor
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,9 @@ def of_rows(parameter_HD: Tensor, rows: int) -> Tensor:
     Of the former the gradient is added up over layers, and what that gives over rows, for which a
     CPU takes a sixth of the time of both at once; a compiler needs no such help.
     """
-    return parameter_HD[:, None].expand(1 if torch.compiler.is_compiling() else rows, -1, -1, -1)
+    return parameter_HD[:, None].expand(
+        1 if torch.compiler.is_compiling() else rows, -1, -1, -1
+    )
 
 
 def centred(x_BHGD: Tensor, location: Location) -> tuple[Tensor, Tensor]:
@@ -155,7 +159,9 @@ class DensityGate(Attention):
     def gate(self, r_BHGD: Tensor) -> Tensor:
         """The density of every residual, normalised as asked for, (B, H, G, D)."""
         learned_HD, rows = self._inside(), len(r_BHGD) if self.handed_by_row else 1
-        w_BHGD = self.density(r_BHGD, **{k: of_rows(v, rows) for k, v in learned_HD.items()})
+        w_BHGD = self.density(
+            r_BHGD, **{k: of_rows(v, rows) for k, v in learned_HD.items()}
+        )
         if self.normalize == "density":
             w_BHGD = w_BHGD * of_rows(self.constant(**learned_HD), len(r_BHGD))
         return w_BHGD

@@ -19,7 +19,10 @@ from gaam_decoder.attention._softmax import (
 )
 
 Init = Literal["xavier-uniform", "xavier-normal"]
-INITS = {"xavier-uniform": nn.init.xavier_uniform_, "xavier-normal": nn.init.xavier_normal_}
+INITS = {
+    "xavier-uniform": nn.init.xavier_uniform_,
+    "xavier-normal": nn.init.xavier_normal_,
+}
 
 
 class GroupedQueryAttention(nn.Module):
@@ -54,9 +57,13 @@ class GroupedQueryAttention(nn.Module):
     ) -> None:
         super().__init__()
         fits = query_heads >= 1 and width % query_heads == 0
-        check_option(fits, "query_heads", query_heads, f"a divisor of the width, {width}")
+        check_option(
+            fits, "query_heads", query_heads, f"a divisor of the width, {width}"
+        )
         fits = kv_heads >= 1 and query_heads % kv_heads == 0
-        check_option(fits, "kv_heads", kv_heads, f"a divisor of query_heads, {query_heads}")
+        check_option(
+            fits, "kv_heads", kv_heads, f"a divisor of query_heads, {query_heads}"
+        )
         self.query_heads = query_heads
         self.kv_heads = kv_heads
         self.published = published
@@ -85,7 +92,11 @@ class GroupedQueryAttention(nn.Module):
 
     def _query_and_key(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
         q_BQLE = split(self.q_proj(x_BLW), self.query_heads)
-        q_BALE = q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2) if self.published else q_BQLE
+        q_BALE = (
+            q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2)
+            if self.published
+            else q_BQLE
+        )
         return q_BALE, self._shared(self.k_proj(x_BLW))
 
     def _shared(self, projected: Tensor) -> Tensor:

@@ -28,9 +28,13 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
             hint="name more with --layers, or choose a mechanism that can do with one, such as mha",
         )
     if heads is None:
-        fit = (n for n in valid if n <= DEFAULT_HEADS and num_layers // n >= LEAST_LAYERS)
+        fit = (
+            n for n in valid if n <= DEFAULT_HEADS and num_layers // n >= LEAST_LAYERS
+        )
         return max(fit, default=1)
-    expected = f"one of: {', '.join(map(str, valid))} ({num_layers} layers in equal groups)"
+    expected = (
+        f"one of: {', '.join(map(str, valid))} ({num_layers} layers in equal groups)"
+    )
     check_option(heads in valid, "heads", heads, expected)
     return heads
 

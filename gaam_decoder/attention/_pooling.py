@@ -26,7 +26,9 @@ class LayerPooling(Attention):
         heads: H, learned queries.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, *, heads: int = DEFAULT_HEADS) -> None:
+    def __init__(
+        self, num_layers: int, hidden_size: int, *, heads: int = DEFAULT_HEADS
+    ) -> None:
         super().__init__(num_layers, hidden_size)
         check_option(heads >= 1, "heads", heads, ">= 1")
         self.heads = heads

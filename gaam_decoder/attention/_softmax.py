@@ -44,7 +44,9 @@ class LayerNorm(nn.LayerNorm):
         return super().forward(input.to(self.weight.dtype))
 
 
-def softmax_weights(query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = None) -> Tensor:
+def softmax_weights(
+    query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = None
+) -> Tensor:
     """``softmax_l(scale * q . k_l)``, (B, H, Q, L): how much each query reads of each layer.
 
     Numerics:
@@ -59,7 +61,9 @@ def softmax_weights(query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = 
         scale: default ``1 / sqrt(E)``.
     """
     root = (query_BHQE.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
-    return torch.softmax((root * query_BHQE) @ (root * key_BHLE).transpose(-1, -2), dim=-1)
+    return torch.softmax(
+        (root * query_BHQE) @ (root * key_BHLE).transpose(-1, -2), dim=-1
+    )
 
 
 def softmax_attention(

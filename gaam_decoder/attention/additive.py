@@ -31,7 +31,12 @@ class Additive(LayerPooling):
     """
 
     def __init__(
-        self, num_layers: int, hidden_size: int, *, heads: int = DEFAULT_HEADS, width: int = 64
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        heads: int = DEFAULT_HEADS,
+        width: int = 64,
     ) -> None:
         super().__init__(num_layers, hidden_size, heads=heads)
         check_option(width >= 1, "width", width, ">= 1")

@@ -26,7 +26,9 @@ class AsymmetricGaussian(DensityGate):
     @staticmethod
     def density(r: Tensor, xi_left: Tensor, xi_right: Tensor) -> Tensor:
         """``exp(-r^2 / (2 xi))`` with the variance of r's side."""
-        return torch.exp(r.square() * torch.where(r < 0, -0.5 / xi_left, -0.5 / xi_right))
+        return torch.exp(
+            r.square() * torch.where(r < 0, -0.5 / xi_left, -0.5 / xi_right)
+        )
 
     @staticmethod
     def constant(xi_left: Tensor, xi_right: Tensor) -> Tensor:

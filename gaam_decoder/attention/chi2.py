@@ -40,7 +40,9 @@ class Chi2(DensityGate):
 
     learns = (Learned("excess", start=0.0, floor=0.0), Learned("xi", start=2.0))
 
-    def __init__(self, num_layers: int, hidden_size: int, *, k: float = 2.0, **more: Any) -> None:
+    def __init__(
+        self, num_layers: int, hidden_size: int, *, k: float = 2.0, **more: Any
+    ) -> None:
         super().__init__(num_layers, hidden_size, **more)
         check_option(2 <= k <= LARGEST_START, "k", k, f"2 to {LARGEST_START:g}")
         nn.init.constant_(self.get_parameter("excess"), k - 2)

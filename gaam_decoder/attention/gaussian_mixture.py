@@ -35,13 +35,20 @@ class GaussianMixture(Attention):
     """
 
     def __init__(
-        self, num_layers: int, hidden_size: int, *, heads: int | None = None, components: int = 3
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        heads: int | None = None,
+        components: int = 3,
     ) -> None:
         super().__init__(num_layers, hidden_size)
         check_option(components >= 1, "components", components, ">= 1")
         self.heads = heads_over_layers(num_layers, heads)
         self.offset = nn.Parameter(torch.zeros(self.heads, components))
-        self.c = nn.Parameter(torch.full((self.heads, components), math.sqrt(2 * components)))
+        self.c = nn.Parameter(
+            torch.full((self.heads, components), math.sqrt(2 * components))
+        )
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
@@ -50,12 +57,16 @@ class GaussianMixture(Attention):
         """The weights, (B, L, D); over the layers of a group they sum to 1."""
         x_BHGD = grouped(x_BLD, self.heads)
         centred_BHGD = x_BHGD - x_BHGD.mean(2, keepdim=True)
-        variance_BH1D = centred_BHGD.square().sum(2, keepdim=True) / (x_BHGD.shape[2] - 1)
+        variance_BH1D = centred_BHGD.square().sum(2, keepdim=True) / (
+            x_BHGD.shape[2] - 1
+        )
         deviation_BH1D = (variance_BH1D + VARIANCE_FLOOR).sqrt()
         variance_HK = self._variance()
         # in logarithms: a product of densities leaves the range of float32
         log_BHGD = torch.zeros_like(x_BHGD)
-        for offset_H, c2_H in zip(self.offset.unbind(1), variance_HK.unbind(1), strict=True):
+        for offset_H, c2_H in zip(
+            self.offset.unbind(1), variance_HK.unbind(1), strict=True
+        ):
             r_BHGD = (centred_BHGD - offset_H[:, None, None]) / deviation_BH1D
             log_BHGD = log_BHGD - r_BHGD.square() / (2 * c2_H[:, None, None])
         log_constant_H = -0.5 * torch.log(2 * math.pi * variance_HK).sum(1)

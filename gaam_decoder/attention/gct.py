@@ -28,7 +28,12 @@ class GCT(Attention):
     """
 
     def __init__(
-        self, num_layers: int, hidden_size: int, *, scale: float = 2.0, learn_scale: bool = False
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        scale: float = 2.0,
+        learn_scale: bool = False,
     ) -> None:
         super().__init__(num_layers, hidden_size)
         fits = PARAMETER_FLOOR <= scale < float("inf")
@@ -46,9 +51,13 @@ class GCT(Attention):
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """The gate of every layer, (B, L, 1)."""
         wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
-        context_BL1 = (wide_BLD - wide_BLD[:, :1]).mean(2, keepdim=True)  # as gates by a density do
+        context_BL1 = (wide_BLD - wide_BLD[:, :1]).mean(
+            2, keepdim=True
+        )  # as gates by a density do
         centred_BL1 = context_BL1 - context_BL1.mean(1, keepdim=True)
-        z_BL1 = centred_BL1 * torch.rsqrt(centred_BL1.square().mean(1, keepdim=True) + EPSILON)
+        z_BL1 = centred_BL1 * torch.rsqrt(
+            centred_BL1.square().mean(1, keepdim=True) + EPSILON
+        )
         return torch.exp(-0.5 * (z_BL1 / positive(self.c)).square())
 
     def learned(self) -> dict[str, Tensor]:

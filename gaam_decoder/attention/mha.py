@@ -70,6 +70,9 @@ class MHA(Projected):
         """
         if self.depends_on_batch:
             return None
-        about = (one[: 2 * self.hidden_size] for one in (self.in_proj.weight, self.in_proj.bias))
+        about = (
+            one[: 2 * self.hidden_size]
+            for one in (self.in_proj.weight, self.in_proj.bias)
+        )
         q_BLD, k_BLD = functional.linear(x_BLD, *about).chunk(2, -1)
         return softmax_weights(split(q_BLD, self.heads), split(k_BLD, self.heads))

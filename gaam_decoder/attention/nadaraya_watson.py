@@ -35,7 +35,12 @@ class NadarayaWatson(LayerPooling):
     """
 
     def __init__(
-        self, num_layers: int, hidden_size: int, *, kernel: Kernel = "gaussian", **more: Any
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        kernel: Kernel = "gaussian",
+        **more: Any,
     ) -> None:
         super().__init__(num_layers, hidden_size, **more)
         self.kernel: Kernel = kernel
@@ -45,7 +50,9 @@ class NadarayaWatson(LayerPooling):
     def weights(self, key_BLD: Tensor) -> Tensor:
         # |q - k|^2 = |q|^2 - 2 q.k + |k|^2, without a tensor of shape (B, H, L, D)
         cross_BHL = (key_BLD @ self.query.T).transpose(1, 2)
-        squares_BHL = key_BLD.square().sum(-1)[:, None] + self.query.square().sum(-1)[:, None]
+        squares_BHL = (
+            key_BLD.square().sum(-1)[:, None] + self.query.square().sum(-1)[:, None]
+        )
         mean_BHL = (squares_BHL - 2 * cross_BHL) / self.hidden_size
         distance_BHL = mean_BHL.clamp_min(1e-12).sqrt()
         return kernel_weights(distance_BHL / positive(self.h)[:, None], self.kernel)

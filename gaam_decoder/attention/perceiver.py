@@ -36,8 +36,12 @@ class _MultiHead(nn.Module):
     def attention_map(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
         return softmax_weights(*self._query_and_key(query_BQW, key_BLW))
 
-    def _query_and_key(self, query_BQW: Tensor, key_BLW: Tensor) -> tuple[Tensor, Tensor]:
-        return split(self.q_proj(query_BQW), self.heads), split(self.k_proj(key_BLW), self.heads)
+    def _query_and_key(
+        self, query_BQW: Tensor, key_BLW: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return split(self.q_proj(query_BQW), self.heads), split(
+            self.k_proj(key_BLW), self.heads
+        )
 
 
 class Perceiver(Projected):
@@ -78,7 +82,9 @@ class Perceiver(Projected):
         self.self_norm = LayerNorm(width)
         self.self_attention = _MultiHead(width, heads)
         self.mlp_norm = LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)
+        )
         self.out_norm = LayerNorm(width)
         self.out_proj = nn.Linear(width, hidden_size)
 

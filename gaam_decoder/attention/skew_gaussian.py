@@ -66,7 +66,9 @@ def _mode(a: Tensor) -> Tensor:
     for _ in range(NEWTON_STEPS):
         v = a * u
         # the inverse Mills ratio, phi / Phi
-        mills = torch.exp(-0.5 * v.square() - 0.5 * math.log(2 * math.pi) - _log_ndtr(v))
+        mills = torch.exp(
+            -0.5 * v.square() - 0.5 * math.log(2 * math.pi) - _log_ndtr(v)
+        )
         slope = -u + a * mills
         curvature = -1 - a.square() * mills * (v + mills)
         u = u - slope / curvature

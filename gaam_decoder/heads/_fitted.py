@@ -61,10 +61,14 @@ class FittedHead(Head):
     """
 
     trained_by: ClassVar[Literal["steps", "fit"]] = "fit"
-    tries: ClassVar[int] = 1  # values of its setting that are compared on the rows that choose
+    tries: ClassVar[int] = (
+        1  # values of its setting that are compared on the rows that choose
+    )
 
     @abstractmethod
-    def fit(self, learn: Examples, choose: Examples, tell: Callable[[int, str], None]) -> Fit:
+    def fit(
+        self, learn: Examples, choose: Examples, tell: Callable[[int, str], None]
+    ) -> Fit:
         """Set the parameters.
 
         Args:

@@ -23,7 +23,9 @@ def grid(hidden_size: int) -> tuple[int, int]:
     """
     if hidden_size == 512:
         return 64, 8
-    height = next(n for n in range(math.isqrt(hidden_size), 0, -1) if hidden_size % n == 0)
+    height = next(
+        n for n in range(math.isqrt(hidden_size), 0, -1) if hidden_size % n == 0
+    )
     return height, hidden_size // height
 
 

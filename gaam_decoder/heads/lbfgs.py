@@ -25,8 +25,13 @@ TOLERANCE = 3e-7
 penalties stop at twice their loss."""
 MOST_ITERATIONS = 2000
 CORRECTIONS = 30  # pairs of steps and slopes that L-BFGS remembers
-MOST_LENGTHS, FLATTER = 30, 0.03  # of one step; the slope at its end, as a share of that before it
-EVALUATIONS = 20  # of the loss for each value; measured on AG News: 9 on all layers, 15 on one
+MOST_LENGTHS, FLATTER = (
+    30,
+    0.03,
+)  # of one step; the slope at its end, as a share of that before it
+EVALUATIONS = (
+    20  # of the loss for each value; measured on AG News: 9 on all layers, 15 on one
+)
 
 ALIASES = ("logistic-regression", "linear-probe", "probe", "logreg")
 
@@ -51,7 +56,9 @@ class LBFGSHead(FittedHead, LinearHead):
     tries: ClassVar[int] = len(GRID)
 
     @torch.inference_mode()
-    def fit(self, learn: Examples, choose: Examples, tell: Callable[[int, str], None]) -> Fit:
+    def fit(
+        self, learn: Examples, choose: Examples, tell: Callable[[int, str], None]
+    ) -> Fit:
         """Set weight and bias."""
         scale = _Scale.of(learn.x_NF)
         problem = _Problem(scale(learn.x_NF), learn.label_N, self.num_classes)
@@ -67,9 +74,20 @@ class LBFGSHead(FittedHead, LinearHead):
             loss, right = _score(problem.logits(weight_CF1).T, learn.label_N)
             held_NC = z_NF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
             held_loss, held_right = _score(held_NC, choose.label_N)
-            entry = {"epoch": place + 1, "C": value, "loss": loss, "train_accuracy": right}
-            entry |= {"accuracy": held_right, "selection_loss": held_loss, "iterations": count}
-            log.append(entry | {"converged": why is None} | ({"stopped": why} if why else {}))
+            entry = {
+                "epoch": place + 1,
+                "C": value,
+                "loss": loss,
+                "train_accuracy": right,
+            }
+            entry |= {
+                "accuracy": held_right,
+                "selection_loss": held_loss,
+                "iterations": count,
+            }
+            log.append(
+                entry | {"converged": why is None} | ({"stopped": why} if why else {})
+            )
             if best is None or (held_right, -held_loss) > best[0]:
                 best, kept = ((held_right, -held_loss), weight_CF1), place + 1
             tell(place + 1, f"C {value:.2g} validation {100 * held_right:.1f}%")
@@ -91,7 +109,9 @@ class LBFGSHead(FittedHead, LinearHead):
     @classmethod
     def cost(cls, rows: int, features: int, classes: int) -> tuple[float, float]:
         """Two products a value of the loss; the rows twice as float32, for a while as float64."""
-        return 4.0 * rows * features * classes * len(GRID) * EVALUATIONS, 16.0 * rows * features
+        return 4.0 * rows * features * classes * len(
+            GRID
+        ) * EVALUATIONS, 16.0 * rows * features
 
 
 class _Scale(NamedTuple):
@@ -107,7 +127,9 @@ class _Scale(NamedTuple):
         # of a constant, rounding leaves a variance
         varies_F = variance_F > 1e-12 * (variance_F + mean_F.square())
         count = max(1, int(varies_F.sum()))
-        factor_F = torch.where(varies_F, variance_F.clamp_min(1e-300).rsqrt() / count**0.5, 0.0)
+        factor_F = torch.where(
+            varies_F, variance_F.clamp_min(1e-300).rsqrt() / count**0.5, 0.0
+        )
         return cls(mean_F, factor_F)
 
     def __call__(self, x_NF: Tensor) -> Tensor:
@@ -140,7 +162,9 @@ class _Problem:
     def solve(self, value: float, weight_CF1: Tensor) -> tuple[Tensor, int, str | None]:
         """Optimum for a C, looked for from there, number of steps, and why it is none."""
         self._penalty_F1[:-1] = 1 / (value * len(self._z_NF1))
-        pairs: list[tuple[Tensor, Tensor, float]] = []  # steps, changes of the slope, both
+        pairs: list[
+            tuple[Tensor, Tensor, float]
+        ] = []  # steps, changes of the slope, both
         logits_CN = self.logits(weight_CF1)
         slope_CF1 = self._slope(logits_CN, weight_CF1)
         for count in range(MOST_ITERATIONS):
@@ -153,7 +177,9 @@ class _Problem:
             weight_CF1, logits_CN = weight_CF1 + step_CF1, logits_CN + length * along_CN
             change_CF1 = self._slope(logits_CN, weight_CF1) - slope_CF1
             slope_CF1 = slope_CF1 + change_CF1
-            if (both := float((step_CF1 * change_CF1).sum())) > 0:  # but for rounding it is
+            if (
+                both := float((step_CF1 * change_CF1).sum())
+            ) > 0:  # but for rounding it is
                 pairs = [*pairs, (step_CF1, change_CF1, both)][-CORRECTIONS:]
         return weight_CF1, MOST_ITERATIONS, f"the limit of {MOST_ITERATIONS:,} steps"
 
@@ -177,7 +203,9 @@ class _Problem:
             if abs(slope) <= -FLATTER * first:
                 break
             low, high = (length, high) if slope < 0 else (low, length)
-            curve = bend + float(((p_CN * along_CN.square()).sum(0) - mean_N.square()).mean())
+            curve = bend + float(
+                ((p_CN * along_CN.square()).sum(0) - mean_N.square()).mean()
+            )
             ahead = length - slope / max(curve, 1e-300)
             length = min(ahead if low < ahead < high else (low + high) / 2, 10 * length)
         return length
@@ -191,7 +219,9 @@ def _direction(slope_CF1: Tensor, pairs: list[tuple[Tensor, Tensor, float]]) -> 
         along_CF1 = along_CF1 - shares[-1] * change_CF1
     if pairs:
         along_CF1 = along_CF1 * (pairs[-1][2] / float(pairs[-1][1].square().sum()))
-    for (step_CF1, change_CF1, both), share in zip(pairs, reversed(shares), strict=True):
+    for (step_CF1, change_CF1, both), share in zip(
+        pairs, reversed(shares), strict=True
+    ):
         share = share - float((change_CF1 * along_CF1).sum()) / both
         along_CF1 = along_CF1 + share * step_CF1
     return along_CF1

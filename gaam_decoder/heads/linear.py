@@ -25,4 +25,6 @@ class LinearHead(Head):
         """Logits of ``last(y)``, by one map for both: fewer products where classes are few."""
         weight_CLD = self.fc.weight.unflatten(1, (self.num_layers, -1))
         bias_C = self.fc.bias + weight_CLD.sum(1) @ last.bias
-        return functional.linear(y_BLE.flatten(1), (weight_CLD @ last.weight).flatten(1), bias_C)
+        return functional.linear(
+            y_BLE.flatten(1), (weight_CLD @ last.weight).flatten(1), bias_C
+        )

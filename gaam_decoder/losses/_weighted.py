@@ -18,7 +18,9 @@ def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
 
     ``label_SN`` are the classes of the rows that learn, as every seed is told them.
     """
-    count_SC = torch.stack([torch.bincount(of, minlength=num_classes) for of in label_SN.cpu()])
+    count_SC = torch.stack(
+        [torch.bincount(of, minlength=num_classes) for of in label_SN.cpu()]
+    )
     present_SC = count_SC > 0
     share_SC = count_SC.double() / label_SN.shape[1] * present_SC.sum(1, keepdim=True)
     weight_SC = torch.where(present_SC, 1 / share_SC, 0.0)

@@ -26,4 +26,6 @@ class CrossEntropy(Loss):
 
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:
         """Mean over the batch, a scalar."""
-        return functional.cross_entropy(logits_BC, label_B, label_smoothing=self.smoothing)
+        return functional.cross_entropy(
+            logits_BC, label_B, label_smoothing=self.smoothing
+        )

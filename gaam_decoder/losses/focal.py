@@ -29,7 +29,9 @@ class Focal(Loss):
 
     def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:
         """Mean over the batch, a scalar."""
-        log_p_B = functional.log_softmax(logits_BC, dim=-1).gather(1, label_B[:, None])[:, 0]
+        log_p_B = functional.log_softmax(logits_BC, dim=-1).gather(1, label_B[:, None])[
+            :, 0
+        ]
         # of log p rather than of p: 1 - p cancels where p is near 1, and (0)^gamma has an infinite
         # slope for gamma < 1
         wrong_B = (-log_p_B.expm1()).clamp_min(1e-12)

@@ -44,15 +44,24 @@ class AdamW(Optimizer):
         if plain and len(parameter) == 1 and not torch.compiler.is_compiling():
             # a third of the time; it reads memory as it lies
             one_kernel: Any = torch._fused_adamw_
-            own = ([one] for one in (parameter, gradient.contiguous(), exp_avg, exp_avg_sq))
-            how = {"beta1": BETAS[0], "beta2": BETAS[1], "eps": EPSILON, "lr": lr.squeeze()}
+            own = (
+                [one] for one in (parameter, gradient.contiguous(), exp_avg, exp_avg_sq)
+            )
+            how = {
+                "beta1": BETAS[0],
+                "beta2": BETAS[1],
+                "eps": EPSILON,
+                "lr": lr.squeeze(),
+            }
             at = {"weight_decay": weight_decay, "amsgrad": False, "maximize": False}
             one_kernel(*own, [], [numbers[2].squeeze()], **how, **at)
             return
         exp_avg.lerp_(gradient, 1 - BETAS[0])
         exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         # in place: new memory for every operation would take longer than the operation
-        denominator = exp_avg_sq.sqrt().div_(of_seeds(numbers[1], gradient)).add_(EPSILON)
+        denominator = (
+            exp_avg_sq.sqrt().div_(of_seeds(numbers[1], gradient)).add_(EPSILON)
+        )
         step = torch.div(exp_avg, denominator, out=denominator)
         parameter.mul_(1 - lr * weight_decay)
         parameter.sub_(step.mul_(lr / of_seeds(numbers[0], gradient)))

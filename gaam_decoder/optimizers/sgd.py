@@ -24,7 +24,9 @@ class SGD(Optimizer):
 
     def __init__(self, *, momentum: float = 0.9, nesterov: bool = False) -> None:
         check_option(0 <= momentum < 1, "momentum", momentum, "0 to below 1")
-        check_option(momentum > 0 or not nesterov, "momentum", momentum, "above 0, with nesterov")
+        check_option(
+            momentum > 0 or not nesterov, "momentum", momentum, "above 0, with nesterov"
+        )
         self.momentum, self.nesterov = momentum, nesterov
 
     def change(

@@ -28,7 +28,9 @@ class Column:
     short: str  # its header in a terminal; may have two lines
     value: Callable[[Row], str]  # what stands in the row, as a person reads it
     note: str  # how it is made
-    pair: bool = False  # whether it is of a comparison, and empty in rows that are not compared
+    pair: bool = (
+        False  # whether it is of a comparison, and empty in rows that are not compared
+    )
     numbers: Callable[[Row], Mapping[str, Any]] | None = None
     """The same for programs, by what stands behind the header; None: what a person reads."""
 
@@ -62,8 +64,15 @@ class Sheet:
     def words(self) -> list[str]:
         """Columns that stand at the left: the first, and those of words."""
         columns = zip(self.header, *self.lines, strict=True)
-        numbers = {n for n, *cells in columns if all(one[:1] in "+-<0123456789" for one in cells)}
-        return [*self.header[:1], *(name for name in self.header if name not in numbers)]
+        numbers = {
+            n
+            for n, *cells in columns
+            if all(one[:1] in "+-<0123456789" for one in cells)
+        }
+        return [
+            *self.header[:1],
+            *(name for name in self.header if name not in numbers),
+        ]
 
 
 def p_value(p: float | None) -> str:
@@ -92,7 +101,9 @@ def _claim(row: Row) -> stats.Claim:
 
 def verdict(claim: stats.Claim) -> str:
     """What a claim shows."""
-    return claim.verdict + " (within margin)" * bool(claim.significant and claim.negligible)
+    return claim.verdict + " (within margin)" * bool(
+        claim.significant and claim.negligible
+    )
 
 
 def _decide(row: Row) -> str:
@@ -100,7 +111,9 @@ def _decide(row: Row) -> str:
     if claim.verdict != "undecided" or claim.p is None:
         return claim.no_claim and f"no claim: {claim.no_claim}"
     if (seeds := claim.seeds_to_decide) is not None:
-        return f"about {seeds:,} seeds" if seeds > claim.num_seeds else "a few more seeds"
+        return (
+            f"about {seeds:,} seeds" if seeds > claim.num_seeds else "a few more seeds"
+        )
     if (rows := claim.rows_to_decide) is not None:
         return f"about {rows:,} rows"
     if (groups := claim.groups_to_decide) is not None:
@@ -127,14 +140,41 @@ DECIDE = Column("would decide", "", _decide, "how many seeds, or test rows or gr
 P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True, numbers=lambda r: {"": o.p if r.compared and (o := r.compared.other_training) else None})
 # fmt: on
 COLUMNS = (
-    *(DECODER, VERDICT, SCORE, ROWS_CI, DIFFERENCE, DIFFERENCE_CI, P_HOLM, DECIDE, SD, SEEDS),
+    *(
+        DECODER,
+        VERDICT,
+        SCORE,
+        ROWS_CI,
+        DIFFERENCE,
+        DIFFERENCE_CI,
+        P_HOLM,
+        DECIDE,
+        SD,
+        SEEDS,
+    ),
     *(SEEDS_CI, P_TRAINING, SETTINGS, VALIDATION, PARAMETERS, SECONDS),
 )  # of a page, a paper and a card
 SCREEN = (
-    *(SCORE, VALIDATION, SD, ROWS_CI, SEEDS, DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT),
+    *(
+        SCORE,
+        VALIDATION,
+        SD,
+        ROWS_CI,
+        SEEDS,
+        DIFFERENCE,
+        DIFFERENCE_CI,
+        P_HOLM,
+        VERDICT,
+    ),
     *(PARAMETERS, SECONDS),
 )  # of a terminal, behind the decoder
-DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)  # what goes first from a narrow screen
+DISPENSABLE = (
+    PARAMETERS,
+    SECONDS,
+    P_HOLM,
+    SEEDS,
+    SD,
+)  # what goes first from a narrow screen
 FIRST = (VERDICT, SCORE, DIFFERENCE, DIFFERENCE_CI)  # what answers, beside the decoder
 CALLED = {
     "ci": "95% CI of it",
@@ -195,7 +235,9 @@ def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
     for part in parts:
         if (column := known.get(_plain(part))) is None:
             there = [column.header(title) for column in COLUMNS]
-            raise plugins.unknown("column", part.strip(), there, aliases=CALLED, where="--columns")
+            raise plugins.unknown(
+                "column", part.strip(), there, aliases=CALLED, where="--columns"
+            )
         chosen[column] = None
     return tuple(chosen)
 
@@ -212,6 +254,9 @@ def of_score(table: Table) -> str:
 
 def explain() -> str:
     """How each column and verdict is made: what ``gaam report --explain`` prints."""
-    notes = {one.name.format(score="accuracy %, or another --score"): one.note for one in COLUMNS}
+    notes = {
+        one.name.format(score="accuracy %, or another --score"): one.note
+        for one in COLUMNS
+    }
     lines = [f"- {name}: {note}." for name, note in (notes | VERDICTS).items()]
     return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)

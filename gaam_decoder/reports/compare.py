@@ -21,9 +21,14 @@ from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT_BASELINE = "none"
-MOST_VALUES = 12  # rows of a group of which all pairs are made: a matrix of 66 can be read
+MOST_VALUES = (
+    12  # rows of a group of which all pairs are made: a matrix of 66 can be read
+)
 MOST_GROUPS = 8  # groups of a table that are compared, those of most rows first
-MEAN_ALL = ("layers", *DRAWN_BY)  # settings that mean all of them where a recipe has none
+MEAN_ALL = (
+    "layers",
+    *DRAWN_BY,
+)  # settings that mean all of them where a recipe has none
 ALL = "all"  # their value then
 Same = tuple[tuple[str, str], ...]
 Sets = dict[Same, list[Row]]
@@ -35,8 +40,13 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
     A head that is fitted at once has no seeds: its answers are the same beside each. None without
     a seed in common, without the score, and where the probabilities of one alone were scaled.
     """
-    score, scaled = row.chosen.unit, {row.temperatures is None, other.temperatures is None}
-    seeds = tuple(seed for seed in row.finished if other.fitted or seed in other.finished)
+    score, scaled = (
+        row.chosen.unit,
+        {row.temperatures is None, other.temperatures is None},
+    )
+    seeds = tuple(
+        seed for seed in row.finished if other.fitted or seed in other.finished
+    )
     lacking = row.chosen.mean is None or other.chosen.mean is None
     if not seeds or lacking or (score.of_sizes and len(scaled) > 1):
         return None
@@ -49,14 +59,20 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
         ratio = 1 / (row.folds - 1)
         if row.drawn is not None:
             first = row.runs[0]
-            ratio = first.cache["rows"][first.recipe["train_split"]] / row.folds / row.drawn
+            ratio = (
+                first.cache["rows"][first.recipe["train_split"]] / row.folds / row.drawn
+            )
         over_folds = stats.corrected_resampled_t(by_part, ratio, most=score.highest)
-    grids = [[[c.values for c in t.candidates] for t in of.tunings] for of in (row, other)]
+    grids = [
+        [[c.values for c in t.candidates] for t in of.tunings] for of in (row, other)
+    ]
     return Comparison(
         baseline=other.attention,
         seeds=seeds,
         dropped=tuple(sorted({*row.seeds, *other.seeds} - {*seeds})),
-        claim=claim_by_score(score, _scored(row, mine), _scored(other, theirs), margin=margin),
+        claim=claim_by_score(
+            score, _scored(row, mine), _scored(other, theirs), margin=margin
+        ),
         other_training=over_folds,
         other_grid=grids[0] != grids[1],
     )
@@ -65,11 +81,15 @@ def minus(row: Row, other: Row, margin: float) -> Comparison | None:
 def _scored(row: Row, places: list[int]) -> Scored:
     # what the doubt of its choices adds to the variance
     choice = sum(one.variance for one in row.choices) / row.by_part.shape[1] ** 2
-    return replace(row.chosen.scored.chosen(places), choice=choice, train_rows=row.train_rows)
+    return replace(
+        row.chosen.scored.chosen(places), choice=choice, train_rows=row.train_rows
+    )
 
 
 def corrected(
-    found: Mapping[Any, Comparison], beside: Mapping[Any, Comparison] | None = None, more: int = 0
+    found: Mapping[Any, Comparison],
+    beside: Mapping[Any, Comparison] | None = None,
+    more: int = 0,
 ) -> dict[Any, Comparison]:
     """Comparisons with Holm's p-values, corrected for one another and for those ``beside`` them.
 
@@ -120,7 +140,9 @@ def _differences(
     return differences
 
 
-def counts_by_head(rows: Sequence[Row], compared: Mapping[Any, Comparison]) -> dict[str, int]:
+def counts_by_head(
+    rows: Sequence[Row], compared: Mapping[Any, Comparison]
+) -> dict[str, int]:
     """For how many comparisons Holm corrects, by head; nothing of a head without a claim."""
     counts: dict[str, int] = {}
     for row in rows:
@@ -134,10 +156,14 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     """Such as ``3``, or of several heads ``3 of head linear and 1 of head mlp``."""
     if len(counts) < 2:
         return f"{sum(counts.values())}"
-    return " and ".join(f"{count} of head {brief(head)}" for head, count in counts.items())
+    return " and ".join(
+        f"{count} of head {brief(head)}" for head, count in counts.items()
+    )
 
 
-def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()) -> bool:
+def same_recipe(
+    first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()
+) -> bool:
     """Whether two recipes mean the same but for what is ``apart``; left out is left at nothing."""
     keys = (first.keys() | second.keys()) - set(apart)
     return all(first.get(key) == second.get(key) for key in keys)
@@ -172,10 +198,14 @@ def counterpart(row: Row, rows: Sequence[Row], baseline: str | None) -> Row | No
     """
     if row.shuffled or row.attention == baseline:
         return None
-    alike = [other for other in rows if is_of(other, baseline) and other.head == row.head]
+    alike = [
+        other for other in rows if is_of(other, baseline) and other.head == row.head
+    ]
     same = [other for other in alike if same_recipe(row.recipe, other.recipe)]
     if row.tunings:
-        same += [o for o in alike if o.tunings and same_recipe(row.recipe, o.recipe, TUNED)]
+        same += [
+            o for o in alike if o.tunings and same_recipe(row.recipe, o.recipe, TUNED)
+        ]
     return same[0] if same else None
 
 
@@ -198,7 +228,9 @@ class Group(NamedTuple):
     name: str  # what they share and other groups do not; may be ''
     labels: tuple[str, ...]  # their values of the setting
     rows: tuple[Row, ...]
-    pairs: dict[tuple[int, int], Comparison]  # the row at the first place minus the other
+    pairs: dict[
+        tuple[int, int], Comparison
+    ]  # the row at the first place minus the other
 
     @property
     def references(self) -> tuple[int, ...]:
@@ -217,14 +249,18 @@ class Pairs(NamedTuple):
 
 
 def _references(labels: Sequence[str]) -> tuple[int, ...]:
-    return tuple(sorted({0, *(place for place, one in enumerate(labels) if one == ALL)}))
+    return tuple(
+        sorted({0, *(place for place, one in enumerate(labels) if one == ALL)})
+    )
 
 
 ALL_HEADS = "all heads"
 
 
 def every_pair(
-    tables: Sequence[tuple[Sequence[Row], Sequence[Row]]], axis: str | None, margin: float
+    tables: Sequence[tuple[Sequence[Row], Sequence[Row]]],
+    axis: str | None,
+    margin: float,
 ) -> list[Pairs]:
     """All pairs of rows of every table that differ in a setting.
 
@@ -262,7 +298,11 @@ def _pairs(shown: Sets, beside: Sets, axis: str, margin: float, asked: bool) -> 
 
     tested: dict[str, set[frozenset[Any]]] = {}
     for rows in (*shown.values(), *beside.values()):
-        pairs = {frozenset({a.key, b.key}) for a, b in combinations(rows, 2) if _testable(a, b)}
+        pairs = {
+            frozenset({a.key, b.key})
+            for a, b in combinations(rows, 2)
+            if _testable(a, b)
+        }
         tested.setdefault(family(rows), set()).update(pairs)
     groups = _groups(shown, axis, margin)
     counts: dict[str, int] = {}
@@ -290,9 +330,15 @@ def _testable(row: Row, other: Row) -> bool:
 
 def _groups(sets: Sets, axis: str, margin: float) -> list[Group]:
     shared, found = set.intersection(*map(set, sets)) if sets else set(), []
-    for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
-        own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
-        told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
+    for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[
+        :MOST_GROUPS
+    ]:
+        own = [
+            (k, value) for k, value in same if k == "attn" or (k, value) not in shared
+        ]
+        told = [
+            brief(value if key == "attn" else f"{key}={value}") for key, value in own
+        ]
         labels = tuple(numbered([brief(_value(row, axis), 60) for row in rows]))
         references = _references(labels)
         made: dict[tuple[int, int], Comparison] = {}
@@ -329,8 +375,20 @@ def together(rows: Sequence[Row], axis: str) -> Sets:
         if alone or (row.tunings and axis in TUNED):
             continue
         apart = {axis, *(TUNED if row.tunings else ())}
-        same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
-        same["scaled logits"] = row.chosen.unit.of_sizes and row.temperatures is not None
-        key = sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
+        same = {
+            "attn": row.attention,
+            "head": row.head,
+            "tuned": bool(row.tunings),
+        } | row.recipe
+        same["scaled logits"] = (
+            row.chosen.unit.of_sizes and row.temperatures is not None
+        )
+        key = sorted(
+            (k, str(v)) for k, v in same.items() if k not in apart and v is not None
+        )
         found.setdefault(tuple(key), []).append(row)
-    return {key: of for key, of in found.items() if len({_value(row, axis) for row in of}) > 1}
+    return {
+        key: of
+        for key, of in found.items()
+        if len({_value(row, axis) for row in of}) > 1
+    }

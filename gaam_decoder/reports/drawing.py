@@ -29,15 +29,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 4.2  # inches: a column of a paper, and legible when a phone scales it to its width
+WIDTH = (
+    4.2  # inches: a column of a paper, and legible when a phone scales it to its width
+)
 LINE = 0.15  # inches of a line of text
 MOST_LINES = 4  # of a panel, those of the best rows
 MOST_MARKED = 12  # points of a line up to which each is marked
 TEMPLATES = Path(__file__).with_name("templates")
 COLOURS = tomllib.loads((TEMPLATES / "colours.toml").read_text("utf-8"))
-PALETTE = {k: v for k, v in COLOURS["light"].items() if not k.startswith(("pa", "warn"))}
+PALETTE = {
+    k: v for k, v in COLOURS["light"].items() if not k.startswith(("pa", "warn"))
+}
 DASHES = ["-", "--", "-.", ":"]  # beside colours, for who does not see or print these
-_NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+_NO_DATE = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+    "png": {"Software": None},
+}
 Values = Sequence[float] | np.ndarray
 
 
@@ -77,14 +85,23 @@ def line_panels(
     """
     labels = list(dict.fromkeys(line.label for _, lines in panels for line in lines))
     name_of = dict(zip(labels, names_of(labels, 52), strict=True))
-    rows = sum(name.count("\n") + 1 for name in name_of.values()) + len(panels) * bool(beside)
+    rows = sum(name.count("\n") + 1 for name in name_of.values()) + len(panels) * bool(
+        beside
+    )
     figure = _figure(0.5 + 1.6 * len(panels) + (LINE + 0.03) * rows)
     every = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     before: list[str] = []
     for axes, (what, lines) in zip(every, panels, strict=True):
         axes.locator_params(nbins=6, steps=[1, 2, 5, 10])
         if beside:
-            axes.plot(beside.x, beside.y, "--", color=PALETTE["ink"], label=beside.label, zorder=3)
+            axes.plot(
+                beside.x,
+                beside.y,
+                "--",
+                color=PALETTE["ink"],
+                label=beside.label,
+                zorder=3,
+            )
         for line in lines:
             place = labels.index(line.label)
             color, dash = PALETTE[f"c{place % 8}"], DASHES[place % len(DASHES)]
@@ -92,10 +109,22 @@ def line_panels(
             if line.band:
                 axes.fill_between(line.x, *line.band, color=color, alpha=0.15, lw=0)
             axes.plot(
-                line.x, line.y, dash, c=color, lw=1.5, marker=mark, ms=3, label=name_of[line.label]
+                line.x,
+                line.y,
+                dash,
+                c=color,
+                lw=1.5,
+                marker=mark,
+                ms=3,
+                label=name_of[line.label],
             )
         if before != (before := [line.label for line in lines]):
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, handlelength=2.6)
+            axes.legend(
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+                borderaxespad=0,
+                handlelength=2.6,
+            )
         axes.set_ylabel(what)
         axes.set_ylim(bottom=bottom)
         axes.grid(axis="y")
@@ -144,7 +173,9 @@ def _strip(table: Table) -> Figure:
             y = height - 0.16 + np.resize(steps, len(value_S))
             axes.plot(value_S, y, "o", label="one seed", **dot)
             ends = [height - 0.36, height + 0.32]
-            axes.plot([value_S.mean()] * 2, ends, c=PALETTE["ink"], lw=1.4, label="mean")
+            axes.plot(
+                [value_S.mean()] * 2, ends, c=PALETTE["ink"], lw=1.4, label="mean"
+            )
         _intervals(axes, height + 0.18, unit.factor, chosen.interval, chosen.two_level)
     return _with_legend(figure)
 
@@ -156,12 +187,16 @@ def _forest(table: Table) -> Figure:
     x = f"difference to {brief(str(table.baseline), 26)},\n{points}"
     figure, axes = _name_rows(shown, x)
     within = f"within \u00b1{margin:g}"
-    axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0, label=within)
+    axes.axvspan(
+        -margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0, label=within
+    )
     axes.axvline(0, color=ink, lw=1)
     for height, claim in enumerate(row.compared.claim for row in shown if row.compared):
         seeds, both = claim.on_these_rows.interval, claim.interval_corrected
         _intervals(axes, height, unit.factor, seeds, both)
-        face, label = (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
+        face, label = (
+            (ink, "mean, Holm p < 0.05") if claim.significant else ("none", "mean")
+        )
         at = unit.factor * claim.difference
         axes.plot(at, height, "o", ms=6, mew=1.4, mec=ink, mfc=face, label=label)
     return _with_legend(figure)
@@ -182,7 +217,9 @@ def _name_rows(rows: Sequence[Row], x: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _intervals(axes: Axes, y: float, factor: int, seeds: Interval, both: Interval) -> None:
+def _intervals(
+    axes: Axes, y: float, factor: int, seeds: Interval, both: Interval
+) -> None:
     kinds = (both, "seeds and rows", "muted", 1.2), (seeds, "seeds", "accent", 3.2)
     for interval, over, colour, width in kinds:
         if interval:
@@ -193,7 +230,9 @@ def _intervals(axes: Axes, y: float, factor: int, seeds: Interval, both: Interva
 def _with_legend(figure: Figure) -> Figure:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     by_label = dict(zip(labels, handles, strict=True))
-    figure.legend(list(by_label.values()), list(by_label), loc="outside lower left", ncols=2)
+    figure.legend(
+        list(by_label.values()), list(by_label), loc="outside lower left", ncols=2
+    )
     return figure
 
 
@@ -223,7 +262,10 @@ def inline_svg(picture: Picture, key: str) -> str:
         FigureCanvasSVG(picture.draw()).print_svg(stream, metadata=_NO_DATE["svg"])
     text = stream.getvalue()
     text = text[text.index("<svg") :]
-    for gone in (r"<metadata>.*?</metadata>\s*", r"<defs>\s*<style.*?</style>\s*</defs>"):
+    for gone in (
+        r"<metadata>.*?</metadata>\s*",
+        r"<defs>\s*<style.*?</style>\s*</defs>",
+    ):
         text = re.sub(gone, "", text, count=1, flags=re.DOTALL)
 
     def of_page(found: re.Match[str]) -> str:
@@ -232,7 +274,9 @@ def inline_svg(picture: Picture, key: str) -> str:
             tag = tag.replace(colour, f"var(--{name})")
         return tag
 
-    head, rest = re.sub("<[^>]+>", of_page, text).split(">", 1)  # between tags are names
+    head, rest = re.sub("<[^>]+>", of_page, text).split(
+        ">", 1
+    )  # between tags are names
     box = re.findall(r'viewBox="[^"]+"', head)[0]
     return (
         f'<svg role="img" aria-label="{escape(visible(alt))}" {box} '
@@ -251,7 +295,9 @@ def svg_files(name: str, picture: Picture) -> dict[str, bytes]:
             text = text.replace(f"var(--{variable})", colour)
         head, rest = text.split(">", 1)
         paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
-        files[f"{name}-{theme}.svg"] = f"{head}><style>{style}</style>{paper}{rest}\n".encode()
+        files[f"{name}-{theme}.svg"] = (
+            f"{head}><style>{style}</style>{paper}{rest}\n".encode()
+        )
     return files
 
 
@@ -260,9 +306,13 @@ def image_files(picture: Picture) -> dict[str, bytes]:
     files = {}
     with styled():
         figure = picture.draw()
-        figure.suptitle(names_of([picture.title], 50)[0], x=0.01, ha="left", fontsize=9.5)
+        figure.suptitle(
+            names_of([picture.title], 50)[0], x=0.01, ha="left", fontsize=9.5
+        )
         for suffix in ("pdf", "png"):
             content, about = io.BytesIO(), _NO_DATE[suffix]
-            figure.savefig(content, format=suffix, dpi=300, facecolor="white", metadata=about)
+            figure.savefig(
+                content, format=suffix, dpi=300, facecolor="white", metadata=about
+            )
             files[suffix] = content.getvalue()
     return files

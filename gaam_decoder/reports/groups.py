@@ -14,7 +14,12 @@ from scipy.special import fdtrc
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import brief
-from gaam_decoder.runs.groups import EQUAL_ROWS, GROUPS_FILE, names_in_force, numbers_of_tests
+from gaam_decoder.runs.groups import (
+    EQUAL_ROWS,
+    GROUPS_FILE,
+    names_in_force,
+    numbers_of_tests,
+)
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.groups import RowGroups, joined, row_groups
 
@@ -22,16 +27,24 @@ ROWS_EACH = 5  # of the values of a column that looks like groups, on average
 OTHERS = {EQUAL_ROWS, GROUPS_FILE}  # relations that are no kept columns
 SURE = 0.01  # level of the test that says so
 Numbers = NDArray[np.int32]
-Tests = Sequence[Sequence[RunResult]]  # of every part of the test rows, all runs that have it
+Tests = Sequence[
+    Sequence[RunResult]
+]  # of every part of the test rows, all runs that have it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableGroups:
     """What is known of groups of the test rows of a table."""
 
-    names: tuple[str, ...]  # relations that put rows together; empty where rows are the unit
-    groups: RowGroups | None  # those that any of them makes; None where rows are the unit
-    unknown: tuple[str, ...]  # relations that hold, but neither run nor cache has the numbers
+    names: tuple[
+        str, ...
+    ]  # relations that put rows together; empty where rows are the unit
+    groups: (
+        RowGroups | None
+    )  # those that any of them makes; None where rows are the unit
+    unknown: tuple[
+        str, ...
+    ]  # relations that hold, but neither run nor cache has the numbers
     columns: dict[str, Numbers]  # the recorded kept columns, each (N,)
 
     def in_words(self) -> str:
@@ -77,16 +90,22 @@ def table_groups(
     recorded = set.intersection(*there)
     numbers = {
         name: _numbers(tests, name, order_N)
-        for name in sorted(names | recorded - OTHERS, key=lambda name: (name in OTHERS, name))
+        for name in sorted(
+            names | recorded - OTHERS, key=lambda name: (name in OTHERS, name)
+        )
     }
     if asked is not None and numbers[asked] is None:
         raise _no_column(asked, tests[0][0])
     together = {
         name: number_N
         for name, number_N in numbers.items()
-        if name in names and number_N is not None and len(np.unique(number_N)) < len(number_N)
+        if name in names
+        and number_N is not None
+        and len(np.unique(number_N)) < len(number_N)
     }
-    known = {name: number_N for name, number_N in numbers.items() if number_N is not None}
+    known = {
+        name: number_N for name, number_N in numbers.items() if number_N is not None
+    }
     return TableGroups(
         names=tuple(together),
         groups=row_groups(joined([*together.values()])) if together else None,
@@ -95,7 +114,9 @@ def table_groups(
     )
 
 
-def _numbers(tests: Tests, name: str, order_N: NDArray[np.int64] | None) -> Numbers | None:
+def _numbers(
+    tests: Tests, name: str, order_N: NDArray[np.int64] | None
+) -> Numbers | None:
     parts = []
     for runs in tests:
         run = next((run for run in runs if name in run.same), runs[0])
@@ -120,7 +141,9 @@ def _no_column(asked: str, run: RunResult) -> ConfigError:
         )
     return ConfigError(
         f"--groups '{brief(asked)}' is no kept column",
-        expected=f"one of: {', '.join(map(brief, kept))}" if kept else "a cache that has some",
+        expected=f"one of: {', '.join(map(brief, kept))}"
+        if kept
+        else "a cache that has some",
         where=f"the run {run.path}",
         hint="gaam extract --keep-column NAME",
     )
@@ -160,7 +183,9 @@ def columns_like_groups(
     return alike
 
 
-def _varies(value_U: NDArray[np.float64], group_U: NDArray[np.int64], classes: int) -> bool:
+def _varies(
+    value_U: NDArray[np.float64], group_U: NDArray[np.int64], classes: int
+) -> bool:
     """Whether values vary more between groups than within them."""
     size_G = np.bincount(group_U)
     between, within = len(size_G) - 1, len(value_U) - len(size_G) - classes + 1

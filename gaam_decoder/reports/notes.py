@@ -25,7 +25,10 @@ from gaam_decoder.stats.scores.base import percent
 
 CONTROLS = ("none", "scalar-mix")
 FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
-NAMED, LISTED = 3, 8  # decoders that the conclusion, and a note, name; of more, the rest is counted
+NAMED, LISTED = (
+    3,
+    8,
+)  # decoders that the conclusion, and a note, name; of more, the rest is counted
 PROBE = "logistic regression (none + lbfgs)"
 NOT_TUNED = "not tuned: validation chose no learning rate"
 SELECT_NOTES = {
@@ -39,7 +42,8 @@ INTERVALS = (
     "test set gives"
 )
 UNDERTRAINED = (
-    "† under-trained: longer training, or another rate than the chosen one, may do better"
+    "† under-trained: longer training, or another rate than the chosen one, "
+    "may do better"
 )
 TEMPERATURE = (
     "a temperature was fitted for every seed and fold by the log loss of the rows that chose the "
@@ -60,7 +64,9 @@ def below(table: Table) -> list[str]:
     lines = []
     if any(row.chosen.two_level for row in table.shown):
         unit = "groups of test rows" if table.num_groups else "test rows"
-        corrected = "; that of a difference is corrected (Holm)" if table.compared else ""
+        corrected = (
+            "; that of a difference is corrected (Holm)" if table.compared else ""
+        )
         lines.append(INTERVALS.format(unit) + corrected)
     if any(row.undertrained for row in table.shown):
         lines.append(UNDERTRAINED)
@@ -114,10 +120,18 @@ def _failures(table: Table) -> str | None:
     for row in table.rows:
         if not row.failed:
             continue
-        which = f"seed {spell_numbers(sorted(row.failed))}" if row.finished else "every seed"
+        which = (
+            f"seed {spell_numbers(sorted(row.failed))}"
+            if row.finished
+            else "every seed"
+        )
         reasons = sorted({brief(why, 300) for why in _reasons(row)})[:3]
         lines.append(f"{row.label} {which} failed: {'; '.join(reasons)}")
-    return f"what failed counts in no mean and no pair: {'; '.join(lines)}" if lines else None
+    return (
+        f"what failed counts in no mean and no pair: {'; '.join(lines)}"
+        if lines
+        else None
+    )
 
 
 def _reasons(row: Row) -> Iterator[str]:
@@ -135,9 +149,13 @@ def _reasons(row: Row) -> Iterator[str]:
 
 def _no_control(table: Table) -> str | None:
     stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
-    if not stepped or any(row.attention in CONTROLS and row.finished for row in stepped):
+    if not stepped or any(
+        row.attention in CONTROLS and row.finished for row in stepped
+    ):
         return None
-    return "no control: whether a mechanism helps is open without 'gaam train --attn none'"
+    return (
+        "no control: whether a mechanism helps is open without 'gaam train --attn none'"
+    )
 
 
 def _few_rows(table: Table) -> str | None:
@@ -148,7 +166,9 @@ def _few_rows(table: Table) -> str | None:
 
 def _few_seeds(table: Table) -> str | None:
     least = stats.LEAST_SEEDS
-    if (fewest := min((len(c.seeds) for _, c in table.compared), default=least)) >= least:
+    if (
+        fewest := min((len(c.seeds) for _, c in table.compared), default=least)
+    ) >= least:
         return None
     return f"no claim with fewer than {least} seeds: p is {2 / 2**fewest:.3g} at least"
 
@@ -193,14 +213,20 @@ def _one_class(row: Row) -> bool:
 
 def _leaks(table: Table) -> str | None:
     found, splits = [], set()
-    for recipe in (row.runs[0].recipe for row in table.rows if not row.on_training_rows):
+    for recipe in (
+        row.runs[0].recipe for row in table.rows if not row.on_training_rows
+    ):
         train = recipe.get("train_split", "train")
-        splits.add((train, train if recipe.get("fold") else recipe.get("test_split", "test")))
+        splits.add(
+            (train, train if recipe.get("fold") else recipe.get("test_split", "test"))
+        )
     for train, test in sorted(splits):
         if count := table.cache.get("shared_texts", {}).get(test, {}).get(train, 0):
             also = "another of them" if train == test else f"'{brief(train)}'"
             rows = f"{count:,} of the {table.cache['rows'][test]:,} rows of '{brief(test)}'"
-            found.append(f"{rows} have a text that {also} has too, which inflates accuracy")
+            found.append(
+                f"{rows} have a text that {also} has too, which inflates accuracy"
+            )
     if table.cache.get("fitted_on") in {test for _, test in splits}:
         found.append("the states were fitted on the texts that test (not on labels)")
     return "; ".join(found)
@@ -208,7 +234,11 @@ def _leaks(table: Table) -> str | None:
 
 def _not_compared(table: Table) -> str | None:
     if (baseline := table.baseline) is None:
-        return "no differences are shown: --baseline names a row" if len(table.rows) > 1 else None
+        return (
+            "no differences are shown: --baseline names a row"
+            if len(table.rows) > 1
+            else None
+        )
 
     def alone(row: Row) -> bool:
         return not (row.compared or is_of(row, baseline) or row.shuffled or row.fitted)
@@ -224,7 +254,10 @@ def _against_probe(table: Table) -> str | None:
             by_verdict.setdefault(row.probed.claim.verdict, []).append(row.label)
     if not any(by_verdict.values()):
         return None
-    parts = [f"{verdict}: {_listed(n, LISTED) or 'no row'}" for verdict, n in by_verdict.items()]
+    parts = [
+        f"{verdict}: {_listed(n, LISTED) or 'no row'}"
+        for verdict, n in by_verdict.items()
+    ]
     family = "against logistic regression on the same states, none + lbfgs (Holm in its own family)"
     return f"{family}: {'; '.join(parts)}"
 
@@ -234,8 +267,14 @@ def _few_chose(row: Row) -> bool:
     if row.select != "val":
         return False
     run, learned = row.runs[0], 1 - (row.folds > 1) / row.folds
-    about = run.cache["rows"].get(run.setting("train_split"), 0) * run.setting("val_fraction")
-    return 0 < min(one.drawn.get("choose") or about * learned for one in row.runs) < FEW_ROWS
+    about = run.cache["rows"].get(run.setting("train_split"), 0) * run.setting(
+        "val_fraction"
+    )
+    return (
+        0
+        < min(one.drawn.get("choose") or about * learned for one in row.runs)
+        < FEW_ROWS
+    )
 
 
 def _few_learned(table: Table) -> str | None:
@@ -244,9 +283,8 @@ def _few_learned(table: Table) -> str | None:
         return None
     # as many groups as have so many rows, if they are as large as those that are tested
     count = rows * (table.num_groups or table.num_test_rows) / table.num_test_rows
-    text = (
-        f"test {table.units} count as no more than training {table.units} ({count:,.0f} at least)"
-    )
+    text = f"test {table.units} count as no more than training {table.units} "
+    text += f"({count:,.0f} at least)"
     return f"{text} in differences: which were drawn matters as much (--folds 5 tests on all)"
 
 
@@ -278,8 +316,14 @@ NOTES: tuple[Note, ...] = (
     _not_compared,
     _against_probe,
     _few_learned,
-    _rows("under-trained, the best epoch is the last (more --epochs)", lambda row: row.too_short),
-    _rows("under-trained, lr or weight-decay is at the edge of its grid", lambda row: row.at_edge),
+    _rows(
+        "under-trained, the best epoch is the last (more --epochs)",
+        lambda row: row.too_short,
+    ),
+    _rows(
+        "under-trained, lr or weight-decay is at the edge of its grid",
+        lambda row: row.at_edge,
+    ),
     _rows(
         "a fit chose the smallest or largest penalty that was tried",
         lambda row: row.penalty_at_edge,
@@ -289,8 +333,14 @@ NOTES: tuple[Note, ...] = (
         "include this uncertainty",
         lambda row: row.unsure,
     ),
-    _rows(f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers", _few_chose),
-    _rows("not tuned: no seed has a validation accuracy for every candidate", lambda r: r.unchosen),
+    _rows(
+        f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers",
+        _few_chose,
+    ),
+    _rows(
+        "not tuned: no seed has a validation accuracy for every candidate",
+        lambda r: r.unchosen,
+    ),
 )
 GRAVE = 10  # how many of them are warnings
 
@@ -320,8 +370,12 @@ def explained(table: Table) -> Iterator[str]:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
     names = ("python", "torch", "numpy", "device")
-    made_by = {n: {str(run.environment.get(n, "unknown")) for run in table.runs} for n in names}
-    told = (f"{name} {' and '.join(map(brief, sorted(of)))}" for name, of in made_by.items())
+    made_by = {
+        n: {str(run.environment.get(n, "unknown")) for run in table.runs} for n in names
+    }
+    told = (
+        f"{name} {' and '.join(map(brief, sorted(of)))}" for name, of in made_by.items()
+    )
     yield f"versions: {', '.join(told)}"
 
 
@@ -363,12 +417,16 @@ def conclusion(table: Table, *, advice: bool = True) -> str:
     return text[0].upper() + text[1:] if text.startswith(ours) else text
 
 
-def _of_mechanisms(table: Table, choice: Recommendation | None) -> tuple[list[str], bool]:
+def _of_mechanisms(
+    table: Table, choice: Recommendation | None
+) -> tuple[list[str], bool]:
     """What is shown of mechanisms, and whether that says already what to use."""
     claims = {row.label: compared.claim for row, compared in table.compared}
     behind = [row.label for row, _ in table.compared if _is_behind_probe(row)]
     worse_than_probe = f"worse than {PROBE}"
-    advised = bool(choice and choice[0].fitted and behind and len(behind) == len(claims))
+    advised = bool(
+        choice and choice[0].fitted and behind and len(behind) == len(claims)
+    )
     if advised:
         worse_than_probe += ", which is the one to use"
     most = max(claim.num_seeds for claim in claims.values())
@@ -391,7 +449,9 @@ def _of_decoders(table: Table, choice: Recommendation | None) -> tuple[list[str]
     """The same of decoders without a baseline, compared with logistic regression alone."""
     claims = {row.label: row.probed.claim for row in table.rows if row.probed}
     parts = _clauses(table, claims, PROBE, "decoder")
-    advised = bool(choice and choice[0].fitted and len(parts) == 1 and " worse than " in parts[0])
+    advised = bool(
+        choice and choice[0].fitted and len(parts) == 1 and " worse than " in parts[0]
+    )
     return [parts[0] + ", which is the one to use"] if advised else parts, advised
 
 
@@ -399,7 +459,9 @@ def _is_behind_probe(row: Row) -> bool:
     return row.probed is not None and row.probed.claim.verdict == "worse"
 
 
-def _clauses(table: Table, claims: Mapping[str, stats.Claim], other: str, noun: str) -> list[str]:
+def _clauses(
+    table: Table, claims: Mapping[str, stats.Claim], other: str, noun: str
+) -> list[str]:
     """What is shown of decoders beside another, a clause for each verdict."""
     labels: dict[str, list[str]] = {}
     for label, claim in claims.items():
@@ -414,7 +476,9 @@ def _clauses(table: Table, claims: Mapping[str, stats.Claim], other: str, noun: 
         parts.append(f"no {noun} is shown to differ from {other}: {spread}")
     if "equivalent" in labels:
         margin = table.unit.size(table.margin)
-        parts.append(f"{_named(labels['equivalent'])} equivalent to {other} within {margin}")
+        parts.append(
+            f"{_named(labels['equivalent'])} equivalent to {other} within {margin}"
+        )
     if 0 < len(labels.get("undecided", ())) < len(claims):
         parts.append(f"{_named(labels['undecided'])} undecided")
     if stats.NO_CLAIM in labels:
@@ -443,26 +507,40 @@ def recommended(table: Table) -> Recommendation | None:
     The best, if it is shown to be better than the baseline. Else what nothing is shown to be better
     than: logistic regression where it is the best, or the baseline.
     """
-    rows = [row for row in table.rows if row.chosen.mean is not None and not row.shuffled]
+    rows = [
+        row for row in table.rows if row.chosen.mean is not None and not row.shuffled
+    ]
     given = {(row.drawn, row.recipe.get("layers")) for row in rows}
     if len(given) != 1 or any(row.unchosen or row.optimistic for row in rows):
         return None
-    best, better = rows[0], [r for r, c in table.compared if c.claim.verdict == "better"]
+    best, better = (
+        rows[0],
+        [r for r, c in table.compared if c.claim.verdict == "better"],
+    )
     if best in better:
-        return best, f"use {best.label}: best mean, shown to be better than '{table.baseline}'"
+        return (
+            best,
+            f"use {best.label}: best mean, shown to be better than '{table.baseline}'",
+        )
     probed = [row for row in table.rows if row.probed]
     if not (table.compared or probed):
         return None
     if best.fitted:
-        ahead = [row for row in probed if row.probed and row.probed.claim.verdict == "better"]
+        ahead = [
+            row for row in probed if row.probed and row.probed.claim.verdict == "better"
+        ]
         base = [best] if probed and not ahead else []
     else:
-        of_baseline = [row for row in rows if row.attention == table.baseline and not row.fitted]
+        of_baseline = [
+            row for row in rows if row.attention == table.baseline and not row.fitted
+        ]
         base = [] if better else of_baseline
     if len(base) != 1:
         return None
     if base[0].fitted and all(map(_is_behind_probe, probed)):
-        return base[0], f"use {base[0].label}: shown to be better than every other decoder"
+        return base[
+            0
+        ], f"use {base[0].label}: shown to be better than every other decoder"
     fewest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
     reasons = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
     said = f"use {base[0].label}: {', '.join(reasons)}, nothing is shown to be better than it"

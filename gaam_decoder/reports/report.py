@@ -38,7 +38,10 @@ class Report:
     tables: tuple[Table, ...]
 
     def text(
-        self, format: str = "markdown", section: str | None = None, columns: Names = None
+        self,
+        format: str = "markdown",
+        section: str | None = None,
+        columns: Names = None,
     ) -> str:
         """The report as text, or one section of it."""
         stream = io.StringIO()
@@ -46,7 +49,10 @@ class Report:
         return stream.getvalue()
 
     def show(
-        self, format: str = "terminal", section: str | None = None, columns: Names = None
+        self,
+        format: str = "terminal",
+        section: str | None = None,
+        columns: Names = None,
     ) -> None:
         """Print the report, or one section of it; what is not for a screen is UTF-8 always."""
         # the width, colour and encoding of a terminal are those of the screen
@@ -79,10 +85,14 @@ class Report:
         most = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
-            of_sections = [one for section in sections(table) for one in section.parts[1][:1]]
+            of_sections = [
+                one for section in sections(table) for one in section.parts[1][:1]
+            ]
             for picture in [*overviews(table), *of_sections][:most]:
                 for suffix, content in image_files(picture).items():
-                    paths.append(absolute_path(folder) / f"{prefix}{picture.name}.{suffix}")
+                    paths.append(
+                        absolute_path(folder) / f"{prefix}{picture.name}.{suffix}"
+                    )
                     write_file(paths[-1], content)
         return paths
 
@@ -105,7 +115,9 @@ def format_of(
     Raises:
         ConfigError: no such format or column, or columns of what has none.
     """
-    format: Format = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
+    format: Format = plugins.load(
+        "gaam_decoder.reports.formats", name, kind="report format"
+    )()
     format.section = section
     if names is None:
         return format
@@ -114,7 +126,9 @@ def format_of(
         raise ConfigError(message, expected="one of the two")
     if not format.has_columns:
         expected = "another format: this one holds everything"
-        raise ConfigError("--columns are of a table", expected=expected, found=f"--format {name}")
+        raise ConfigError(
+            "--columns are of a table", expected=expected, found=f"--format {name}"
+        )
     format.columns = columns.choose(names, score)
     return format
 
@@ -171,14 +185,29 @@ def report(
     """
     spec = str(parse_attention(baseline, option="--baseline")) if baseline else None
     if top is not None and not top >= 1:
-        raise ConfigError("--top is out of range", expected="a number from 1 on", found=str(top))
+        raise ConfigError(
+            "--top is out of range", expected="a number from 1 on", found=str(top)
+        )
     found = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if spec is not None:
         spec = one_form(spec, {run.attention for run in found}, "--baseline")
-    about: dict[str, Any] = {"margin": margin, "score": score, "temperature": temperature}
-    about |= {"every_candidate": every_candidate, "top": top, "pairs": pairs, "groups": groups}
+    about: dict[str, Any] = {
+        "margin": margin,
+        "score": score,
+        "temperature": temperature,
+    }
+    about |= {
+        "every_candidate": every_candidate,
+        "top": top,
+        "pairs": pairs,
+        "groups": groups,
+    }
     tables = build_tables(found, spec, **about)
-    if temperature and not any(row.temperature for table in tables for row in table.rows):
+    if temperature and not any(
+        row.temperature for table in tables for row in table.rows
+    ):
         expected = "runs of --select val, which keep the logits of the rows that chose"
-        raise ConfigError("no run has what a temperature is fitted on", expected=expected)
+        raise ConfigError(
+            "no run has what a temperature is fitted on", expected=expected
+        )
     return Report(tuple(tables))

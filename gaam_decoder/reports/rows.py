@@ -84,8 +84,12 @@ class Comparison:
     seeds: tuple[int, ...]
     dropped: tuple[int, ...]  # that one of the two lacks, or in which one failed
     claim: stats.Claim
-    other_training: stats.CorrectedT | None  # of folds: what another training set would give
-    other_grid: bool  # whether more or other values were tried for one than for the other
+    other_training: (
+        stats.CorrectedT | None
+    )  # of folds: what another training set would give
+    other_grid: (
+        bool  # whether more or other values were tried for one than for the other
+    )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -93,7 +97,8 @@ class Comparison:
             "paired_seeds": list(self.seeds),
             "dropped_seeds": list(self.dropped),
             **claim_values(self.claim),
-            "other_training_sets": self.other_training and self.other_training.to_dict(),
+            "other_training_sets": self.other_training
+            and self.other_training.to_dict(),
             "other_grid": self.other_grid,
         }
 
@@ -101,7 +106,9 @@ class Comparison:
 def claim_values(claim: stats.Claim) -> dict[str, Any]:
     """A claim as JSON values."""
     here = claim.on_these_rows
-    names = "difference verdict significant margin p p_holm p_equivalent p_equivalent_holm"
+    names = (
+        "difference verdict significant margin p p_holm p_equivalent p_equivalent_holm"
+    )
     names += " num_tests num_groups seeds_to_decide rows_to_decide groups_to_decide"
     return {name: getattr(claim, name) for name in names.split()} | {
         "difference_points": 100 * claim.difference,
@@ -127,7 +134,9 @@ class Row:
     attention: str
     head: str
     select: str
-    recipe: dict[str, Any]  # of folds without the fold; what each chose for itself is BY_FOLD
+    recipe: dict[
+        str, Any
+    ]  # of folds without the fold; what each chose for itself is BY_FOLD
     code: str  # its file and a digest, or empty: of a mechanism that is not ours
     tunings: tuple[Tuning, ...]  # of every fold; empty where nothing was chosen
     choices: tuple[ChoiceOf, ...]  # how sure each of these is, where the runs say
@@ -141,30 +150,44 @@ class Row:
     fitted: bool  # whether its head was fitted at once, without steps and seeds
     shuffled: bool  # whether labels were: a check, which is compared with nothing
     on_training_rows: bool  # whether it is tested on the rows that it learned from
-    drawn: int | None  # training rows that it was given, the fewest of its folds; None: all
-    still_learning: tuple[int, ...]  # finished seeds whose best epoch is the last, in any fold
+    drawn: (
+        int | None
+    )  # training rows that it was given, the fewest of its folds; None: all
+    still_learning: tuple[
+        int, ...
+    ]  # finished seeds whose best epoch is the last, in any fold
     too_short: bool  # whether these are more than a plateau gives
-    at_edge: frozenset[str]  # chosen, and not by chance, at the smallest or largest that was tried
+    at_edge: frozenset[
+        str
+    ]  # chosen, and not by chance, at the smallest or largest that was tried
     runs: tuple[RunResult, ...]
     accuracy: Measured
     chosen: Measured  # the score that is compared
     right: NDArray[np.bool_]  # whether each seed is right on each test row, (S, N)
     by_part: Floats  # the score that is compared of every part, (S, P); NaN where there is none
     every: dict[str, Floats]  # every score of every seed, of those that these rows have
-    confusion: NDArray[np.int64]  # true class by predicted class, summed over seeds, (C, C)
+    confusion: NDArray[
+        np.int64
+    ]  # true class by predicted class, summed over seeds, (C, C)
     vote_accuracy: float | None  # of the class that most seeds predict
-    majority_accuracy: float  # of the class that is most frequent among the training rows
+    majority_accuracy: (
+        float  # of the class that is most frequent among the training rows
+    )
     labels_per_class: NDArray[np.int64]  # test rows, (C,)
     temperatures: Floats | None  # that divide logits in scores of probabilities, (S, P)
     bins: Floats  # rows, right ones, summed probabilities by bin of the calibration error, (3, B)
-    name: str = ""  # mechanism, and head, selection or check where these tell it from others
+    name: str = (
+        ""  # mechanism, and head, selection or check where these tell it from others
+    )
     settings: str = ""  # that not all rows of the table share, such as ``lr=0.001``
     label: str = ""  # the name, with settings where another row has it too
     compared: Comparison | None = None  # with its counterpart of the baseline
     probed: Comparison | None = None  # with the linear probe on the same states
     unchosen: bool = False  # whether it is a candidate among which nothing could choose
     shown: bool = True  # whether it is among the best that were asked for
-    candidate: bool = False  # whether it stands beside others that validation may choose among
+    candidate: bool = (
+        False  # whether it stands beside others that validation may choose among
+    )
     grouped_by: tuple[str, ...] = ()  # what says which test rows belong together
 
     @property
@@ -186,7 +209,10 @@ class Row:
         """
         if self.folds > 1:
             return math.inf
-        rows = self.drawn or self.runs[0].cache["rows"][self.runs[0].setting("train_split")]
+        rows = (
+            self.drawn
+            or self.runs[0].cache["rows"][self.runs[0].setting("train_split")]
+        )
         groups = self.accuracy.scored.groups
         if groups is None:
             return rows
@@ -219,10 +245,16 @@ class Row:
         """Mean validation accuracy of its seeds, and of folds; None where a seed has none."""
         parts: dict[tuple[str, int], list[RunResult]] = {}
         for run in self.runs:
-            parts.setdefault((str(run.recipe.get("fold")), _split_seed(run)), []).append(run)
+            parts.setdefault(
+                (str(run.recipe.get("fold")), _split_seed(run)), []
+            ).append(run)
         means = [mean_validation(part, self.finished)[0] for part in parts.values()]
         known = [mean for mean in means if mean is not None]
-        return math.fsum(known) / len(known) if known and len(known) == len(means) else None
+        return (
+            math.fsum(known) / len(known)
+            if known and len(known) == len(means)
+            else None
+        )
 
     @property
     def learned(self) -> dict[str, dict[str, Any]]:
@@ -240,7 +272,12 @@ class Row:
         if (found := self.temperatures) is None:
             return None
         mean, low, high = float(found.mean()), float(found.min()), float(found.max())
-        return {"mean": mean, "lowest": low, "highest": high, "per_seed": found.tolist()}
+        return {
+            "mean": mean,
+            "lowest": low,
+            "highest": high,
+            "per_seed": found.tolist(),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; statistics are over the seeds that finished."""
@@ -254,14 +291,19 @@ class Row:
                 "per_seed": [by_seed.get(seed) for seed in self.seeds],
             }
 
-        taken, importance = [self.seconds[seed] for seed in self.finished], self.importance
+        taken, importance = (
+            [self.seconds[seed] for seed in self.finished],
+            self.importance,
+        )
         names = "attention head select optimistic parameters folds repeats undertrained learned"
         return {name: getattr(self, name) for name in names.split()} | {
             "recipe": self.recipe,
             "temperature": self.temperature,
             "seeds": list(self.seeds),
             "tested_on_training_rows": self.on_training_rows,
-            "accuracy": of_seeds(self.accuracy.scored.values, ci95=self.accuracy.interval),
+            "accuracy": of_seeds(
+                self.accuracy.scored.values, ci95=self.accuracy.interval
+            ),
             "accuracy_ci95_seeds_and_rows": self.accuracy.two_level,
             "macro_f1": of_seeds(self.every["macro-f1"]),
             "scores": {name: of_seeds(value_S) for name, value_S in self.every.items()},
@@ -272,7 +314,9 @@ class Row:
             "best_epoch_is_last": list(self.still_learning),
             "tuning": [tuning.to_dict() for tuning in self.tunings],
             "choice": [one._asdict() for one in self.choices],
-            "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
+            "failed_seeds": [
+                {"seed": s, "reason": why} for s, why in sorted(self.failed.items())
+            ],
             "importance": importance and importance.to_dict(),
             "comparison": self.compared and self.compared.to_dict(),
             "against_probe": self.probed and claim_values(self.probed.claim),
@@ -319,14 +363,22 @@ def rows_by_test(
         return -mean if better else mean, *named
 
     def tested(
-        where: str, key: tuple[Any, ...], decoders: list[list[Part]], incomplete: list[str]
+        where: str,
+        key: tuple[Any, ...],
+        decoders: list[list[Part]],
+        incomplete: list[str],
     ) -> Tested:
         first = decoders[0]
         repeats = len({_split_seed(part[0]) for part in first})
         # of every part of the test rows the runs of all decoders
-        tests = [[run for part in parts for run in part] for parts in zip(*decoders, strict=True)]
+        tests = [
+            [run for part in parts for run in part]
+            for parts in zip(*decoders, strict=True)
+        ]
         cache = first[0][0].cache["fingerprint"]
-        of_cache = [run for run in (*runs, *beside) if run.cache["fingerprint"] == cache]
+        of_cache = [
+            run for run in (*runs, *beside) if run.cache["fingerprint"] == cache
+        ]
         groups = table_groups(tests, of_cache, repeats, grouped_by)
         rows = [_row(parts, tunings, score, temperature, groups) for parts in decoders]
         label_N = np.concatenate([part[0].labels for part in first])
@@ -340,34 +392,56 @@ def rows_by_test(
     for run in runs:
         if fold := run.recipe.get("fold"):
             left_out = ("fold", "split_seed", *(TUNED if run.key in tunings else ()))
-            rest = sorted((k, str(v)) for k, v in run.recipe.items() if k not in left_out)
-            name = repr((run.attention, run.head, rest))  # what all folds of a row share
+            rest = sorted(
+                (k, str(v)) for k, v in run.recipe.items() if k not in left_out
+            )
+            name = repr(
+                (run.attention, run.head, rest)
+            )  # what all folds of a row share
             of = folds.setdefault(_partition(run), {}).setdefault(name, {})
-            of.setdefault((_split_seed(run), int(fold.partition("/")[0])), []).append(run)
+            of.setdefault((_split_seed(run), int(fold.partition("/")[0])), []).append(
+                run
+            )
     whole = set()
     for partition, by_name in folds.items():
         numbers = range(1, int(partition[1]) + 1)
         # split seeds of which a row has all folds: those of the row that has most
         every = [
-            {s for s, _ in of if all((s, n) in of for n in numbers)} for of in by_name.values()
+            {s for s, _ in of if all((s, n) in of for n in numbers)}
+            for of in by_name.values()
         ]
         if seeds := sorted({*max(every, key=len)}):
             whole |= {(partition, seed) for seed in seeds}
             needed = [(seed, n) for seed in seeds for n in numbers]
             full = [of for of in by_name.values() if of.keys() >= {*needed}]
-            some = [of for of in by_name.values() if 0 < len(of.keys() & {*needed}) < len(needed)]
+            some = [
+                of
+                for of in by_name.values()
+                if 0 < len(of.keys() & {*needed}) < len(needed)
+            ]
             lacking = {
-                f"{brief(r.attention)} + {brief(r.head)}" for of in some for r, *_ in of.values()
+                f"{brief(r.attention)} + {brief(r.head)}"
+                for of in some
+                for r, *_ in of.values()
             }
             times = f"{len(seeds)} times" if len(seeds) > 1 else "all"
-            where = f"{times} {len(numbers)} folds{_split(full[0][needed[0]][0], seeds)}"
+            where = (
+                f"{times} {len(numbers)} folds{_split(full[0][needed[0]][0], seeds)}"
+            )
             decoders: list[list[Part]] = [[of[one] for one in needed] for of in full]
             yield tested(where, ("folds", *partition), decoders, sorted(lacking))
     alone: dict[Any, dict[str, list[RunResult]]] = {}
     for run in runs:
         fold, seed = run.recipe.get("fold"), _split_seed(run)
-        if fold is None or (_partition(run), seed) not in whole:  # else a part of what is there
-            shared = run.recipe.get("test_split"), fold, _partition(run), seed * bool(fold)
+        if (
+            fold is None or (_partition(run), seed) not in whole
+        ):  # else a part of what is there
+            shared = (
+                run.recipe.get("test_split"),
+                fold,
+                _partition(run),
+                seed * bool(fold),
+            )
             # labels alone may agree by accident
             key = (*shared, run.majority_accuracy, digest_of(run.labels.tobytes()))
             alone.setdefault(key, {}).setdefault(run.key, []).append(run)
@@ -376,7 +450,9 @@ def rows_by_test(
         first = next(iter(by_key.values()))[0]
         where = f"test split '{test_split or 'test'}'"
         if fold:
-            where = f"fold {fold.replace('/', ' of ')}{_split(first, [_split_seed(first)])}"
+            where = (
+                f"fold {fold.replace('/', ' of ')}{_split(first, [_split_seed(first)])}"
+            )
         yield tested(where, key, [[part] for part in by_key.values()], [])
 
 
@@ -387,7 +463,9 @@ def _split_seed(run: RunResult) -> int:
 def _partition(run: RunResult) -> tuple[str, ...]:
     """What runs must share to be folds of one cross-validation, or of its repeats."""
     count = str(run.recipe.get("fold") or "").partition("/")[2]
-    splitting = [str(run.recipe.get(name)) for name in ("train_split", "groups") if count]
+    splitting = [
+        str(run.recipe.get(name)) for name in ("train_split", "groups") if count
+    ]
     return run.states, count, *splitting
 
 
@@ -424,15 +502,21 @@ def _row(
     seeds = set.intersection(*map(set, by_part))
     failed: dict[int, str] = {}
     for seed in seeds:
-        for run in (runs[seed] for runs in reversed(by_part) if seed in runs[seed].failed):
+        for run in (
+            runs[seed] for runs in reversed(by_part) if seed in runs[seed].failed
+        ):
             why = run.failed[seed]
-            failed[seed] = f"fold {run.recipe['fold']}: {why}" if len(parts) > 1 else why
+            failed[seed] = (
+                f"fold {run.recipe['fold']}: {why}" if len(parts) > 1 else why
+            )
     recipes = [dict(part[0].recipe) for part in parts]
     recipe = recipes[0]
     # of whose code the mechanism is says the mechanism: it keeps no row from being compared
     theirs = recipe.pop("plugins", {}).items()
     code = "".join(code for name, code in theirs if name.startswith("mechanism "))
-    if others := {name: code for name, code in theirs if not name.startswith("mechanism ")}:
+    if others := {
+        name: code for name, code in theirs if not name.startswith("mechanism ")
+    }:
         recipe["plugins"] = others
     split_seeds = sorted({_split_seed(part[0]) for part in parts})
     if len(parts) > 1:
@@ -441,14 +525,22 @@ def _row(
     if len(split_seeds) > 1:
         recipe["split_seed"] = ", ".join(map(str, split_seeds))
     counted = tuple(
-        run for part in parts for run in ([o for o in part if set(o.seeds) & seeds] or part)
+        run
+        for part in parts
+        for run in ([o for o in part if set(o.seeds) & seeds] or part)
     )
     tuned = [(part, tunings[part[0].key]) for part in parts if part[0].key in tunings]
-    answered = _answers(parts, sorted(seeds), len(split_seeds), meant, temperature, groups)
+    answered = _answers(
+        parts, sorted(seeds), len(split_seeds), meant, temperature, groups
+    )
     finished = answered["finished"]
-    late = {seed for run in counted for seed in run.still_learning}.intersection(finished)
+    late = {seed for run in counted for seed in run.still_learning}.intersection(
+        finished
+    )
     choices = tuple(one for of in tuned if (one := _choice(*of, meant, groups.names)))
-    chance = any(one.share < SURE for one in choices)  # other rows would choose another rate
+    chance = any(
+        one.share < SURE for one in choices
+    )  # other rows would choose another rate
     same = ("attention", "head", "select", "parameters", "shuffled")
     return Row(
         **{name: getattr(first, name) for name in same},
@@ -459,22 +551,32 @@ def _row(
         folds=len(parts) // len(split_seeds),
         repeats=len(split_seeds),
         seeds=tuple(sorted(seeds)),
-        seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds},
+        seconds={
+            seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds
+        },
         failed=failed,
         fitted=bool(first.fit),
         on_training_rows=on_training_rows(first.recipe),
-        drawn=min((sum(run.drawn.values()) for run in counted if run.drawn), default=None),
+        drawn=min(
+            (sum(run.drawn.values()) for run in counted if run.drawn), default=None
+        ),
         still_learning=tuple(sorted(late)),
         too_short=bool(late)
-        and stats.later_than_chance(len(late), len(finished), recipe["epochs"], len(parts)),
-        at_edge=frozenset(n for _, tuning in tuned for n in tuning.at_edge if not chance),
+        and stats.later_than_chance(
+            len(late), len(finished), recipe["epochs"], len(parts)
+        ),
+        at_edge=frozenset(
+            n for _, tuning in tuned for n in tuning.at_edge if not chance
+        ),
         runs=counted,
         grouped_by=groups.names,
         **answered,
     )
 
 
-def _choice(part: Part, tuning: Tuning, score: Score, grouped_by: Sequence[str]) -> ChoiceOf | None:
+def _choice(
+    part: Part, tuning: Tuning, score: Score, grouped_by: Sequence[str]
+) -> ChoiceOf | None:
     labels, right, values = part[0].labels, [], []
     groups = None
     for right_N, logits, same in tuning.answers(grouped_by):
@@ -500,7 +602,9 @@ def _answers(
     finished = [seed for seed in seeds if all(seed in by_seed for by_seed in by_part)]
     labels = np.concatenate([part[0].labels for part in parts])
     sizes = tuple(len(part[0].labels) for part in parts)
-    majority = sum((part[0].majority_accuracy or 0) * len(part[0].labels) for part in parts)
+    majority = sum(
+        (part[0].majority_accuracy or 0) * len(part[0].labels) for part in parts
+    )
     ends, classes = np.cumsum(sizes)[:-1], len(parts[0][0].cache["class_names"])
     fitted = _temperatures(parts, finished) if fit else None
     logits_SNC = np.empty((len(finished), len(labels), classes), np.float32)
@@ -512,7 +616,9 @@ def _answers(
         if fitted is not None:
             # in float64: in float32 two logits might become equal, and another class the first
             of_row = np.repeat(fitted[place], sizes)[:, None]
-            sure = Answers(logits_SNC[place].astype(np.float64) / of_row, labels, sizes, repeats)
+            sure = Answers(
+                logits_SNC[place].astype(np.float64) / of_row, labels, sizes, repeats
+            )
         for name, one in known.items():
             if (value := one.value(sure if one.of_sizes else answers)) is not None:
                 values.setdefault(name, []).append(value)
@@ -544,7 +650,9 @@ def _answers(
         "chosen": _measured(score, scored, at_once),
         "by_part": np.array(part_values, np.float64).reshape(len(finished), len(parts)),
         "every": every,
-        "confusion": stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
+        "confusion": stats.confusion(
+            predicted_SN.ravel(), np.tile(labels, len(finished)), classes
+        ),
         "vote_accuracy": None if votes is None else float((votes == labels).mean()),
         "majority_accuracy": majority / len(labels),
         "labels_per_class": np.bincount(labels, minlength=classes),
@@ -561,9 +669,15 @@ def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
     tested = np.unique(row_N, return_counts=True)[1]
     if (tested != repeats).any():
         where = str(parts[0][0].path.parent)
-        raise CacheError("folds of repeats do not test every row equally often", where=where)
+        raise CacheError(
+            "folds of repeats do not test every row equally often", where=where
+        )
     shape = len(value_SN), len(row_N) // repeats, repeats
-    return value_SN[:, np.argsort(row_N, kind="stable")].reshape(shape).mean(2, dtype=np.float64)
+    return (
+        value_SN[:, np.argsort(row_N, kind="stable")]
+        .reshape(shape)
+        .mean(2, dtype=np.float64)
+    )
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:

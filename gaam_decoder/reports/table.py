@@ -14,7 +14,14 @@ from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports import compare
 from gaam_decoder.reports.compare import Pairs
 from gaam_decoder.reports.groups import TableGroups, columns_like_groups
-from gaam_decoder.reports.rows import DEFAULT, Comparison, Row, Tested, rows_by_test, score_of
+from gaam_decoder.reports.rows import (
+    DEFAULT,
+    Comparison,
+    Row,
+    Tested,
+    rows_by_test,
+    score_of,
+)
 from gaam_decoder.reports.titles import apart
 from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.result import RunResult, states_of
@@ -38,21 +45,29 @@ class Table:
     """
 
     cache: dict[str, Any]
-    apart: str = ""  # what tells the cache from others of the report that go by the same title
+    apart: str = (
+        ""  # what tells the cache from others of the report that go by the same title
+    )
     where: str  # which rows are tested, in words
     num_test_rows: int = 0
     rows: tuple[Row, ...] = ()
     baseline: str | None = None  # what differences are to
-    incomplete: Sequence[str] = ()  # what is not among the rows, because folds of it are missing
+    incomplete: Sequence[
+        str
+    ] = ()  # what is not among the rows, because folds of it are missing
     num_tests: Mapping[str, int] = field(default_factory=dict)
     """Comparisons that make a claim, by head, left out ones too: what Holm corrects for."""
-    pairs: Pairs | None = None  # rows against every other that differs in one setting alone
+    pairs: Pairs | None = (
+        None  # rows against every other that differs in one setting alone
+    )
     margin: float  # largest difference that does not matter, a fraction or in the score's unit
     score: str
     temperature: bool
     selection: Selection | None  # what was left out of the whole report
     uncounted: int = 0  # runs that were left out unread: Holm corrects for none of them
-    finals: tuple[dict[str, Any], ...] = ()  # models that are not evaluated, as JSON values
+    finals: tuple[
+        dict[str, Any], ...
+    ] = ()  # models that are not evaluated, as JSON values
     groups: TableGroups | None = None  # of its test rows; None where nothing is tested
     like_groups: Mapping[str, int] = field(default_factory=dict)
     """Kept columns that look like groups and are not taken for such, by how many values."""
@@ -77,13 +92,17 @@ class Table:
         """One line that says what was encoded with what."""
         where = self.where.partition(", groups ")[0] if self.num_groups else self.where
         fold = "" if where == "test split 'test'" else f", {brief(where)}"
-        groups = f", {self.groups.in_words()}" if self.groups and self.num_groups else ""
+        groups = (
+            f", {self.groups.in_words()}" if self.groups and self.num_groups else ""
+        )
         return f"{self.of_cache}{', ' if self.apart else ''}{self.apart}{fold}{groups}"
 
     @property
     def of_cache(self) -> str:
         """What a title says of the cache, where no other goes by the same."""
-        rows = " + ".join(f"{n:,} {brief(name, 40)}" for name, n in self.cache["rows"].items())
+        rows = " + ".join(
+            f"{n:,} {brief(name, 40)}" for name, n in self.cache["rows"].items()
+        )
         first, count = self.cache.get("first_layer", 1), self.cache["layers"]
         some = "" if first == 1 else f" ({first} to {first + count - 1})"
         return (
@@ -124,7 +143,9 @@ class Table:
         """JSON values, without notes; accuracies are fractions."""
         return {
             "title": self.title(),
-            "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
+            "cache": {
+                name: self.cache[name] for name in CACHE_FIELDS if name in self.cache
+            },
             "cache_differs_by": self.apart or None,
             "rows": [row.to_dict() for row in self.shown],
             "majority_accuracy": self.rows[0].majority_accuracy if self.rows else None,
@@ -149,7 +170,9 @@ class Format(ABC):
 
     has_columns: ClassVar[bool] = True  # whether it may be asked for some
     section: str | None = None  # that is shown alone, without the table of accuracies
-    columns: Sequence[Any] = ()  # of the table, as ``columns.choose`` gives them; (): the usual
+    columns: Sequence[
+        Any
+    ] = ()  # of the table, as ``columns.choose`` gives them; (): the usual
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
@@ -176,7 +199,9 @@ def build_tables(
     unit = score_of(score)
     margin = unit.margin if margin is None else margin / unit.factor
     if not 0 < margin < unit.highest:
-        expected = f"{unit.of_differences} above 0 and below {unit.factor * unit.highest:g}"
+        expected = (
+            f"{unit.of_differences} above 0 and below {unit.factor * unit.highest:g}"
+        )
         given = f"{unit.factor * margin:g}"
         raise ConfigError("--margin is out of range", expected=expected, found=given)
     selection, beside = getattr(runs, "selection", None), getattr(runs, "others", ())
@@ -184,14 +209,20 @@ def build_tables(
     def by_test(runs: Sequence[RunResult]) -> tuple[Choice, list[Tested]]:
         choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
         evaluated = [run for run in choice.runs if run.evaluated]
-        of_tests = rows_by_test(evaluated, choice.tunings, score, temperature, groups, beside)
+        of_tests = rows_by_test(
+            evaluated, choice.tunings, score, temperature, groups, beside
+        )
         return choice, list(of_tests)
 
     choice, tested = by_test(runs)
     # by test rows, what filters left out of a table too
-    whole = {one.key: one.rows for one in by_test([*runs, *beside])[1]} if beside else {}
+    whole = (
+        {one.key: one.rows for one in by_test([*runs, *beside])[1]} if beside else {}
+    )
     both = [(one.rows, whole.get(one.key, [])) for one in tested]
-    chosen = compare.choose_baseline([row for one in tested for row in one.rows], baseline)
+    chosen = compare.choose_baseline(
+        [row for one in tested for row in one.rows], baseline
+    )
 
     def of_baseline(row: Row, rows: Sequence[Row]) -> Row | None:
         return compare.counterpart(row, rows, chosen)
@@ -220,12 +251,16 @@ def build_tables(
             where=one.where,
             num_test_rows=len(one.labels),
             rows=_named(told),
-            baseline=chosen if any(compare.is_of(row, chosen) for row in rows) else None,
+            baseline=chosen
+            if any(compare.is_of(row, chosen) for row in rows)
+            else None,
             incomplete=one.incomplete,
             num_tests=compare.counts_by_head(rows, compared),
             pairs=next(of_pairs),
             runs=tuple(run for row in rows for run in row.runs),
-            uncounted=sum(selection.left_out.values()) - len(beside) if selection else 0,
+            uncounted=sum(selection.left_out.values()) - len(beside)
+            if selection
+            else 0,
             groups=one.groups,
             like_groups=columns_like_groups(one.groups, _share_right(rows), one.labels),
             **shared,
@@ -234,13 +269,21 @@ def build_tables(
     finals = [run for run in choice.runs if not run.evaluated]
     for states in dict.fromkeys(run.states for run in finals):
         of_cache = [run for run in finals if run.states == states]
-        models = tuple(_final_model(run, choice.tunings.get(run.key)) for run in of_cache)
+        models = tuple(
+            _final_model(run, choice.tunings.get(run.key)) for run in of_cache
+        )
         where = "final models, which are not evaluated"
         empty = Table(cache=of_cache[0].cache, where=where, runs=(), **shared)
-        there = (i for i, one in enumerate(tables) if one.runs and one.runs[0].states == states)
+        there = (
+            i
+            for i, one in enumerate(tables)
+            if one.runs and one.runs[0].states == states
+        )
         place = next(there, len(tables))
         table = (tables[place:] or [empty])[0]
-        tables[place : place + 1] = [replace(table, finals=models, runs=(*table.runs, *of_cache))]
+        tables[place : place + 1] = [
+            replace(table, finals=models, runs=(*table.runs, *of_cache))
+        ]
     return _told_apart(tables)
 
 
@@ -253,14 +296,18 @@ def _told_apart(tables: Sequence[Table]) -> list[Table]:
     for by_states in caches.values():
         if len(by_states) > 1:
             words |= zip(by_states, apart(list(by_states.values())), strict=True)
-    return [replace(table, apart=words.get(states_of(table.cache), "")) for table in tables]
+    return [
+        replace(table, apart=words.get(states_of(table.cache), "")) for table in tables
+    ]
 
 
 def _share_right(rows: Sequence[Row]) -> NDArray[np.float64]:
     """What share of all decoders, each with its seeds, is right on each test row, (N,)."""
     trained = [row for row in rows if row.finished and not row.shuffled]
     by_row = [np.asarray(row.accuracy.scored.by_row) for row in trained or rows]
-    share_N: NDArray[np.float64] = np.mean([one_SN.mean(0) for one_SN in by_row], axis=0)
+    share_N: NDArray[np.float64] = np.mean(
+        [one_SN.mean(0) for one_SN in by_row], axis=0
+    )
     return np.nan_to_num(share_N)  # of a row without a finished seed
 
 
@@ -268,7 +315,11 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
     """With names as short as can be, and the settings that not all share, or that were tuned."""
 
     def varies(name: str) -> bool:  # in the rows in which the setting plays a part
-        playing = [row for row in rows if name in row.recipe or name in DRAWN_BY or not row.fitted]
+        playing = [
+            row
+            for row in rows
+            if name in row.recipe or name in DRAWN_BY or not row.fitted
+        ]
         return len({str(row.recipe.get(name)) for row in playing}) > 1
 
     tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
@@ -278,8 +329,12 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
     heads = len({row.head for row in rows if not row.fitted}) > 1
     found = []
     for row in rows:
-        name = brief(row.attention) + f" + {brief(row.head, 60)}" * (heads or row.fitted)
-        name += " labels shuffled" * row.shuffled + f" select={row.select}" * (row.select != "val")
+        name = brief(row.attention) + f" + {brief(row.head, 60)}" * (
+            heads or row.fitted
+        )
+        name += " labels shuffled" * row.shuffled + f" select={row.select}" * (
+            row.select != "val"
+        )
         there = [one for one in varied if row.recipe.get(one) is not None]
         spelt = {one: brief(f"{one}={row.recipe[one]}") for one in there}
         if len({one.code for one in rows if one.attention == row.attention}) > 1:
@@ -291,7 +346,9 @@ def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
     labels = compare.numbered(
         [r.label.strip() if names.count(r.name) > 1 else r.name for r in found]
     )
-    return tuple(replace(row, label=label) for row, label in zip(found, labels, strict=True))
+    return tuple(
+        replace(row, label=label) for row, label in zip(found, labels, strict=True)
+    )
 
 
 def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
@@ -299,8 +356,12 @@ def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
     names = ("attention", "head", "select", "parameters", "recipe")
     return {name: getattr(run, name) for name in names} | {
         "evaluated": False,
-        "folder": "/".join(run.path.parts[-2:]),  # no more of a path: reports are shown to others
+        "folder": "/".join(
+            run.path.parts[-2:]
+        ),  # no more of a path: reports are shown to others
         "seeds": seeds,
-        "failed_seeds": [{"seed": s, "reason": run.failed[s]} for s in seeds if s in run.failed],
+        "failed_seeds": [
+            {"seed": s, "reason": run.failed[s]} for s in seeds if s in run.failed
+        ],
         "runs": [{"path": run.path.name, "key": run.key}],
     }

@@ -16,20 +16,30 @@ from gaam_cache.store.plan import NOT_SETTINGS
 from gaam_decoder.runs.result import states_of
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
-LONGEST = 80  # characters of a value that people read; a longer one is known by its digest
+LONGEST = (
+    80  # characters of a value that people read; a longer one is known by its digest
+)
 WORDS: dict[str, Callable[[Any], str]] = {
-    "revision": lambda commit: f"revision {short_digest(commit)}" if commit else "no revision",
+    "revision": lambda commit: (
+        f"revision {short_digest(commit)}" if commit else "no revision"
+    ),
     "encoder.pooling": lambda names: f"--pool {','.join(names)}",
     "encoder.pool_over": lambda over: (
         f"pooled over {'its own' if over == 'text' else 'all'} tokens"
     ),
-    "encoder.prompt": lambda text: f"prompt {brief(repr(text), LONGEST)}" if text else "no prompt",
+    "encoder.prompt": lambda text: (
+        f"prompt {brief(repr(text), LONGEST)}" if text else "no prompt"
+    ),
     "encoder.dtype": "computed in {}".format,
-    "encoder.special_tokens": lambda kept: "special tokens" if kept else "no special tokens",
+    "encoder.special_tokens": lambda kept: (
+        "special tokens" if kept else "no special tokens"
+    ),
     "storage_dtype": "stored as {}".format,
     "class_names": lambda names: brief(f"classes {', '.join(names)}"),
     "columns": lambda kept: f"columns {', '.join(kept)}" if kept else "no columns",
-    "dataset.text_columns": lambda names: f"text columns {', '.join(names) or 'by default'}",
+    "dataset.text_columns": lambda names: (
+        f"text columns {', '.join(names) or 'by default'}"
+    ),
 }
 """How a title puts a setting of a plan; any other is called by the end of its name."""
 DEFAULTS = {one.name: one.default for one in fields(ExtractConfig)}
@@ -43,14 +53,22 @@ def apart(caches: Sequence[Mapping[str, Any]]) -> list[str]:
     places = range(len(caches))
     settings = [dict(_settings(cache)) for cache in caches]
     names = dict.fromkeys(name for one in settings for name in one)
-    words = {name: [_in_words(name, one.get(name)) for one in settings] for name in names}
-    words = {name: of_caches for name, of_caches in words.items() if len(set(of_caches)) > 1}
+    words = {
+        name: [_in_words(name, one.get(name)) for one in settings] for name in names
+    }
+    words = {
+        name: of_caches for name, of_caches in words.items() if len(set(of_caches)) > 1
+    }
     words = _that_decide(words)
 
     def joined(chosen: Sequence[str]) -> list[str]:
         titles = []
         for place in places:
-            rare = [words[n][place] for n in chosen if not _is_usual(words[n][place], words[n])]
+            rare = [
+                words[n][place]
+                for n in chosen
+                if not _is_usual(words[n][place], words[n])
+            ]
             # the cache that has what most have says all of it
             titles.append(", ".join(rare or [words[name][place] for name in chosen]))
         return titles
@@ -98,7 +116,9 @@ def _that_decide(words: dict[str, list[str]]) -> dict[str, list[str]]:
 
     How rows were read counts where rows differ; a revision where files of the encoder do.
     """
-    rows = any(name.startswith(("content.", "class_names", "columns")) for name in words)
+    rows = any(
+        name.startswith(("content.", "class_names", "columns")) for name in words
+    )
     files = any(name.startswith("encoder.files.") for name in words)
     return {
         name: of_caches
@@ -138,5 +158,7 @@ def _in_words(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
         text = ", ".join(value)
     if _is_opaque(name, value):
-        text = short_digest(text if DIGEST.fullmatch(text) else digest_of(text.encode()))
+        text = short_digest(
+            text if DIGEST.fullmatch(text) else digest_of(text.encode())
+        )
     return f"{label} {brief(text, LONGEST)}"

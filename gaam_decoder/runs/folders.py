@@ -14,13 +14,17 @@ from gaam_cache.store.plan import Plan, read_plan, states_apart
 from gaam_cache.workers.leases import is_alive
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, read_run
 
-_ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")  # how the names end that ``run_name`` gives
-CLAIM_FOLDER = ".claims"  # in a folder of runs: who trains what
+_ENDING = re.compile(
+    r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z"
+)  # how the names end that ``run_name`` gives
+LEASE_FOLDER = ".leases"  # in a folder of runs: who trains what
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
     """Folder name of a run: readable in front, unambiguous behind."""
-    front = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
+    front = "".join(
+        c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}"
+    )
     return f"{front[:80]}{ending(key, seeds)}"
 
 
@@ -72,12 +76,19 @@ def remove_unfinished(runs: Path, key: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Path:
+def find_cache(
+    about: Mapping[str, Any], path: Path, cache: str | Path | None = None
+) -> Path:
     """The folder of a run's cache: ``cache``, or where the run says, or beside the runs."""
     recorded, found = Path(about["path"]), list[str]()
     # beside the folder of the runs, also of that which a link leads to
-    beside = dict.fromkeys((path.parent.parent, Path(os.path.realpath(path)).parent.parent))
-    places = [recorded, *(folder / name for folder in beside for name in (recorded.name, "cache"))]
+    beside = dict.fromkeys(
+        (path.parent.parent, Path(os.path.realpath(path)).parent.parent)
+    )
+    places = [
+        recorded,
+        *(folder / name for folder in beside for name in (recorded.name, "cache")),
+    ]
     for folder in [absolute_path(cache)] if cache else places:
         try:
             plan = read_plan(folder)
@@ -89,7 +100,11 @@ def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = 
         if plan.fingerprint != about["fingerprint"]:
             found.append(f"{folder}: another cache, {short_digest(plan.fingerprint)}")
             continue
-        difference = states_apart(plan, Plan.from_dict(about["plan"])) if "plan" in about else None
+        difference = (
+            states_apart(plan, Plan.from_dict(about["plan"]))
+            if "plan" in about
+            else None
+        )
         if difference is None:
             return folder
         found.append(f"{folder}: the same encoder and rows, but {difference}")

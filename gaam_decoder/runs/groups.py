@@ -26,7 +26,9 @@ GROUPS_FILE, EQUAL_ROWS = "file of --groups", "equal rows"  # no column can be c
 Numbers = NDArray[np.int32]
 
 
-def relations(cache: EmbeddingCache, split: str, groups: Groups | None) -> dict[str, Numbers]:
+def relations(
+    cache: EmbeddingCache, split: str, groups: Groups | None
+) -> dict[str, Numbers]:
     """All that may say which rows of a split belong together, each (N,).
 
     Args:
@@ -51,7 +53,9 @@ def _numbers_of_column(split: Split, name: str) -> Numbers:
 
 
 def _numbered(names: Any) -> Numbers:
-    numbers: Numbers = np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int32)
+    numbers: Numbers = np.unique(np.asarray(names), return_inverse=True)[1].astype(
+        np.int32
+    )
     return numbers
 
 

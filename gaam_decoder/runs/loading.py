@@ -18,9 +18,20 @@ from gaam_cache.store.files import ElsewhereError
 from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_cache.workers.leases import holdings
 from gaam_decoder.number_lists import parse_layer_sets, parse_rates
-from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_folders
+from gaam_decoder.runs.folders import (
+    LEASE_FOLDER,
+    is_run,
+    run_folders,
+    unfinished_folders,
+)
 from gaam_decoder.runs.result import TEST_FILE, RunResult, read_run
-from gaam_decoder.runs.tuning import HELD, choose, first_runs, on_training_rows, reported
+from gaam_decoder.runs.tuning import (
+    HELD,
+    choose,
+    first_runs,
+    on_training_rows,
+    reported,
+)
 from gaam_decoder.specs import parse_spec
 
 if TYPE_CHECKING:
@@ -29,7 +40,9 @@ if TYPE_CHECKING:
 Texts = str | Sequence[str] | None
 Progress = Callable[[int, int, str], None]
 OPTIONS = {"attn": "--attn", "head": "--head"}
-OPTIONS |= {name: f"--where {name}" for name in ("layers", "lr", "cache")}  # that filter runs
+OPTIONS |= {
+    name: f"--where {name}" for name in ("layers", "lr", "cache")
+}  # that filter runs
 SCORE_PACKAGE = "gaam_decoder.stats.scores"
 SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
 """Every score that a report may compare, by its column."""
@@ -55,15 +68,25 @@ class Selection:
     chosen: int  # runs
     # runs, by what left them out first; ``name``: they lie beside those that were named
     left_out: Mapping[str, int] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(default_factory=dict)  # mechanisms, by what left out the last
+    lost: Mapping[str, str] = field(
+        default_factory=dict
+    )  # mechanisms, by what left out the last
 
     @property
     def total(self) -> int:
         return self.chosen + sum(self.left_out.values())
 
     def to_dict(self) -> dict[str, Any]:
-        counts = {"runs": self.chosen, "of_runs": self.total, "left_out": dict(self.left_out)}
-        return {"asked": list(self.asked), **counts, "mechanisms_left_out": sorted(self.lost)}
+        counts = {
+            "runs": self.chosen,
+            "of_runs": self.total,
+            "left_out": dict(self.left_out),
+        }
+        return {
+            "asked": list(self.asked),
+            **counts,
+            "mechanisms_left_out": sorted(self.lost),
+        }
 
     def in_words(self) -> str:
         text = f"{self.chosen:,} of {self.total:,} runs"
@@ -77,18 +100,29 @@ class Runs(list[RunResult]):
     3
     """
 
-    selection: Selection | None = None  # what was left out; None where nothing was asked for
-    others: Sequence[RunResult] = ()  # that filters left out: a correction has to count them
+    selection: Selection | None = (
+        None  # what was left out; None where nothing was asked for
+    )
+    others: Sequence[
+        RunResult
+    ] = ()  # that filters left out: a correction has to count them
 
     def selected(self, **asked: Any) -> Runs:
         """Those that are meant, as ``load_runs`` has it, and what was left out by which filter."""
         given = {k: v for k, v in asked.items() if v not in (None, (), [])}
         if not given:
             return self
-        given = {k: v if isinstance(v, (list, tuple)) else [v] for k, v in given.items()}
-        fits = {OPTIONS[name]: _rule(name, values, self) for name, values in given.items()}
+        given = {
+            k: v if isinstance(v, (list, tuple)) else [v] for k, v in given.items()
+        }
+        fits = {
+            OPTIONS[name]: _rule(name, values, self) for name, values in given.items()
+        }
         # a run that several filters leave out counts for the first of them
-        by = [(run, next((o for o, fit in fits.items() if not fit(run)), "")) for run in self]
+        by = [
+            (run, next((o for o, fit in fits.items() if not fit(run)), ""))
+            for run in self
+        ]
         before = self.selection or Selection(chosen=len(self))
         words = [f"{OPTIONS[k]} {v}" for k, values in given.items() for v in values]
         found = Runs(run for run, option in by if not option)
@@ -97,8 +131,12 @@ class Runs(list[RunResult]):
         found.selection = Selection(
             asked=(*before.asked, *map(brief, words)),
             chosen=len(found),
-            left_out=Counter(before.left_out) + Counter(option for _, option in by if option),
-            lost={**before.lost, **{r.attention: o for r, o in by if r.attention not in there}},
+            left_out=Counter(before.left_out)
+            + Counter(option for _, option in by if option),
+            lost={
+                **before.lost,
+                **{r.attention: o for r, o in by if r.attention not in there},
+            },
         )
         return found
 
@@ -108,9 +146,13 @@ class Runs(list[RunResult]):
 
         from gaam_decoder.stats.scores.base import Answers
 
-        counting = {run.key: first_runs(r for r in self if r.key == run.key) for run in self}
+        counting = {
+            run.key: first_runs(r for r in self if r.key == run.key) for run in self
+        }
         chosen = set((choice := choose(self)).runs)
-        scores = {k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()}
+        scores = {
+            k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()
+        }
         decoders = _decoders(self)
         rows: list[dict[str, Any]] = []
         for run in self:
@@ -121,11 +163,26 @@ class Runs(list[RunResult]):
             reports = reported(meant, choice.tunings.get(run.key))
             # of the epoch or fit that was kept, on the rows that chose it
             log, epochs = run.log if run.finished else [], run.epochs
-            kept = {e["seed"]: e.get("accuracy") for e in log if e["epoch"] == epochs[e["seed"]]}
-            of_run = ("attention", "head", "key", "created", "evaluated", "majority_accuracy")
+            kept = {
+                e["seed"]: e.get("accuracy")
+                for e in log
+                if e["epoch"] == epochs[e["seed"]]
+            }
+            of_run = (
+                "attention",
+                "head",
+                "key",
+                "created",
+                "evaluated",
+                "majority_accuracy",
+            )
             shared = {name: getattr(run, name) for name in of_run}
-            shared |= {name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")}
-            shared |= {name: value for name, value in run.recipe.items() if name in COLUMNS}
+            shared |= {
+                name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")
+            }
+            shared |= {
+                name: value for name, value in run.recipe.items() if name in COLUMNS
+            }
             shared |= {
                 "run": run.path.name,
                 "decoder": decoders[run.key],
@@ -144,14 +201,20 @@ class Runs(list[RunResult]):
                     "epoch": None if failed or run.fit else run.epochs[seed],
                     "seconds": run.seconds[seed],
                     "selection_accuracy": None if failed else kept.get(seed),
-                    "counts": run.evaluated and counting[run.key][seed] is run and seed in reports,
+                    "counts": run.evaluated
+                    and counting[run.key][seed] is run
+                    and seed in reports,
                 }
                 if seed in answers:
                     answer = Answers(answers[seed], run.labels)
-                    row |= {column: score.value(answer) for column, score in scores.items()}
+                    row |= {
+                        column: score.value(answer) for column, score in scores.items()
+                    }
                     row["test_rows"] = answer.num_rows
                 rows.append(row)
-        return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
+        return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(
+            COLUMNS
+        )
 
 
 def _decoders(runs: Sequence[RunResult]) -> dict[str, str]:
@@ -163,14 +226,18 @@ def _decoders(runs: Sequence[RunResult]) -> dict[str, str]:
     found = {}
     for title, of_key in recipes.items():
         names = sorted({name for recipe in of_key.values() for name in recipe})
-        apart = [n for n in names if len({str(of.get(n)) for of in of_key.values()}) > 1]
+        apart = [
+            n for n in names if len({str(of.get(n)) for of in of_key.values()}) > 1
+        ]
         for key, recipe in of_key.items():
             told = [f"{n.replace('_', ' ')} {recipe[n]}" for n in apart if n in recipe]
             found[key] = ", ".join([title, *told])
     return found
 
 
-def _rule(name: str, given: list[Any], runs: Sequence[RunResult]) -> Callable[[RunResult], bool]:
+def _rule(
+    name: str, given: list[Any], runs: Sequence[RunResult]
+) -> Callable[[RunResult], bool]:
     if name == "cache":
         folder = absolute_path(given[0])
         there = os.path.lexists(folder / PLAN_FILE)
@@ -242,21 +309,29 @@ def load_runs(
     sound, damaged, begun = find_runs(paths)
     if damaged:  # gaam verify lists them all
         raise next(iter(damaged.values()))
-    found = Runs([*sound, *dict.fromkeys(one for one in several if isinstance(one, RunResult))])
+    found = Runs(
+        [*sound, *dict.fromkeys(one for one in several if isinstance(one, RunResult))]
+    )
     if begun:
         names = brief(", ".join(sorted({folder.stem[1:] for folder in begun})))
         warnings.warn(f"not finished, and left out: {names}", GaamWarning, stacklevel=2)
     # how many lie beside those that were named one by one
     parents = {Path(os.path.realpath(path)).parent for path in paths if is_run(path)}
-    beside = {Path(os.path.realpath(run)) for parent in parents for run in run_folders(parent)}
+    beside = {
+        Path(os.path.realpath(run)) for parent in parents for run in run_folders(parent)
+    }
     if unnamed := len(beside - {Path(os.path.realpath(run.path)) for run in found}):
         found.selection = Selection(chosen=len(found), left_out={"name": unnamed})
     if isinstance(path, Runs):
         found.selection, found.others = path.selection, path.others
     found = found.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if not found:
-        words = found.selection.in_words() if found.selection else "none that is finished"
-        raise NotFoundError("no run is left", found=words, hint="'gaam runs' lists what there is")
+        words = (
+            found.selection.in_words() if found.selection else "none that is finished"
+        )
+        raise NotFoundError(
+            "no run is left", found=words, hint="'gaam runs' lists what there is"
+        )
     return found
 
 
@@ -271,7 +346,7 @@ def find_runs(
     for place in paths:
         there = [place] if is_run(place) else run_folders(place)
         partial = unfinished_folders(place)
-        if not (there or partial or holdings(place / CLAIM_FOLDER)):
+        if not (there or partial or holdings(place / LEASE_FOLDER)):
             raise _nothing(place)
         for path in there:
             found.setdefault(Path(os.path.realpath(path)), path)
@@ -305,11 +380,16 @@ def one_run(path: Path) -> RunResult:
 
 
 def _nothing(path: Path) -> NotFoundError:
-    beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {path.name}
+    beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {
+        path.name
+    }
     found = "no run in it" if path.is_dir() else "no such folder"
     if path.is_symlink() and not path.exists():
         found = str(ElsewhereError.of_link(path))
     hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
     return NotFoundError(
-        f"no finished run at '{shown_path(path)}'", expected="a run", found=found, hint=hint
+        f"no finished run at '{shown_path(path)}'",
+        expected="a run",
+        found=found,
+        hint=hint,
     )

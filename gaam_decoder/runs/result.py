@@ -49,9 +49,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RUN_FILE, RUN_VERSION = "run.json", 1
-WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
+WEIGHTS_FILE, TEST_FILE, LOG_FILE = (
+    "weights.safetensors",
+    "test.safetensors",
+    "log.jsonl",
+)
 VALIDATION_FILE, CONFIG_FILE = "validation.safetensors", "config.toml"
-RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}  # those that every run has beside run.json
+RUN_FILES = {
+    WEIGHTS_FILE,
+    TEST_FILE,
+    LOG_FILE,
+}  # those that every run has beside run.json
 ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
 SAME = "same."
 """Begins the names of tensors that say which rows belong together."""
@@ -61,8 +69,12 @@ SAME = "same."
 class Validation:
     """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
 
-    logits: NDArray[np.float32]  # (S, V, C); NaN for seeds that failed or are not finite
-    labels: NDArray[np.int64]  # (V,); (S, V) where seeds held out rows of their own, -1 below fewer
+    logits: NDArray[
+        np.float32
+    ]  # (S, V, C); NaN for seeds that failed or are not finite
+    labels: NDArray[
+        np.int64
+    ]  # (V,); (S, V) where seeds held out rows of their own, -1 below fewer
     rows: NDArray[np.int64]  # numbers in the train split, of the same shape
     same: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     """As ``RunResult.same`` has it, of the same shape."""
@@ -72,7 +84,9 @@ class Validation:
         label_V = self.labels if self.labels.ndim == 1 else self.labels[place]
         return self.logits[place][label_V >= 0], label_V[label_V >= 0]
 
-    def same_of_seed(self, place: int, names: Collection[str]) -> list[NDArray[np.int32]]:
+    def same_of_seed(
+        self, place: int, names: Collection[str]
+    ) -> list[NDArray[np.int32]]:
         """Numbers of these rows in those relations that are known, in their order."""
         numbers = []
         for name in sorted(names):
@@ -87,11 +101,15 @@ class Validation:
         logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():
             return None
-        from gaam_decoder.stats.temperature import fit_temperature  # a training does without
+        from gaam_decoder.stats.temperature import (
+            fit_temperature,  # a training does without
+        )
 
         found = fit_temperature(logits_VC, label_V) or 1.0
         # where nothing can be told, all classes are equally likely
-        return found if found < np.inf else 1e6 * max(1.0, float(np.abs(logits_VC).max()))
+        return (
+            found if found < np.inf else 1e6 * max(1.0, float(np.abs(logits_VC).max()))
+        )
 
 
 def _tensor(run: RunResult, key: str) -> Any:
@@ -131,15 +149,29 @@ class RunResult:
     failed: dict[int, str]
     epochs: dict[int, int]  # epoch that was kept, per seed
     seconds: dict[int, float]
-    learned_start: dict[str, list[float]] = field(default_factory=dict)  # smallest, largest
-    engine: dict[str, Any] = field(default_factory=dict)  # device, dtype, seed_batch, compiled, why
-    fit: dict[str, Any] = field(default_factory=dict)  # of a head; its epochs are the values tried
-    groups: dict[str, Any] = field(default_factory=dict)  # ``kind`` (column, file) and ``source``
+    learned_start: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # smallest, largest
+    engine: dict[str, Any] = field(
+        default_factory=dict
+    )  # device, dtype, seed_batch, compiled, why
+    fit: dict[str, Any] = field(
+        default_factory=dict
+    )  # of a head; its epochs are the values tried
+    groups: dict[str, Any] = field(
+        default_factory=dict
+    )  # ``kind`` (column, file) and ``source``
     learned_groups: dict[str, int] = field(default_factory=dict)
     """How many groups the rows of train that learned or chose are in, by the names of ``same``."""
-    drawn: dict[str, int] = field(default_factory=dict)  # rows: ``learn``, ``choose``; empty: all
-    tuning: dict[str, Any] = field(default_factory=dict)  # ``seeds`` that were trained to choose
-    created: str | None = None  # when it was published, UTC, such as ``2026-11-01T09:30:00Z``
+    drawn: dict[str, int] = field(
+        default_factory=dict
+    )  # rows: ``learn``, ``choose``; empty: all
+    tuning: dict[str, Any] = field(
+        default_factory=dict
+    )  # ``seeds`` that were trained to choose
+    created: str | None = (
+        None  # when it was published, UTC, such as ``2026-11-01T09:30:00Z``
+    )
     files: dict[str, dict[str, Any]] = field(default_factory=dict)  # bytes, sha256
 
     @property
@@ -161,7 +193,11 @@ class RunResult:
     def layer_numbers(self) -> tuple[int, ...]:
         """Layers that it learned from, by number: 0 is what the first one reads."""
         some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)
-        return parse_numbers(some) if some else tuple(range(first, first + self.cache["layers"]))
+        return (
+            parse_numbers(some)
+            if some
+            else tuple(range(first, first + self.cache["layers"]))
+        )
 
     def setting(self, name: str) -> Any:
         """What the recipe has of a setting, or means where it does not name it."""
@@ -181,7 +217,9 @@ class RunResult:
             return ()
         last = self.recipe["epochs"]
         late = [seed for seed in self.finished if self.epochs[seed] == last]
-        seen = {(one["seed"], one["epoch"]): one.get("accuracy") for one in self.log if late}
+        seen = {
+            (one["seed"], one["epoch"]): one.get("accuracy") for one in self.log if late
+        }
 
         def rises(seed: int) -> bool:
             before = (seen.get((seed, epoch)) for epoch in range(1, last))
@@ -192,12 +230,17 @@ class RunResult:
     @property
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
-        return row_title(self.attention, self.head, final=not self.evaluated, **self.recipe)
+        return row_title(
+            self.attention, self.head, final=not self.evaluated, **self.recipe
+        )
 
     @property
     def evaluated(self) -> bool:
         """Whether it was tested; a final model has no test rows, and no accuracy."""
-        return self.recipe.get("fold") is not None or self.recipe.get("test_split") != NO_TEST
+        return (
+            self.recipe.get("fold") is not None
+            or self.recipe.get("test_split") != NO_TEST
+        )
 
     @property
     def shuffled(self) -> bool:
@@ -225,7 +268,9 @@ class RunResult:
 
     logits = _of_test("logits")  # test logits, (S, N, C); NaN for failed seeds
     labels = _of_test("labels")  # test labels, (N,)
-    test_rows = _of_test("rows")  # of a fold: their numbers in the train split, (N,); else None
+    test_rows = _of_test(
+        "rows"
+    )  # of a fold: their numbers in the train split, (N,); else None
     attention_map = _of_test("attention_map")
     """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L); NaN for
     failed seeds, None where the mechanism has none, or no rows were tested."""
@@ -245,13 +290,19 @@ class RunResult:
         """Learned parameters as they are used, such as ``xi``, each (S, ...)."""
         with self.tensors(TEST_FILE) as file:
             names = [name for name in file.keys() if name.startswith("learned.")]  # noqa: SIM118
-            return {name.removeprefix("learned."): file.get_tensor(name) for name in names}
+            return {
+                name.removeprefix("learned."): file.get_tensor(name) for name in names
+            }
 
     def finished_logits(self) -> NDArray[np.float32]:
         """Test logits of the seeds that did not fail, (finished, N, C), not kept in memory."""
         logits = vars(self).get("logits")
         logits = _tensor(self, "logits") if logits is None else logits
-        return logits[[seed not in self.failed for seed in self.seeds]] if self.failed else logits
+        return (
+            logits[[seed not in self.failed for seed in self.seeds]]
+            if self.failed
+            else logits
+        )
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
@@ -266,12 +317,16 @@ class RunResult:
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
         """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
-        return np.array([np.mean(row == self.labels) for row in self.predictions if row.size])
+        return np.array(
+            [np.mean(row == self.labels) for row in self.predictions if row.size]
+        )
 
     @property
     def validation_accuracy(self) -> NDArray[np.float64]:
         """That of the epoch that was kept, of every finished seed; of others no number."""
-        by_epoch = {(entry["seed"], entry["epoch"]): entry.get("accuracy") for entry in self.log}
+        by_epoch = {
+            (entry["seed"], entry["epoch"]): entry.get("accuracy") for entry in self.log
+        }
         kept = [by_epoch.get((seed, self.epochs[seed])) for seed in self.finished]
         return np.array([np.nan if one is None else one for one in kept], np.float64)
 
@@ -303,13 +358,20 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
-        accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=self.evaluated))
-        names = "attention head recipe parameters cache evaluated engine majority_accuracy "
+        accuracy = dict(
+            zip(self.finished, self.accuracy.tolist(), strict=self.evaluated)
+        )
+        names = (
+            "attention head recipe parameters cache evaluated engine majority_accuracy "
+        )
         names += "environment created groups drawn fit"
         about = {name: getattr(self, name) for name in names.split()}
         of_seed = {"accuracy": accuracy, "epoch": self.epochs, "seconds": self.seconds}
         of_seed |= {"failed": self.failed}
-        seeds = [{"seed": s} | {k: of.get(s) for k, of in of_seed.items()} for s in self.seeds]
+        seeds = [
+            {"seed": s} | {k: of.get(s) for k, of in of_seed.items()}
+            for s in self.seeds
+        ]
         return {"kind": "run", "path": str(self.path), **about, "seeds": seeds}
 
     def in_words(self) -> str:
@@ -327,8 +389,13 @@ class RunResult:
         said += f", {len(self.failed)} FAILED" if self.failed else ""
         said += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            return said + ", {setting} {value:.3g} chosen from {tried}".format(**self.fit)
-        return f"{said} a seed, seeds: {len(self.seeds)}" + " to choose a rate" * self.chose
+            return said + ", {setting} {value:.3g} chosen from {tried}".format(
+                **self.fit
+            )
+        return (
+            f"{said} a seed, seeds: {len(self.seeds)}"
+            + " to choose a rate" * self.chose
+        )
 
     def summary(self) -> str:
         return f"{self.in_words()}  {shown_path(self.path)}"
@@ -357,7 +424,9 @@ def read_run(path: Path) -> RunResult:
         return RunResult(
             path=path,
             seeds=tuple(seeds),
-            failed={seed: one["failed"] for seed, one in seeds.items() if one.get("failed")},
+            failed={
+                seed: one["failed"] for seed, one in seeds.items() if one.get("failed")
+            },
             epochs={seed: one["epoch"] for seed, one in seeds.items()},
             seconds={seed: one["seconds"] for seed, one in seeds.items()},
             **content,
@@ -405,7 +474,9 @@ class SeedResult:
     attention_map: Tensor | None  # mean over the test rows; None where there are none
     learned: dict[str, Tensor]  # as ``Attention.learned`` has it
     log: list[dict[str, Any]]
-    validation_logits: Tensor | None = None  # of the rows that chose, (V, C); NaN as in the test
+    validation_logits: Tensor | None = (
+        None  # of the rows that chose, (V, C); NaN as in the test
+    )
 
 
 def write_run(
@@ -425,32 +496,55 @@ def write_run(
     def stacked(tensors: Iterable[Tensor | None]) -> NDArray[Any]:
         return padded([one.cpu().numpy() for one in tensors if one is not None])
 
-    test = {"logits": stacked(r.test_logits for r in results), "labels": labels.cpu().numpy()}
+    test = {
+        "logits": stacked(r.test_logits for r in results),
+        "labels": labels.cpu().numpy(),
+    }
     test |= {} if rows is None else {"rows": rows}
     test |= {SAME + name: number_N for name, number_N in (same or {}).items()}
     every = [r.attention_map for r in results]
     if (first := next((one for one in every if one is not None), None)) is not None:
         nothing = first.new_full(first.shape, np.nan)  # of a seed that failed
-        test["attention_map"] = stacked(nothing if one is None else one for one in every)
-    test |= {f"learned.{k}": stacked(r.learned[k] for r in results) for k in results[0].learned}
-    weights = {key: stacked(r.weights[key] for r in results) for key in results[0].weights}
+        test["attention_map"] = stacked(
+            nothing if one is None else one for one in every
+        )
+    test |= {
+        f"learned.{k}": stacked(r.learned[k] for r in results)
+        for k in results[0].learned
+    }
+    weights = {
+        key: stacked(r.weights[key] for r in results) for key in results[0].weights
+    }
     order = {"seeds": json.dumps([r.seed for r in results])}
     contents = {
         WEIGHTS_FILE: save(weights, order),
         TEST_FILE: save(test, order),
-        LOG_FILE: "".join(f"{json.dumps(e)}\n" for r in results for e in r.log).encode(),
+        LOG_FILE: "".join(
+            f"{json.dumps(e)}\n" for r in results for e in r.log
+        ).encode(),
         CONFIG_FILE: config.encode(errors="replace"),  # of a path that is no UTF-8
     }
     if held is not None and all(r.validation_logits is not None for r in results):
         logits = stacked(r.validation_logits for r in results)
         contents[VALIDATION_FILE] = save({"logits": logits, **held}, order)
     seeds = [
-        {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
+        {
+            "seed": r.seed,
+            "failed": r.failed,
+            "epoch": r.epoch,
+            "seconds": round(r.seconds, 4),
+        }
         for r in results
     ]
     files = {k: {"bytes": len(v), "sha256": digest_of(v)} for k, v in contents.items()}
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    said = {"run_version": RUN_VERSION, **about, "created": created, "seeds": seeds, "files": files}
+    said = {
+        "run_version": RUN_VERSION,
+        **about,
+        "created": created,
+        "seeds": seeds,
+        "files": files,
+    }
     contents[RUN_FILE] = sealed_text(said).encode()
     final, temporary = runs / name, disk.temporary_path(runs, name)
     disk.make_folder(runs)
@@ -475,4 +569,6 @@ def padded(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
         return np.stack(values)
     most, fill = max(map(len, values)), np.nan if values[0].dtype.kind == "f" else -1
     rest = [(0, 0)] * (values[0].ndim - 1)
-    return np.stack([np.pad(v, [(0, most - len(v)), *rest], constant_values=fill) for v in values])
+    return np.stack(
+        [np.pad(v, [(0, most - len(v)), *rest], constant_values=fill) for v in values]
+    )

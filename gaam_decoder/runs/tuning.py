@@ -13,7 +13,9 @@ from gaam_decoder.runs.folders import ending
 from gaam_decoder.runs.result import TEST_FILE, RunResult
 
 SPELLED_OUT = {"lr": "learning rate", "weight_decay": "weight decay"}
-TUNED = tuple(SPELLED_OUT)  # numbers of a recipe in which alone the candidates of a row differ
+TUNED = tuple(
+    SPELLED_OUT
+)  # numbers of a recipe in which alone the candidates of a row differ
 HELD = "val_folds"  # the setting by which seeds hold out parts in turn
 
 
@@ -21,7 +23,9 @@ def on_training_rows(recipe: Mapping[str, Any]) -> bool:
     """Whether the rows that are tested under a recipe are those that were learned from."""
     # also of two splits that hold the same rows
     same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
-    return recipe.get("fold") is None and (same or bool(recipe.get("allow_train_as_test")))
+    return recipe.get("fold") is None and (
+        same or bool(recipe.get("allow_train_as_test"))
+    )
 
 
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
@@ -69,11 +73,15 @@ class Tuning:
     candidates: tuple[Candidate, ...]  # all of them, ascending
     seeds: tuple[int, ...]  # that chose
     apart: bool  # whether the seeds that chose are left out of what is reported
-    tried: tuple[tuple[RunResult, ...], ...] = ()  # runs of those that all these seeds have
+    tried: tuple[
+        tuple[RunResult, ...], ...
+    ] = ()  # runs of those that all these seeds have
 
     def answers(
         self, relations: Collection[str] = ()
-    ) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]], list[NDArray[np.int32]]]]:
+    ) -> Iterator[
+        tuple[NDArray[Any], list[NDArray[np.float32]], list[NDArray[np.int32]]]
+    ]:
         """Of every candidate whether it was right on rows that chose, and test logits by seed.
 
         And the numbers of these rows in each of the ``relations`` that the runs have.
@@ -92,30 +100,40 @@ class Tuning:
             if runs[0].recipe.get(HELD) is None:
                 yield np.mean(right, axis=0), logits, same[0]
             else:  # every seed held out rows of its own
-                together = [np.concatenate(of_seeds) for of_seeds in zip(*same, strict=True)]
+                together = [
+                    np.concatenate(of_seeds) for of_seeds in zip(*same, strict=True)
+                ]
                 yield np.concatenate(right), logits, together
 
     @property
     def accuracy(self) -> float:
         """Mean validation accuracy of what was chosen."""
         chosen = next(one for one in self.candidates if one.values == self.chosen)
-        assert chosen.accuracy is not None, "what has no validation accuracy is not chosen"
+        assert chosen.accuracy is not None, (
+            "what has no validation accuracy is not chosen"
+        )
         return chosen.accuracy
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(n for n in TUNED if len({c.values[n] for c in self.candidates}) > 1)
+        return tuple(
+            n for n in TUNED if len({c.values[n] for c in self.candidates}) > 1
+        )
 
     @property
     def at_edge(self) -> tuple[str, ...]:
         """What was chosen at the smallest or largest value that was tried; below 0 is nothing."""
         tried = {name: [c.values[name] for c in self.candidates] for name in self.names}
-        return tuple(n for n, of in tried.items() if 0 < self.chosen[n] in (min(of), max(of)))
+        return tuple(
+            n for n, of in tried.items() if 0 < self.chosen[n] in (min(of), max(of))
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "chosen": self.chosen,
-            "candidates": [c.values | {"validation_accuracy": c.accuracy} for c in self.candidates],
+            "candidates": [
+                c.values | {"validation_accuracy": c.accuracy} for c in self.candidates
+            ],
             "seeds": list(self.seeds),
             "reported_on_other_seeds": self.apart,
             "at_edge": list(self.at_edge),
@@ -131,14 +149,18 @@ def tuning_in_words(tunings: Sequence[Tuning]) -> str:
             f"{text} in {count} fold{'s' if count > 1 else ''}"
             for text, count in counts.most_common()
         ]
-    tried = " or ".join(dict.fromkeys(str(len(tuning.candidates)) for tuning in tunings))
+    tried = " or ".join(
+        dict.fromkeys(str(len(tuning.candidates)) for tuning in tunings)
+    )
     accuracy = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
     return f"{', '.join(values)} of {tried}, validation {100 * accuracy:.1f}%"
 
 
 def _chosen_in_words(tuning: Tuning) -> str:
     names = tuning.names or TUNED[:1]
-    return " and ".join(f"{SPELLED_OUT[name]} {tuning.chosen[name]:.6g}" for name in names)
+    return " and ".join(
+        f"{SPELLED_OUT[name]} {tuning.chosen[name]:.6g}" for name in names
+    )
 
 
 class Choice(NamedTuple):
@@ -152,7 +174,9 @@ class Choice(NamedTuple):
 def family(recipe: Mapping[str, Any], attention: str, head: str, states: str) -> str:
     """What candidates of one row have in common."""
     # what chooses a rate may hold out other rows than what reports
-    rest = {k: v for k, v in recipe.items() if k not in (*TUNED, HELD) and v is not None}
+    rest = {
+        k: v for k, v in recipe.items() if k not in (*TUNED, HELD) and v is not None
+    }
     return repr((states, attention, head, sorted((k, str(v)) for k, v in rest.items())))
 
 
@@ -173,7 +197,9 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     for candidates in rows.values():
         evaluated = next(iter(candidates.values()))[0].evaluated
         if not evaluated:
-            candidates = {v: of for v, of in candidates.items() if any(one.chose for one in of)}
+            candidates = {
+                v: of for v, of in candidates.items() if any(one.chose for one in of)
+            }
         if len(candidates) < 2:
             continue
         tuning = _tuning(candidates, seeds)
@@ -188,28 +214,42 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
                 dropped |= keys - (reports or keys)
             elif evaluated or not reports:
                 dropped |= keys
-    return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
+    return Choice(
+        [run for run in runs if run.key not in dropped], tunings, tuple(unchosen)
+    )
 
 
 def _tuning(
     rows: Mapping[tuple[float, ...], Sequence[RunResult]], asked: Collection[int] | None
 ) -> Tuning | None:
     every = [run for runs in rows.values() for run in runs]
-    there = {v: {seed for run in runs for seed in run.seeds} for v, runs in rows.items()}
-    meant = {seed for run in every for seed in run.tuning_seeds} if asked is None else set(asked)
+    there = {
+        v: {seed for run in runs for seed in run.seeds} for v, runs in rows.items()
+    }
+    meant = (
+        {seed for run in every for seed in run.tuning_seeds}
+        if asked is None
+        else set(asked)
+    )
     # where some hold out parts in turn, no others choose
     held = any(run.recipe.get(HELD) for run in every)
-    tried = {v: [r for r in of if bool(r.recipe.get(HELD)) == held] for v, of in rows.items()}
+    tried = {
+        v: [r for r in of if bool(r.recipe.get(HELD)) == held] for v, of in rows.items()
+    }
     choosing = sorted(meant or set.intersection(*there.values()))
     candidates = {
-        values: Candidate(dict(zip(TUNED, values, strict=True)), *mean_validation(of, choosing))
+        values: Candidate(
+            dict(zip(TUNED, values, strict=True)), *mean_validation(of, choosing)
+        )
         for values, of in sorted(tried.items())
     }
     able = [values for values, one in candidates.items() if one.accuracy is not None]
     if not able:
         return None
     # of equals the first
-    winner = max(able, key=lambda one: (candidates[one].accuracy, -candidates[one].loss))
+    winner = max(
+        able, key=lambda one: (candidates[one].accuracy, -candidates[one].loss)
+    )
     return Tuning(
         chosen=candidates[winner].values,
         candidates=tuple(candidates.values()),
@@ -219,7 +259,9 @@ def _tuning(
     )
 
 
-def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None, float]:
+def mean_validation(
+    runs: Sequence[RunResult], seeds: Sequence[int]
+) -> tuple[float | None, float]:
     """Mean validation accuracy and loss, over seeds, of the epochs that were kept.
 
     None where a seed failed or is missing, or nothing chose; an unknown loss is infinite.
@@ -229,7 +271,9 @@ def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[fl
         run = counted.get(seed)
         if run is None or seed in run.failed or run.select != "val":
             return None, math.inf
-        kept = [e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed])]
+        kept = [
+            e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed])
+        ]
         if not kept or kept[0].get("accuracy") is None:
             return None, math.inf
         loss = kept[0].get("selection_loss")
@@ -237,7 +281,9 @@ def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[fl
     if not found:
         return None, math.inf
     # exact: equal accuracies are equal in whatever order the seeds have them
-    accuracy, loss = (math.fsum(values) / len(seeds) for values in zip(*found, strict=True))
+    accuracy, loss = (
+        math.fsum(values) / len(seeds) for values in zip(*found, strict=True)
+    )
     return accuracy, loss
 
 

@@ -16,7 +16,9 @@ def accuracy(predicted_N: Labels, label_N: Labels) -> float:
     return float(np.mean(predicted_N == label_N))
 
 
-def confusion(predicted_N: Labels, label_N: Labels, num_classes: int) -> NDArray[np.int64]:
+def confusion(
+    predicted_N: Labels, label_N: Labels, num_classes: int
+) -> NDArray[np.int64]:
     """Number of rows of every class (first axis) by predicted class (second axis), (C, C)."""
     counts = np.bincount(label_N * num_classes + predicted_N, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes).astype(np.int64)

@@ -20,7 +20,9 @@ class ChoiceOf(NamedTuple):
 
 
 def choice_of(
-    right_CN: NDArray[Any], score_CK: NDArray[np.float64], groups: RowGroups | None = None
+    right_CN: NDArray[Any],
+    score_CK: NDArray[np.float64],
+    groups: RowGroups | None = None,
 ) -> ChoiceOf:
     """What a choice between C candidates by N validation rows adds to the doubt of a score.
 

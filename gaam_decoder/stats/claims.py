@@ -42,7 +42,9 @@ class Claim:
     margin: float
     difference: float
     interval: tuple[float, float] | None  # 95%, over seeds and rows
-    p: float | None  # two-sided, over seeds and rows; None for fewer than two seeds or rows
+    p: (
+        float | None
+    )  # two-sided, over seeds and rows; None for fewer than two seeds or rows
     p_equivalent: float | None
     """Larger of two one-sided p-values against the margin, over seeds and rows."""
     on_these_rows: OnTheseRows
@@ -51,12 +53,16 @@ class Claim:
     )
     p_equivalent_holm: float | None = None
     num_tests: int = 1  # that it was corrected for
-    step: int = 1  # tests for which the step of Holm's procedure corrects that decided this one
+    step: int = (
+        1  # tests for which the step of Holm's procedure corrects that decided this one
+    )
     limits: MeanLimits | None = field(default=None, repr=False)
     """What the numbers are from; None for fewer than two seeds or rows."""
     larger_is_better: bool = True  # False of losses: what is smaller is better then
     no_claim: str = ""  # why the score, or the data, allow no claim; '' where they do
-    num_groups: int | None = None  # of rows that belong together; None: every row is a unit
+    num_groups: int | None = (
+        None  # of rows that belong together; None: every row is a unit
+    )
 
     @property
     def verdict(self) -> Verdict:
@@ -68,7 +74,9 @@ class Claim:
         if self.no_claim:
             return NO_CLAIM
         ahead = self.difference if self.larger_is_better else -self.difference
-        return verdict_of(self.num_seeds, ahead, self.p_decisive, self.p_equivalent_decisive)
+        return verdict_of(
+            self.num_seeds, ahead, self.p_decisive, self.p_equivalent_decisive
+        )
 
     @property
     def p_decisive(self) -> float | None:
@@ -78,7 +86,11 @@ class Claim:
     @property
     def p_equivalent_decisive(self) -> float | None:
         """``p_equivalent``, corrected where it was."""
-        return self.p_equivalent if self.p_equivalent_holm is None else self.p_equivalent_holm
+        return (
+            self.p_equivalent
+            if self.p_equivalent_holm is None
+            else self.p_equivalent_holm
+        )
 
     @property
     def significant(self) -> bool:
@@ -149,7 +161,9 @@ class Claim:
             return None
         return max(least, int(round(units, 1 - math.floor(math.log10(units)))))
 
-    def _fewest(self, low: int, high: int, size: Callable[[int], tuple[int, int]]) -> int | None:
+    def _fewest(
+        self, low: int, high: int, size: Callable[[int], tuple[int, int]]
+    ) -> int | None:
         """The smallest number whose (seeds, units) decide; None if it is decided, or none does.
 
         What more of decides once, it decides for good, but where a difference lies next to the
@@ -162,7 +176,11 @@ class Claim:
         def decides(number: int) -> bool:
             return limits.resized(*size(number)).decide(self.margin, level)
 
-        return low + bisect_left(range(low, high), True, key=decides) if decides(high) else None
+        return (
+            low + bisect_left(range(low, high), True, key=decides)
+            if decides(high)
+            else None
+        )
 
 
 def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
@@ -183,7 +201,9 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     differ_M = holm(p_M)
     # what is not rejected was decided at the first step that rejected nothing
     place_M = np.minimum(p_M.argsort(kind="stable").argsort(), (differ_M < ALPHA).sum())
-    columns = zip(differ_M.tolist(), holm(equal_M).tolist(), place_M.tolist(), strict=True)
+    columns = zip(
+        differ_M.tolist(), holm(equal_M).tolist(), place_M.tolist(), strict=True
+    )
     found = []
     for claim in claims:
         if claim.testable:
@@ -256,7 +276,9 @@ def claim(
     kind = np.int8 if one.dtype == other.dtype == np.bool_ else np.float64
     difference_SN: NDArray[Any] = one.astype(kind) - other.astype(kind)
     if not (0 < margin < 1 and train_rows > 0):
-        raise ValueError("a margin is a fraction above 0 and below 1; training rows are some")
+        raise ValueError(
+            "a margin is a fraction above 0 and below 1; training rows are some"
+        )
     num_seeds, num_rows = difference_SN.shape
     units = groups if isinstance(groups, RowGroups) else row_groups(groups)
     named = len(units.group_N) if units else num_rows if groups is None else len(groups)
@@ -264,7 +286,11 @@ def claim(
         raise ValueError("groups are one name for every row")
     difference_S = difference_SN.mean(1, dtype=np.float64)
     both = num_seeds > 1 and num_rows > 1
-    about: dict[str, Any] = {"num_seeds": num_seeds, "num_rows": num_rows, "margin": margin}
+    about: dict[str, Any] = {
+        "num_seeds": num_seeds,
+        "num_rows": num_rows,
+        "margin": margin,
+    }
     about["difference"] = float(difference_S.mean())
     about["on_these_rows"] = on_these_rows(difference_S, margin)
     about["num_groups"] = units and len(units)
@@ -277,7 +303,9 @@ def claim(
         unit_SU, unit_U = units.totals(unit_SU), units.totals(difference_N[None])[0]
         clustering = _clustering(difference_N, units)
     limits = Limits(
-        found=crossed(difference_SN, units)._replace(choice=choice, train_rows=float(train_rows)),
+        found=crossed(difference_SN, units)._replace(
+            choice=choice, train_rows=float(train_rows)
+        ),
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_units=_side(unit_U),

@@ -38,7 +38,9 @@ class Crossed(NamedTuple):
     rest: float
     num_seeds: int
     num_rows: int
-    choice: float = 0.0  # part of the mean's variance that comes from what was chosen by validation
+    choice: float = (
+        0.0  # part of the mean's variance that comes from what was chosen by validation
+    )
     train_rows: float = math.inf  # that were learned from
     rows_each: float = 1.0  # rows of a group on average, where groups are the unit
     freedom: float | None = None  # degrees of freedom of ``rows``; None: N - 1
@@ -224,7 +226,11 @@ def two_level_interval(
     share, tail = found.mean, (1 + level) / 2
     alone = share * (1 - share)
     # never more than there are: what makes the variance may not be among few rows
-    rows = min(num_rows, alone / found.variance) if found.variance > 0 and alone else num_rows
+    rows = (
+        min(num_rows, alone / found.variance)
+        if found.variance > 0 and alone
+        else num_rows
+    )
     if found.variance > 0:
         quantile = found.distance(1 - tail) / math.sqrt(found.variance)
     else:

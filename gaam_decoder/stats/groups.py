@@ -80,13 +80,17 @@ class RowGroups:
         """Sum over the rows of every group, (S, G); whole numbers of whole ones."""
         kind = np.int64 if value_SN.dtype.kind in "biu" else np.float64
         order_N, starts_G = self._sorted
-        total_SG: NDArray[Any] = np.add.reduceat(value_SN[:, order_N], starts_G, 1, dtype=kind)
+        total_SG: NDArray[Any] = np.add.reduceat(
+            value_SN[:, order_N], starts_G, 1, dtype=kind
+        )
         return total_SG
 
     def beyond_share(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
         """What every group adds to the mean of a seed beyond its share of the rows, (S, G)."""
         mean_S = value_SN.mean(1, dtype=np.float64)
-        return (self.totals(value_SN) - np.outer(mean_S, self.rows_G)) / value_SN.shape[1]
+        return (self.totals(value_SN) - np.outer(mean_S, self.rows_G)) / value_SN.shape[
+            1
+        ]
 
 
 def row_groups(names: Sequence[Any] | NDArray[Any] | None) -> RowGroups | None:
@@ -111,6 +115,10 @@ def joined(relations: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         nodes.append(num_nodes + group_N)
         num_nodes += int(group_N.max()) + 1
     ends = np.concatenate(rows), np.concatenate(nodes)
-    links = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(num_nodes, num_nodes))
-    component: NDArray[np.int64] = connected_components(links, directed=False)[1][:num_rows]
+    links = coo_array(
+        (np.ones(len(ends[0]), np.int8), ends), shape=(num_nodes, num_nodes)
+    )
+    component: NDArray[np.int64] = connected_components(links, directed=False)[1][
+        :num_rows
+    ]
     return component.astype(np.int64)

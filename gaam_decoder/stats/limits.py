@@ -61,7 +61,9 @@ class MeanLimits:
         if (spread := self.found.variance**0.5) == 0:
             return inside > size
         # a mean that is beyond either end decides nothing
-        return bool(ndtr((inside - size) / spread) - ndtr((-inside - size) / spread) > 0.5)
+        return bool(
+            ndtr((inside - size) / spread) - ndtr((-inside - size) / spread) > 0.5
+        )
 
     def resized(self, num_seeds: int, num_rows: int) -> Self:
         """What so many seeds and rows of the same kinds would be expected to show."""
@@ -112,7 +114,9 @@ class Limits(MeanLimits):
         num_units = self.found.num_rows
         (little, square), (much, _) = sorted([self.better_units, self.worse_units])
         one = (square * num_units + 1) / (little * num_units + 1)
-        unseen = 2 * float(gammaincc(little * num_units / one + 1, much * num_units / one))
+        unseen = 2 * float(
+            gammaincc(little * num_units / one + 1, much * num_units / one)
+        )
         return max(self.p_rows, min(1.0, unseen))
 
     def resized(self, num_seeds: int, num_rows: int) -> Self:
@@ -126,7 +130,9 @@ class Limits(MeanLimits):
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
         """All theta that a two-sided test does not reject, on both sides of the mean."""
-        if self.p >= level:  # what was not rejected is not outside, nor what was, inside
+        if (
+            self.p >= level
+        ):  # what was not rejected is not outside, nor what was, inside
             return min(self._limit(-1.0, level), 0.0), max(self._limit(1.0, level), 0.0)
         low, high = (0.0, 1.0) if self.found.mean > 0 else (-1.0, 0.0)
         return self._limit(low, level), self._limit(high, level)

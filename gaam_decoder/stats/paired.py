@@ -64,7 +64,9 @@ def sign_flip(difference_S: Floats) -> SignFlip:
         above = len(right) - np.searchsorted(right, threshold - left, "left")
         below = np.searchsorted(right, -threshold - left, "right")
         # where threshold <= 0, everything is counted twice
-        count = len(left) * len(right) if threshold <= 0 else int(above.sum() + below.sum())
+        count = (
+            len(left) * len(right) if threshold <= 0 else int(above.sum() + below.sum())
+        )
         return SignFlip(count / 2 ** len(size_S), exact=True)
     generator = np.random.default_rng(0)
     hits = 0
@@ -138,7 +140,9 @@ class OnTheseRows:
     interval: tuple[float, float] | None  # 95% t interval
     sign_flip: SignFlip | None  # None for fewer than 6 seeds
     p_equivalent: float | None  # of two one-sided paired t tests against the margin
-    detectable: float | None  # smallest true difference that so many seeds find with a power of 80%
+    detectable: (
+        float | None
+    )  # smallest true difference that so many seeds find with a power of 80%
     verdict: Verdict
 
 
@@ -164,7 +168,11 @@ def on_these_rows(
     if sd is not None:
         error = sd / num_seeds**0.5
         inside = margin - abs(mean)
-        equivalent = float(stdtr(num_seeds - 1, -inside / error)) if error else float(inside <= 0)
+        equivalent = (
+            float(stdtr(num_seeds - 1, -inside / error))
+            if error
+            else float(inside <= 0)
+        )
     detectable = minimum_detectable_difference(difference_S, alpha=ALPHA)
     return OnTheseRows(
         std=sd,
@@ -182,13 +190,17 @@ def on_these_rows(
     )
 
 
-def verdict_of(num_seeds: int, mean: float, p: float | None, equivalent: float | None) -> Verdict:
+def verdict_of(
+    num_seeds: int, mean: float, p: float | None, equivalent: float | None
+) -> Verdict:
     """Which it is, by the p of a difference and that of equivalence."""
     if num_seeds < LEAST_SEEDS:
         return "undecided"
     if p is not None and p < ALPHA:
         return "better" if mean > 0 else "worse"
-    return "equivalent" if equivalent is not None and equivalent < ALPHA else "undecided"
+    return (
+        "equivalent" if equivalent is not None and equivalent < ALPHA else "undecided"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +246,11 @@ def corrected_resampled_t(
         return None
     mean = float(difference_J.mean())
     error = float(np.sqrt((1 / splits + test_per_train) * np.var(difference_J, ddof=1)))
-    p = float(mean == 0) if error < 1e-15 else 2 * float(stdtr(splits - 1, -abs(mean) / error))
+    p = (
+        float(mean == 0)
+        if error < 1e-15
+        else 2 * float(stdtr(splits - 1, -abs(mean) / error))
+    )
     half = float(stdtrit(splits - 1, 0.975)) * error
     interval = within((mean - half, mean + half), -most, most)
     assert interval is not None

@@ -37,9 +37,13 @@ class Scored:
     """The mean over the rows is the value; None where the score is no mean of rows."""
     unseen: float = 0.0  # largest of the seeds: see ``Found``
     no_claim: str = ""  # why nothing may be claimed from it
-    choice: float = 0.0  # variance that comes from what was chosen by validation: see ``choice_of``
+    choice: float = (
+        0.0  # variance that comes from what was chosen by validation: see ``choice_of``
+    )
     train_rows: float = math.inf  # that were learned from: see ``claim``
-    groups: RowGroups | None = None  # rows that belong together; None: every row is a unit
+    groups: RowGroups | None = (
+        None  # rows that belong together; None: every row is a unit
+    )
 
     @classmethod
     def of(
@@ -64,7 +68,9 @@ class Scored:
         return replace(self, values=self.values[places], by_row=by_row)
 
 
-def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float) -> Claim:
+def claim_by_score(
+    score: Score, mine: Scored, theirs: Scored, *, margin: float
+) -> Claim:
     """What S seeds on N test rows say of a mechanism and a baseline.
 
     Where a row is right or wrong (accuracy, top-5), ``claim``. Else the same analysis of crossed
@@ -88,7 +94,9 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         Schuirmann 1987.
     """
     if not 0 < margin < score.highest:
-        raise ValueError("a margin is above 0 and below the largest difference there can be")
+        raise ValueError(
+            "a margin is above 0 and below the largest difference there can be"
+        )
     if mine.values.shape != theirs.values.shape or not len(mine.values):
         raise ValueError("values of the same seeds, one at least")
     groups = mine.groups
@@ -107,7 +115,10 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
         "difference": float(difference_S.mean()),
         "larger_is_better": score.larger_is_better,
         "on_these_rows": on_these_rows(
-            difference_S, margin, most=score.highest, larger_is_better=score.larger_is_better
+            difference_S,
+            margin,
+            most=score.highest,
+            larger_is_better=score.larger_is_better,
         ),
     }
     if score.no_claim:

@@ -22,7 +22,9 @@ def checked(values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         ValueError: NaN or infinity is among them; what follows from it would be nonsense.
     """
     if not np.isfinite(values).all():
-        raise ValueError("statistics are of finite values: NaN or infinity is among them")
+        raise ValueError(
+            "statistics are of finite values: NaN or infinity is among them"
+        )
     return values
 
 

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 
-def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> float | None:
+def fit_temperature(
+    logits_NC: NDArray[Any], label_N: NDArray[np.int64]
+) -> float | None:
     """The temperature with which ``softmax(logits / T)`` has the smallest log loss.
 
     The log loss is convex in ``1 / T``; its derivative, the mean of ``E_p[z] - z_y``, is brought to
@@ -30,14 +32,22 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> floa
     Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks",
         section 4.2, which takes L-BFGS and so gives some number in both of these cases.
     """
-    if logits_NC.ndim != 2 or not logits_NC.size or label_N.shape != logits_NC.shape[:1]:
-        raise ValueError("logits (rows, classes) with a label for each row, one row at least")
+    if (
+        logits_NC.ndim != 2
+        or not logits_NC.size
+        or label_N.shape != logits_NC.shape[:1]
+    ):
+        raise ValueError(
+            "logits (rows, classes) with a label for each row, one row at least"
+        )
     logits_NC = logits_NC.astype(np.float64)
     if not np.isfinite(logits_NC).all():
         raise ValueError("logits are finite")
     from_right_NC = logits_NC - np.take_along_axis(logits_NC, label_N[:, None], 1)
     flat, steep = from_right_NC.mean(1).mean(), from_right_NC.max(1).mean()
-    if flat >= 0:  # the derivative at 1 / T of 0: probabilities of these answers lose by any size
+    if (
+        flat >= 0
+    ):  # the derivative at 1 / T of 0: probabilities of these answers lose by any size
         return np.inf
     if steep <= 0:  # its limit towards infinity
         return None
@@ -53,4 +63,6 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> floa
     reach = 1.0
     while slope(middle - reach) > 0 or slope(middle + reach) < 0:
         reach *= 2
-    return float(np.exp(-brentq(slope, middle - reach, middle + reach, xtol=1e-15, rtol=1e-15)))
+    return float(
+        np.exp(-brentq(slope, middle - reach, middle + reach, xtol=1e-15, rtol=1e-15))
+    )

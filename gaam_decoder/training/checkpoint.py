@@ -61,12 +61,16 @@ class Checkpoint:
     def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Replace what was there by the state after an epoch."""
         start = time.monotonic()
-        arrays = {k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()}
+        arrays = {
+            k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()
+        }
         about = {**self.begun, "done": False, **about}
         sealed = {"sha256": _digest(self.path.name, arrays, about), **about}
         write_file(self.path, save(arrays, {"about": json.dumps(sealed)}))
         end = time.monotonic()
-        self._next = end + max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
+        self._next = end + max(
+            SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME
+        )
 
     def finish(self, results: Sequence[SeedResult]) -> None:
         """Replace what was there by what the seeds leave behind."""
@@ -75,9 +79,15 @@ class Checkpoint:
             own = {name: getattr(result, name) for name in TENSORS}
             own |= {f"weights.{name}": value for name, value in result.weights.items()}
             own |= {f"learned.{name}": value for name, value in result.learned.items()}
-            tensors |= {f"{result.seed}.{k}": v for k, v in own.items() if v is not None}
-        ends = [{name: getattr(result, name) for name in OF_A_SEED} for result in results]
-        self.save(tensors, {"seeds": [r.seed for r in results], "done": True, "results": ends})
+            tensors |= {
+                f"{result.seed}.{k}": v for k, v in own.items() if v is not None
+            }
+        ends = [
+            {name: getattr(result, name) for name in OF_A_SEED} for result in results
+        ]
+        self.save(
+            tensors, {"seeds": [r.seed for r in results], "done": True, "results": ends}
+        )
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with suppress(OSError, *DAMAGED):
@@ -106,7 +116,9 @@ class Unfinished:
         for path in sorted(self.folder.glob(FILES)):
             try:
                 tensors, about = _read(path)
-                if any(about.get(name) != self._begun[name] for name in ("version", "key")):
+                if any(
+                    about.get(name) != self._begun[name] for name in ("version", "key")
+                ):
                     raise ValueError("it belongs to other runs")
             except FileNotFoundError:  # another trainer has removed it meanwhile
                 continue
@@ -119,7 +131,9 @@ class Unfinished:
             for end in about.get("results", ()):
                 own = _below(f"{end['seed']}.", tensors)
                 found: dict[str, Any] = {name: own.get(name) for name in TENSORS} | end
-                found |= {name: _below(f"{name}.", own) for name in ("weights", "learned")}
+                found |= {
+                    name: _below(f"{name}.", own) for name in ("weights", "learned")
+                }
                 results[end["seed"]] = SeedResult(**found)
         return results, sorted(files, key=lambda about: not about.get("epochs_done"))
 
@@ -152,7 +166,10 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def _digest(name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     parts: list[bytes | memoryview] = [json.dumps([name, about]).encode()]
     for key, value in sorted(arrays.items()):
-        parts += [f"{key} {value.dtype} {value.shape}".encode(), value.reshape(-1).view("u1").data]
+        parts += [
+            f"{key} {value.dtype} {value.shape}".encode(),
+            value.reshape(-1).view("u1").data,
+        ]
     return digest_of(*parts)
 
 
@@ -165,7 +182,11 @@ def _about(path: Path) -> dict[str, Any]:
 
 
 def _below(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(start): v for key, v in tensors.items() if key.startswith(start)}
+    return {
+        key.removeprefix(start): v
+        for key, v in tensors.items()
+        if key.startswith(start)
+    }
 
 
 def claim_of(work: str, group: Sequence[int]) -> str:
@@ -184,7 +205,9 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
                 "title": files[0]["title"],
                 "epochs": files[0]["epochs"],
                 "planned": sorted({seed for one in files for seed in one["seeds"]}),
-                "done": sorted({end["seed"] for one in files for end in one.get("results", ())}),
+                "done": sorted(
+                    {end["seed"] for one in files for end in one.get("results", ())}
+                ),
                 "groups": [
                     {"seeds": seeds, "epoch": epoch, "claim": claim_of(name, seeds)}
                     for seeds, epoch in work

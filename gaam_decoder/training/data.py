@@ -58,7 +58,9 @@ class Features:
             shape = len(row_N), *self.shape[1:]
             self.resident = torch.empty(shape, dtype=self.dtype, device=device)
             size = max(1, SLICE_BYTES // self.row_bytes)
-            for part, at in zip(self.resident.split(size), range(0, len(row_N), size), strict=True):
+            for part, at in zip(
+                self.resident.split(size), range(0, len(row_N), size), strict=True
+            ):
                 part.copy_(self._stored(row_N[at : at + size]))
 
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
@@ -71,7 +73,9 @@ class Features:
         starts = range(0, rows.shape[-1], size)
         if self.resident is not None and self.resident.device.type == self.device.type:
             place = torch.from_numpy(rows).to(self.device)
-            yield from (taken(self.resident, place[..., at : at + size]) for at in starts)
+            yield from (
+                taken(self.resident, place[..., at : at + size]) for at in starts
+            )
             return
         begun: deque[Future[Tensor]] = deque()
         with ThreadPoolExecutor(1) as thread:
@@ -110,14 +114,22 @@ class Loaded:
         self._held: dict[Hashable, Features] = {}
 
     def get(
-        self, wanted: Sequence[tuple[Split, Rows | None]], recipe: Recipe, device: torch.device
+        self,
+        wanted: Sequence[tuple[Split, Rows | None]],
+        recipe: Recipe,
+        device: torch.device,
     ) -> list[Features]:
         """Features of what is wanted: on the device where they fit, else in memory, or on disk.
 
         Of a split all rows, which the folds of a sweep share, or of a budget its own, ascending.
         """
         keys: list[Hashable] = [
-            (split.name, recipe.pool, recipe.layers, None if held_N is None else held_N.tobytes())
+            (
+                split.name,
+                recipe.pool,
+                recipe.layers,
+                None if held_N is None else held_N.tobytes(),
+            )
             for split, held_N in wanted
         ]
         found: list[Features] = []
@@ -126,28 +138,38 @@ class Loaded:
             if features is None:
                 array = split.pooled(recipe.pool)
                 if recipe.layers is not None:
-                    array = array.keeping([n - split.first_layer for n in recipe.layers])
+                    array = array.keeping(
+                        [n - split.first_layer for n in recipe.layers]
+                    )
                 count = len(array) if held_N is None else len(held_N)
                 size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
                 place = self._place(size, device, keys)
-                features = Features(array, device, place, None if place == "disk" else held_N)
+                features = Features(
+                    array, device, place, None if place == "disk" else held_N
+                )
                 self._held |= {} if place == "disk" else {key: features}
             found.append(features)
         return found
 
     def _place(self, size: int, device: torch.device, keep: list[Hashable]) -> Place:
         """Where so many bytes fit, if need be in the place of rows of other items."""
-        places: dict[Place, torch.device] = {"cuda": device} if device.type == "cuda" else {}
+        places: dict[Place, torch.device] = (
+            {"cuda": device} if device.type == "cuda" else {}
+        )
         for place, where in (places | {"memory": torch.device("cpu")}).items():
             if size > self._room(where):
-                self._held = {key: held for key, held in self._held.items() if key in keep}
+                self._held = {
+                    key: held for key, held in self._held.items() if key in keep
+                }
                 devices.give_back(device)  # torch would keep for itself what was let go
             if size <= self._room(where):
                 return place
         return "disk"
 
     def _room(self, where: torch.device) -> float:
-        residents = (one.resident for one in self._held.values() if one.resident is not None)
+        residents = (
+            one.resident for one in self._held.values() if one.resident is not None
+        )
         held = sum(one.nbytes for one in residents if one.device.type == where.type)
         return self._share * (free_on(where) + held) - held
 
@@ -188,7 +210,9 @@ def prepare_data(
     """Load the splits that a recipe names and say which rows learn, select and test."""
     train_split = cache[recipe.train_split]
     rows = parts_of(train_split.labels, recipe, seed)
-    drawn_N = np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
+    drawn_N = (
+        np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
+    )
     wanted = {"train": (train_split, drawn_N, rows.learn_N)}
     if len(rows.held_N):
         wanted["held"] = train_split, drawn_N, rows.held_N
@@ -221,15 +245,21 @@ def told_labels(
     held_SN = None if selection is None else selection.label_N.expand(len(seeds), -1)
     if not shuffle:
         return told_SN, held_SN
-    parts = [train] if selection is None or selection is data.test else [train, selection]
+    parts = (
+        [train] if selection is None or selection is data.test else [train, selection]
+    )
     true_N = torch.cat([part.label_N for part in parts])
     # in the order of the data set: what is held out has no say in which row is told what
     order_N = np.argsort(np.concatenate([part.rows for part in parts]))
     told_SN = torch.empty_like(true_N).repeat(len(seeds), 1)
     for told_N, seed in zip(told_SN, seeds, strict=True):
-        drawn_N = np.random.default_rng(stream_seed(seed, "labels")).permutation(len(order_N))
+        drawn_N = np.random.default_rng(stream_seed(seed, "labels")).permutation(
+            len(order_N)
+        )
         told_N[order_N] = true_N[order_N[drawn_N]]
-    return told_SN[:, : len(train)], told_SN[:, len(train) :] if len(parts) > 1 else held_SN
+    return told_SN[:, : len(train)], told_SN[:, len(train) :] if len(
+        parts
+    ) > 1 else held_SN
 
 
 def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
@@ -239,7 +269,9 @@ def blocks_of_epoch(row_N: Rows, recipe: Recipe, epoch: int) -> list[Rows]:
     assert recipe.shard_rows is not None
     ends = np.flatnonzero(np.diff(row_N // recipe.shard_rows)) + 1
     shards = np.split(np.arange(len(row_N)), ends)
-    generator = np.random.default_rng(stream_seed(0, "shards", epoch))  # the same for all seeds
+    generator = np.random.default_rng(
+        stream_seed(0, "shards", epoch)
+    )  # the same for all seeds
     blocks: list[list[Rows]] = [[]]
     for number in generator.permutation(len(shards)):
         shard = shards[number]
@@ -257,7 +289,9 @@ def epoch_batches(
 
     Which rows are in which depends on nothing but rows, recipe, seed and epoch.
     """
-    generators = [np.random.default_rng(stream_seed(seed, "order", epoch)) for seed in seeds]
+    generators = [
+        np.random.default_rng(stream_seed(seed, "order", epoch)) for seed in seeds
+    ]
     place_SN = np.concatenate(
         [
             block_M[np.stack([g.permutation(len(block_M)) for g in generators])]

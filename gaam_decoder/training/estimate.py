@@ -10,7 +10,11 @@ from gaam_cache.store.reader import open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
-from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, choose_engine, groups_of
+from gaam_decoder.training.arithmetic.engine import (
+    COMPILER_SECONDS,
+    choose_engine,
+    groups_of,
+)
 from gaam_decoder.training.data import Loaded, prepare_data
 from gaam_decoder.training.grid import candidates_of, grids_of, plan_items
 from gaam_decoder.training.group import Group
@@ -18,7 +22,9 @@ from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
 
 TIMED_STEPS = 3
-COMPILED_SPEED = 4.0  # times that of an eager step; on two cores 1 for matrix products, 7 for gates
+COMPILED_SPEED = (
+    4.0  # times that of an eager step; on two cores 1 for matrix products, 7 for gates
+)
 
 
 class EstimatedRun(NamedTuple):
@@ -66,16 +72,24 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
     asked = [([item], config.seeds) for item in items]
-    if (choosing := config.choosing_seeds) is not None:  # one of several is trained with --seeds
-        asked = [([one], choosing) for one in candidates_of(items, config, cache).values()]
+    if (
+        choosing := config.choosing_seeds
+    ) is not None:  # one of several is trained with --seeds
+        asked = [
+            ([one], choosing) for one in candidates_of(items, config, cache).values()
+        ]
         asked += [(grid, config.seeds) for grid in grids_of(items)]
     loaded = Loaded(0.0)  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}
     runs = []
     for several, seeds in asked:
-        lacking = [one.lacking(seeds, runs_of_key(config.runs, one.key)) for one in several]
+        lacking = [
+            one.lacking(seeds, runs_of_key(config.runs, one.key)) for one in several
+        ]
         # if it is that one
-        item, left = min(zip(several, lacking, strict=True), key=lambda pair: len(pair[1]))
+        item, left = min(
+            zip(several, lacking, strict=True), key=lambda pair: len(pair[1])
+        )
         spec, recipe, seconds = item.spec, item.recipe, 0.0
         if left and recipe.fitted:
             seconds, _ = fit_cost(spec, num_rows(recipe, cache), device)
@@ -88,9 +102,13 @@ def estimate(config: TrainConfig) -> TrainEstimate:
             few = min(rows, recipe.batch_size * TIMED_STEPS)
             kind = spec, len(group), few
             if kind not in per_row:  # each decoder is timed once
-                part = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
+                part = replace(
+                    train, rows=train.rows[:few], label_N=train.label_N[:few]
+                )
                 data, eager = replace(data, train=part), replace(engine, compiled=False)
-                training = Group(spec, replace(data, selection=None), recipe, group, engine=eager)
+                training = Group(
+                    spec, replace(data, selection=None), recipe, group, engine=eager
+                )
                 training.train_epoch()
                 warm = training.seconds
                 training.train_epoch()
@@ -102,5 +120,8 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         epochs = None if recipe.fitted else item.epochs
         about = str(item), recipe.to_dict(), len(several), epochs
         runs.append(EstimatedRun(*about, tuple(left), done, seconds))
-    trainings, seconds = sum(len(run.seeds) for run in runs), sum(run.seconds for run in runs)
+    trainings, seconds = (
+        sum(len(run.seeds) for run in runs),
+        sum(run.seconds for run in runs),
+    )
     return TrainEstimate(trainings, seconds, tuple(runs))

@@ -14,7 +14,12 @@ from gaam_cache.common.errors import ConfigError, GaamWarning
 from gaam_cache.common.messages import did_you_mean, shortened
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.decoder import DecoderSpec, check_rows_stay_apart, shortest, spelled_out
+from gaam_decoder.decoder import (
+    DecoderSpec,
+    check_rows_stay_apart,
+    shortest,
+    spelled_out,
+)
 from gaam_decoder.number_lists import EACH, PER_CLASS, Layers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
@@ -36,7 +41,11 @@ class Item:
     @property
     def epochs(self) -> int:
         """Of a seed, and lines of its log; of a fit the values that are compared."""
-        return head_class(self.spec.head).tries if self.recipe.fitted else self.recipe.epochs
+        return (
+            head_class(self.spec.head).tries
+            if self.recipe.fitted
+            else self.recipe.epochs
+        )
 
     def __str__(self) -> str:
         return str(self.recipe)
@@ -51,22 +60,35 @@ class Item:
         return (0,) if self.recipe.fitted else tuple(asked)
 
     def lacking(self, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
-        return sorted(set(self.seeds(asked)) - {seed for run in runs for seed in run.seeds})
+        return sorted(
+            set(self.seeds(asked)) - {seed for run in runs for seed in run.seeds}
+        )
 
 
-def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
+def plan_items(
+    config: TrainConfig, cache: EmbeddingCache, device: torch.device
+) -> list[Item]:
     """Everything that a config asks for, in order; ConfigError where it does not fit the cache."""
     usual = torch.get_default_dtype(), torch.get_default_device().type
-    if usual != (torch.float32, "cpu") or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
-        expected = "default type torch.float32, no torch.autocast or torch.device around it"
+    if usual != (torch.float32, "cpu") or any(
+        map(torch.is_autocast_enabled, ("cpu", "cuda"))
+    ):
+        expected = (
+            "default type torch.float32, no torch.autocast or torch.device around it"
+        )
         raise ConfigError("this session would change the numbers", expected=expected)
     config = _fitted(config, cache)
     dtype, groups = resolve_dtype(config.dtype, device), None
     if config.groups is not None:
         groups = read_groups(str(config.groups), cache, config.train_split)
     check_rows(asked := recipes(config, dtype, groups), cache)
-    items = list({item.key: item for item in (_item(one, cache) for one in asked)}.values())
-    specs, impossible = {item.spec: item for item in reversed(items)}, set[DecoderSpec]()
+    items = list(
+        {item.key: item for item in (_item(one, cache) for one in asked)}.values()
+    )
+    specs, impossible = (
+        {item.spec: item for item in reversed(items)},
+        set[DecoderSpec](),
+    )
     for spec, item in reversed(specs.items()):
         try:
             check_decoder(spec, config.select)
@@ -89,7 +111,11 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         only = replace(config, attn=(ATTENTION,), head=(HEAD,), class_weights="none")
         probes = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
         first = {item.spec: item.recipe for item in reversed(probes)}
-        fits = {spec for spec, recipe in first.items() if probe_fits(spec, recipe, cache, device)}
+        fits = {
+            spec
+            for spec, recipe in first.items()
+            if probe_fits(spec, recipe, cache, device)
+        }
         probes = [item for item in probes if item.spec in fits]
     if not config.final:
         return [*items, *probes]
@@ -104,16 +130,28 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
-    layers, size, same = len(recipe.layers or range(cache.num_layers)), cache.hidden_size, recipe
-    with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
+    layers, size, same = (
+        len(recipe.layers or range(cache.num_layers)),
+        cache.hidden_size,
+        recipe,
+    )
+    with suppress(
+        ConfigError
+    ):  # what cannot be built is told of all of a sweep at once
         same = replace(recipe, attention=shortest(recipe.attention, layers, size))
         recipe = replace(recipe, attention=spelled_out(recipe.attention, layers, size))
-    shape = {"num_layers": layers, "hidden_size": size, "num_classes": len(cache.class_names)}
+    shape = {
+        "num_layers": layers,
+        "hidden_size": size,
+        "num_classes": len(cache.class_names),
+    }
     spec = DecoderSpec(attention=recipe.attention, head=recipe.head, **shape)
     return Item(spec=spec, recipe=recipe, key=same.key(cache.plan.states))
 
 
-def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> list[Recipe]:
+def recipes(
+    config: TrainConfig, dtype: Dtype, groups: Groups | None = None
+) -> list[Recipe]:
     """One per value of every axis, in order; those that mean the same are one."""
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
@@ -164,7 +202,11 @@ def candidates_of(
     # every seed that chooses holds out another part of train
     parts, found = config.val_folds or len(config.choosing_seeds or ()), {}
     for grid in grids_of(items):
-        for item in grid if len(grid) > 1 and not (config.final and grid[0].recipe.final) else ():
+        for item in (
+            grid
+            if len(grid) > 1 and not (config.final and grid[0].recipe.final)
+            else ()
+        ):
             recipe = replace(item.recipe, val_folds=parts)
             found[item.key] = _item(recipe, cache) if parts > 1 else item
     return found
@@ -190,19 +232,27 @@ def reporting_items(
         # the final model of the first repeat of a cross-validation is that of all
         split_seed = final.recipe.split_seed
         found = [
-            mean_validation([run for run in tuned if run.key == tried[item.key].key], seeds)
+            mean_validation(
+                [run for run in tuned if run.key == tried[item.key].key], seeds
+            )
             for item in evaluated
-            if replace(item.recipe, split_seed=split_seed).without_test() == final.recipe
+            if replace(item.recipe, split_seed=split_seed).without_test()
+            == final.recipe
         ]
         accuracies = [accuracy for accuracy, _ in found if accuracy is not None]
         if len(accuracies) < len(found):
             return ()
-        mean, loss = math.fsum(accuracies) / len(found), math.fsum(loss for _, loss in found)
+        mean, loss = (
+            math.fsum(accuracies) / len(found),
+            math.fsum(loss for _, loss in found),
+        )
         return mean, -loss, -final.recipe.lr, -final.recipe.weight_decay
 
     kept = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
     kept |= {key for key, item in tried.items() if item.key in chosen.tunings}
-    for grid in grids_of([item for item in items if config.final and item.recipe.final]):
+    for grid in grids_of(
+        [item for item in items if config.final and item.recipe.final]
+    ):
         scores = {item.key: score(item) for item in grid if len(grid) > 1}
         best = max(scores, key=lambda key: scores[key], default="")
         if any(scores.values()):
@@ -228,7 +278,9 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 expected=f"one of: {', '.join(there)}",
                 where=str(cache.root),
                 hint=did_you_mean(name, there)
-                or ("--folds 5 tests on parts of train-split" if name == test else None),
+                or (
+                    "--folds 5 tests on parts of train-split" if name == test else None
+                ),
             )
     content = cache.plan.fingerprint_fields["content"]
     same = tests_a_split and content[train] == content[test]
@@ -245,14 +297,18 @@ def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         raise ConfigError(f"the cache has no layer {min(beyond)}", expected=expected)
     if (config.folds or 0) > len(cache[train]):
         expected = f"--folds of at most {len(cache[train])}, the rows that there are"
-        raise ConfigError("too many parts of train", expected=expected, found=str(config.folds))
+        raise ConfigError(
+            "too many parts of train", expected=expected, found=str(config.folds)
+        )
     # folds have fewer rows than all
     rows = len(cache[train]) if config.folds is None else None
     return replace(
         config,
         allow_train_as_test=same,
         pool=config.pool or pools[:1],
-        layers=tuple(None if len(one or ()) == len(layers) else one for one in layer_sets),
+        layers=tuple(
+            None if len(one or ()) == len(layers) else one for one in layer_sets
+        ),
         train_rows=tuple(None if size == rows else size for size in config.train_rows),
     )
 

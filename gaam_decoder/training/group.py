@@ -29,13 +29,22 @@ from gaam_decoder.optimizers.base import Optimizer
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.result import SeedResult
 from gaam_decoder.specs import build
-from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, Engine, rows_at_once
+from gaam_decoder.training.arithmetic.engine import (
+    EVAL_BATCH_SIZE,
+    Engine,
+    rows_at_once,
+)
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, epoch_batches, told_labels
 
-FACTOR, PATIENCE, THRESHOLD, SMALLEST_CHANGE = 0.1, 10, 1e-4, 1e-8  # of torch's ReduceLROnPlateau
+FACTOR, PATIENCE, THRESHOLD, SMALLEST_CHANGE = (
+    0.1,
+    10,
+    1e-4,
+    1e-8,
+)  # of torch's ReduceLROnPlateau
 SMALLEST_SCALE = 1.0  # of a loss: below it gradients overflow as they are
 Score = tuple[float, float]  # accuracy and loss of an epoch on the rows that select it
 
@@ -99,16 +108,23 @@ class Member:
             entry["loss"] = None
             self.failed = f"the loss became {loss} in epoch {epoch}"
         elif scale < SMALLEST_SCALE:
-            self.failed = f"gradients overflow in epoch {epoch} even at a loss scale of {scale:g}"
+            self.failed = (
+                f"gradients overflow in epoch {epoch} even at a loss scale of {scale:g}"
+            )
         elif epoch == recipe.epochs and not steps:
-            self.failed = f"no step was taken in {epoch} epochs: gradients overflowed in all"
+            self.failed = (
+                f"no step was taken in {epoch} epochs: gradients overflowed in all"
+            )
         if self.failed is not None:
             return True
         keeps = score is None and epoch == recipe.epochs
         if score is not None:
             entry |= {"accuracy": score[0], "selection_loss": score[1]}
             best, counted = self.best, 1 if recipe.ties == "first" else 2
-            if best is None or (score[0], -score[1])[:counted] > (best[0], -best[1])[:counted]:
+            if (
+                best is None
+                or (score[0], -score[1])[:counted] > (best[0], -best[1])[:counted]
+            ):
                 self.best, self.best_epoch, keeps = score, epoch, True
         if recipe.schedule == "plateau":
             self.schedule.watch(accuracy if score is None else score[0])
@@ -135,11 +151,15 @@ class Group:
         self.epochs_done, self.seconds = 0, 0.0
         self._share = 1.0  # of the rate, at the last step
         self.members = [
-            Member(seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs)
+            Member(
+                seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs
+            )
             for seed in seeds
         ]
         device = data.train.label_N.device
-        self._told_SN, self._held_SN = told_labels(data, seeds, shuffle=recipe.shuffle_labels)
+        self._told_SN, self._held_SN = told_labels(
+            data, seeds, shuffle=recipe.shuffle_labels
+        )
         self._weight_SC = None
         if recipe.class_weights == "balanced":
             self._weight_SC = balanced(self._told_SN, spec.num_classes, dtype)
@@ -149,7 +169,9 @@ class Group:
         scaled = recipe.loss_scale == "dynamic"
         self.state = State.of(decoders, device, self.optimizer.moments, scaled=scaled)
         weights = self.state.weights
-        self.kept = Weights(*({k: one.clone() for k, one in part.items()} for part in weights))
+        self.kept = Weights(
+            *({k: one.clone() for k, one in part.items()} for part in weights)
+        )
         kind = spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
         self.step = (steps or Steps()).get(*kind)
         self.compiler = self.step.compiler
@@ -192,7 +214,10 @@ class Group:
         if self.data.selection is not None and self._held_SN is not None and finite:
             logits_SNC = self.logits(self.data.selection, self.state.weights)
             hit_S = float64(logits_SNC.argmax(-1) == self._held_SN).mean(1)
-            held = [float(self.loss_of(*p)) for p in zip(logits_SNC, self._held_SN, strict=True)]
+            held = [
+                float(self.loss_of(*p))
+                for p in zip(logits_SNC, self._held_SN, strict=True)
+            ]
             scores = list(zip(hit_S.tolist(), held, strict=True))
         self.seconds += time.perf_counter() - start
         seen = zip(self.members, losses, accuracies, scores, scaled, strict=True)
@@ -229,18 +254,26 @@ class Group:
                 shape = (x_SBLD.shape[1], width)
                 drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
                 noise_SBK = send(drawn_SBK, device)
-            weight_SB = None if self._weight_SC is None else self._weight_SC.gather(1, label_SB)
+            weight_SB = (
+                None if self._weight_SC is None else self._weight_SC.gather(1, label_SB)
+            )
             if self.recipe.schedule == "cosine":
                 self._share = cosine(every[step], steps * self.recipe.epochs)
             lr = lr_S if self._share == 1 else lr_S * self._share
-            self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr, numbers_TK[step], weight_SB))
+            self.step(
+                state,
+                Batch(x_SBLD, label_SB, noise_SBK, lr, numbers_TK[step], weight_SB),
+            )
 
     def logits(self, subset: Subset, weights: Weights) -> Tensor:
         rows, size = subset.rows, self.eval_batch_size(subset)
         if not self.decoder.attention.depends_on_batch:
             # one shape for all batches: another one would be compiled again
             rows = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % size)])
-        parts = [self.step.logits(weights, x_BLD) for x_BLD in subset.features.batches(rows, size)]
+        parts = [
+            self.step.logits(weights, x_BLD)
+            for x_BLD in subset.features.batches(rows, size)
+        ]
         return torch.cat(parts, dim=1)[:, : len(subset)]
 
     def eval_batch_size(self, subset: Subset) -> int:
@@ -257,17 +290,23 @@ class Group:
 
     def _tensors(self) -> Stacked:
         kept = self.kept.parameters | self.kept.buffers
-        return self.state.tensors() | {f"kept.{name}": value for name, value in kept.items()}
+        return self.state.tensors() | {
+            f"kept.{name}": value for name, value in kept.items()
+        }
 
     def save(self, checkpoint: Checkpoint) -> None:
-        about = {name: getattr(self, name) for name in ("seeds", "epochs_done", "seconds")}
+        about = {
+            name: getattr(self, name) for name in ("seeds", "epochs_done", "seconds")
+        }
         about["members"] = [asdict(member) for member in self.members]
         checkpoint.save(self._tensors(), about)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Take up where ``save`` was called last, if there is such a file and it fits."""
         (tensors, about), target = checkpoint.load(), self._tensors()
-        if {k: v.shape for k, v in target.items()} != {k: v.shape for k, v in tensors.items()}:
+        if {k: v.shape for k, v in target.items()} != {
+            k: v.shape for k, v in tensors.items()
+        }:
             return  # there is none, or it was only planned
         for name, value in target.items():
             value.copy_(tensors[name])
@@ -280,7 +319,11 @@ class Group:
 
     def results(self) -> list[SeedResult]:
         """What every seed leaves, of the epoch that the protocol keeps."""
-        start, test, held = time.perf_counter(), self.data.test, self.data.choosing(self.recipe)
+        start, test, held = (
+            time.perf_counter(),
+            self.data.test,
+            self.data.choosing(self.recipe),
+        )
         logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
         if test is not None:
             logits_SNC = self.logits(test, self.kept).float().cpu()
@@ -299,7 +342,9 @@ class Group:
         if test is not None:
             add_attention_maps(finished, test, self.eval_batch_size(test))
         for result in results:
-            result.seconds = (self.seconds + time.perf_counter() - start) / len(self.seeds)
+            result.seconds = (self.seconds + time.perf_counter() - start) / len(
+                self.seeds
+            )
         return results
 
 
@@ -314,7 +359,9 @@ def result_of(
     failed = member.failed
     if not bool(logits_NC.isfinite().all()):
         failed = failed or "the logits of the test rows are not finite"
-    elif not len(logits_NC) and not all(bool(one.isfinite().all()) for one in weights.values()):
+    elif not len(logits_NC) and not all(
+        bool(one.isfinite().all()) for one in weights.values()
+    ):
         failed = failed or "the weights are not finite"
     if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
         held_VC = torch.full_like(held_VC, torch.nan)
@@ -347,6 +394,8 @@ def add_attention_maps(
         ]
         if not parts:
             return
-        totals = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+        totals = (
+            [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+        )
     for (result, _), total in zip(finished, totals, strict=True):
         result.attention_map = (total / len(subset)).float().cpu()

@@ -66,7 +66,10 @@ def probe_fits(
     spec: DecoderSpec, recipe: Recipe, cache: EmbeddingCache, device: torch.device
 ) -> bool:
     """Whether the probe is cheap enough to be fitted unasked; if not, that is said."""
-    place, (seconds, memory) = with_float64(device), fit_cost(spec, num_rows(recipe, cache), device)
+    place, (seconds, memory) = (
+        with_float64(device),
+        fit_cost(spec, num_rows(recipe, cache), device),
+    )
     free = free_memory() if place.type == "cpu" else free_on(place)
     if seconds > MOST_SECONDS or memory > MEMORY_SHARE * free:
         text = f"left out: the linear probe {recipe}: about {seconds / 60:,.0f} minutes and "
@@ -91,7 +94,9 @@ def fit_item(
     with enough_memory(recipe, (), str(device)):
         place, examples = with_float64(device), []
         for subset, label_N in ((data.train, told_SN[0]), (data.selection, held_SN[0])):
-            x_NF = _of_rows(lambda x_BLD: decoder.attention(x_BLD).flatten(1), subset, place)
+            x_NF = _of_rows(
+                lambda x_BLD: decoder.attention(x_BLD).flatten(1), subset, place
+            )
             examples.append(Examples(x_NF, label_N.to(place)))
         learn, choose = examples
         fit = head.fit(learn, choose, lambda done, text: tell(text))
@@ -99,7 +104,9 @@ def fit_item(
         text = f"the fit did not converge for {missed} of {fit.tried} values of {fit.setting}"
         warnings.warn(f"{recipe}: {text}", GaamWarning, stacklevel=4)
     test, held = data.test, data.choosing(recipe)
-    logits_NC = torch.empty(0, spec.num_classes) if test is None else _of_rows(decoder, test)
+    logits_NC = (
+        torch.empty(0, spec.num_classes) if test is None else _of_rows(decoder, test)
+    )
     held_VC = None if held is None else _of_rows(decoder, held)
     log = [{"seed": SEED, **entry} for entry in fit.log]
     member = Member(seed=SEED, schedule=Plateau(rate=0.0), best_epoch=fit.kept, log=log)
@@ -107,13 +114,17 @@ def fit_item(
     if test is not None and result.failed is None:
         add_attention_maps([(result, decoder.attention)], test, _batch_size(test))
     result.seconds = time.perf_counter() - start
-    engine = Engine(device=str(device), dtype="float32", seed_batch=1, compiled=False, why="fitted")
+    engine = Engine(
+        device=str(device), dtype="float32", seed_batch=1, compiled=False, why="fitted"
+    )
     return result, fit, engine
 
 
 @torch.inference_mode()
 def _of_rows(
-    function: Callable[[Tensor], Tensor], subset: Subset, place: torch.device | str = "cpu"
+    function: Callable[[Tensor], Tensor],
+    subset: Subset,
+    place: torch.device | str = "cpu",
 ) -> Tensor:
     batches = subset.features.batches(subset.rows, _batch_size(subset))
     return torch.cat([function(x_BLD.float()).to(place) for x_BLD in batches])

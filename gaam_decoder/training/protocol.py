@@ -57,7 +57,9 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
         all_N = np.sort(np.concatenate([first, second]))
         label_N = labels[row_N][all_N]
         # another order than that of the folds that are tested
-        folds = _folds(label_N, own, recipe.val_folds, stream_seed(recipe.split_seed, "rates"))
+        folds = _folds(
+            label_N, own, recipe.val_folds, stream_seed(recipe.split_seed, "rates")
+        )
         classes, count_C = np.unique(label_N, return_counts=True)
         second = folds[seed % len(folds)]  # and never the only row of a class
         second = all_N[second[np.isin(label_N[second], classes[count_C > 1])]]
@@ -75,10 +77,14 @@ def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
     return Parts(row_N[first], row_N[second], test_N)
 
 
-def _folds(labels: Rows, names: Sequence[str] | None, count: int, seed: int) -> list[Rows]:
+def _folds(
+    labels: Rows, names: Sequence[str] | None, count: int, seed: int
+) -> list[Rows]:
     if count > (most := len(labels) if names is None else len(set(names))):
         expected = f"at most {most}, the {'rows' if names is None else 'groups'} that there are"
-        raise ConfigError("too many parts of train", expected=expected, found=str(count))
+        raise ConfigError(
+            "too many parts of train", expected=expected, found=str(count)
+        )
     if names is None:
         return stratified_folds(labels, count, seed)
     return grouped_folds(names, count, seed)
@@ -97,7 +103,9 @@ def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]
 
 def held_counts(rows: int | Rows, fraction: float) -> Rows:
     """How many of so many rows of a class are held out: the share, at least one, never all."""
-    found: Rows = np.minimum(rows - 1, np.maximum(1, np.rint(fraction * np.asarray(rows))))
+    found: Rows = np.minimum(
+        rows - 1, np.maximum(1, np.rint(fraction * np.asarray(rows)))
+    )
     return np.maximum(0, found).astype(np.int64)
 
 
@@ -128,7 +136,9 @@ def grouped_holdout(
         off_G = np.where(is_held_G, np.inf, _off(held_C + count_GC, all_C, fraction))
         best = int(np.argmin(off_G))
         if not off_G[best] < off:
-            return np.flatnonzero(~is_held_G[group_N]), np.flatnonzero(is_held_G[group_N])
+            return np.flatnonzero(~is_held_G[group_N]), np.flatnonzero(
+                is_held_G[group_N]
+            )
         off, held_C, is_held_G[best] = off_G[best], held_C + count_GC[best], True
 
 
@@ -138,15 +148,21 @@ def _off(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float64]:
     held_K, learned_K = held_KC.sum(1), learned_KC.sum(1)
     lost_K = np.where(learned_KC <= 0, held_KC, 0).sum(1)
     share_KC = held_KC / np.maximum(1, held_K)[:, None]
-    classes_K = abs(share_KC - learned_KC / np.maximum(1, learned_K)[:, None]).sum(1) / 2
-    off_K = 2 * lost_K + classes_K + abs(held_K / all_C.sum() - fraction)  # the others are below 2
+    classes_K = (
+        abs(share_KC - learned_KC / np.maximum(1, learned_K)[:, None]).sum(1) / 2
+    )
+    off_K = (
+        2 * lost_K + classes_K + abs(held_K / all_C.sum() - fraction)
+    )  # the others are below 2
     return np.where(lost_K == held_K, np.inf, off_K)
 
 
 def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:
     """Rows in ``count`` parts of nearly the same size with the same share of every class."""
     generator = np.random.default_rng(split_seed)
-    by_class = [generator.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
+    by_class = [
+        generator.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)
+    ]
     # dealt out in turn over all classes: neither a class nor the whole differs by more than a row
     dealt = np.concatenate(by_class)
     return [np.sort(dealt[place::count]) for place in range(count)]
@@ -170,18 +186,28 @@ def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Ro
 
 def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
     """Rows of a budget that learn and those held out: places among these labels, ascending."""
-    classes, class_N, there_C = np.unique(labels, return_inverse=True, return_counts=True)
+    classes, class_N, there_C = np.unique(
+        labels, return_inverse=True, return_counts=True
+    )
     fewest, shots = int(there_C.min()), recipe.shots or 0
     size = recipe.train_rows or shots * len(classes)
     if shots > fewest or not len(classes) <= size <= len(labels):
-        of_all = f"from {len(classes):,}, one row of every class, to {len(labels):,}, all"
+        of_all = (
+            f"from {len(classes):,}, one row of every class, to {len(labels):,}, all"
+        )
         raise ConfigError(
             "--train-rows is out of range",
-            expected=f"1/class to {fewest:,}/class, the smallest one" if shots else of_all,
+            expected=f"1/class to {fewest:,}/class, the smallest one"
+            if shots
+            else of_all,
             found=f"--train-rows {recipe.train_rows or f'{shots}/class'}",
             where=str(recipe),
         )
-    counts = apportioned(tuple(there_C.tolist()), size) if recipe.train_rows else repeat(shots)
+    counts = (
+        apportioned(tuple(there_C.tolist()), size)
+        if recipe.train_rows
+        else repeat(shots)
+    )
     learn, held = [], []
     for place, (label, count) in enumerate(zip(classes.tolist(), counts, strict=False)):
         generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
@@ -189,7 +215,9 @@ def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
         is_held_K = np.zeros(len(row_K), dtype=bool)
         # by the place in the class: what smaller budgets hold out larger ones do too
         if recipe.select == "val":
-            is_held_K = np.diff(held_counts(np.arange(len(row_K) + 1), recipe.val_fraction)) > 0
+            is_held_K = (
+                np.diff(held_counts(np.arange(len(row_K) + 1), recipe.val_fraction)) > 0
+            )
         learn.append(row_K[~is_held_K])
         held.append(row_K[is_held_K])
     return np.sort(np.concatenate(learn)), np.sort(np.concatenate(held))
@@ -211,8 +239,12 @@ def apportioned(there: tuple[int, ...], size: int) -> tuple[int, ...]:
     for count in range(len(there) + 1, size + 1):
         while waiting and waiting[0][0] <= count:
             _, place = heapq.heappop(waiting)
-            heapq.heappush(ready, (-(-(taken[place] + 1) * total // there[place]), place))
-        _, place = heapq.heappop(ready)  # shares rounded up are more than there are rows so far
+            heapq.heappush(
+                ready, (-(-(taken[place] + 1) * total // there[place]), place)
+            )
+        _, place = heapq.heappop(
+            ready
+        )  # shares rounded up are more than there are rows so far
         taken[place] += 1
         if taken[place] < there[place]:
             heapq.heappush(waiting, (taken[place] * total // there[place] + 1, place))
@@ -229,38 +261,59 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
 
 def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     """There are as many rows and groups as every recipe takes; said before any is trained."""
-    places = {(one.fold, one.split_seed, one.train_rows, one.shots): one for one in recipes}
+    places = {
+        (one.fold, one.split_seed, one.train_rows, one.shots): one for one in recipes
+    }
     for recipe in places.values():
         if recipe.groups is not None or recipe.drawn:
             parts_of(cache[recipe.train_split].labels, recipe)
-        groups, apart = recipe.groups, recipe.fold or recipe.final or recipe.allow_train_as_test
-        if groups is None or groups.kind == "file" or apart:  # a file is of the train split alone
+        groups, apart = (
+            recipe.groups,
+            recipe.fold or recipe.final or recipe.allow_train_as_test,
+        )
+        if (
+            groups is None or groups.kind == "file" or apart
+        ):  # a file is of the train split alone
             continue
-        if shared := set(groups.names) & set(cache[recipe.test_split].column(groups.source)):
+        if shared := set(groups.names) & set(
+            cache[recipe.test_split].column(groups.source)
+        ):
             message = f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too"
             hint = "--folds 5, which tests whole groups of train-split"
-            raise ConfigError(message, found=f"{len(shared):,}: '{brief(min(shared))}'", hint=hint)
+            raise ConfigError(
+                message, found=f"{len(shared):,}: '{brief(min(shared))}'", hint=hint
+            )
 
 
 def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     """A name for every row of a split, from a kept column, or a file with one name per line."""
     if given in cache.columns:
-        groups = Groups(names=tuple(cache[split].column(given)), source=given, kind="column")
+        groups = Groups(
+            names=tuple(cache[split].column(given)), source=given, kind="column"
+        )
     else:
         path = Path(given).expanduser()
         try:
             lines = path.read_text("utf-8-sig").splitlines()
         except (OSError, ValueError) as error:
             kept = ", ".join(map(shortened, cache.columns)) or "it has none"
-            expected = f"a kept column of the cache ({kept}), or a file with a name per row"
+            expected = (
+                f"a kept column of the cache ({kept}), or a file with a name per row"
+            )
             message = f"cannot read the groups '{shortened(given)}'"
             hint = "gaam extract --keep-column NAME"
-            raise NotFoundError(message, expected=expected, found=str(error), hint=hint) from error
+            raise NotFoundError(
+                message, expected=expected, found=str(error), hint=hint
+            ) from error
         groups = Groups(names=tuple(lines), source=str(path.absolute()), kind="file")
     rows, count = len(cache[split]), len(groups.names)
-    empty = next((n for n, name in enumerate(groups.names, 1) if not name.strip()), None)
+    empty = next(
+        (n for n, name in enumerate(groups.names, 1) if not name.strip()), None
+    )
     if count != rows or empty:
-        message = f"the {groups.kind} '{groups.source}' does not fit the split '{split}'"
+        message = (
+            f"the {groups.kind} '{groups.source}' does not fit the split '{split}'"
+        )
         expected = f"a name for each of its {rows} rows, in the order of the data set"
         found = f"line {empty} is empty" if empty else f"{count} names"
         raise ConfigError(message, expected=expected, found=found)

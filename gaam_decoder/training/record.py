@@ -40,25 +40,41 @@ def publish(
     """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
     remove_unfinished(config.runs, item.key)
     recipe, plan, decoder = item.recipe, cache.plan, build_decoder(item.spec, seed=0)
-    label_N, train_N = torch.empty(0, dtype=torch.int64), cache[recipe.train_split].labels
+    label_N, train_N = (
+        torch.empty(0, dtype=torch.int64),
+        cache[recipe.train_split].labels,
+    )
     rows = majority = chose = None
     same, of_train = {}, relations(cache, recipe.train_split, recipe.groups)
     if data.test is not None:
         label_N = data.test.label_N.cpu()
         rows = data.test.rows if recipe.fold is not None else None
-        tested = of_train if recipe.fold is not None else relations(cache, recipe.test_split, None)
+        tested = (
+            of_train
+            if recipe.fold is not None
+            else relations(cache, recipe.test_split, None)
+        )
         same = {name: number_N[data.test.rows] for name, number_N in tested.items()}
         learned_N = train_N if rows is None else np.delete(train_N, rows)
         majority = float(np.mean(label_N.numpy() == np.bincount(learned_N).argmax()))
     if (subset := data.choosing(recipe)) is not None:
         chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
         if recipe.val_folds is not None:
-            of_seed = [parts_of(train_N, recipe, result.seed).held_N for result in results]
-            chose = {"labels": padded([train_N[held] for held in of_seed]), "rows": padded(of_seed)}
+            of_seed = [
+                parts_of(train_N, recipe, result.seed).held_N for result in results
+            ]
+            chose = {
+                "labels": padded([train_N[held] for held in of_seed]),
+                "rows": padded(of_seed),
+            }
         for name, number_N in of_train.items():
-            chose[SAME + name] = np.where(chose["rows"] < 0, -1, number_N[chose["rows"]])
+            chose[SAME + name] = np.where(
+                chose["rows"] < 0, -1, number_N[chose["rows"]]
+            )
     # a run says of its own rows which are copies
-    dataset = {name: value for name, value in plan.dataset.items() if name != "equal_rows"}
+    dataset = {
+        name: value for name, value in plan.dataset.items() if name != "equal_rows"
+    }
     about_cache = {
         "fingerprint": cache.fingerprint,
         "states": plan.states if plan.reference else None,
@@ -75,7 +91,9 @@ def publish(
         PLANTED: plan.planted,
         "first_layer": None if cache.first_layer == 1 else cache.first_layer,
     }
-    about_cache = {name: value for name, value in about_cache.items() if value is not None}
+    about_cache = {
+        name: value for name, value in about_cache.items() if value is not None
+    }
     learned = decoder.attention.learned()
     about: dict[str, Any] = {
         "key": item.key,
@@ -96,7 +114,9 @@ def publish(
         },
         "engine": engine.to_dict() | {"data": data.train.features.place},
         "parameters": decoder.num_parameters(),
-        "learned_start": {n: [v.min().item(), v.max().item()] for n, v in learned.items()},
+        "learned_start": {
+            n: [v.min().item(), v.max().item()] for n, v in learned.items()
+        },
         "majority_accuracy": majority,
     }
     if recipe.drawn:
@@ -108,7 +128,8 @@ def publish(
         if own is not None:
             learned_N = np.concatenate([learned_N, own.rows])
         about["learned_groups"] = {
-            name: len(np.unique(number_N[learned_N])) for name, number_N in of_train.items()
+            name: len(np.unique(number_N[learned_N]))
+            for name, number_N in of_train.items()
         }
     if recipe.groups is not None:
         about["groups"] = {"kind": recipe.groups.kind, "source": recipe.groups.source}
@@ -125,7 +146,11 @@ def publish(
 
 
 def _config(
-    recipe: Recipe, seeds: list[int], engine: Engine, config: TrainConfig, cache: EmbeddingCache
+    recipe: Recipe,
+    seeds: list[int],
+    engine: Engine,
+    config: TrainConfig,
+    cache: EmbeddingCache,
 ) -> str:
     """The TOML that trains one run again, whatever chose its rates: all its settings, resolved."""
     values: dict[str, Any] = {
@@ -138,7 +163,9 @@ def _config(
         # of one seed a list: a number alone is how many
         "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
         "layers": spell_numbers(recipe.layers) if recipe.layers else "all",
-        "train_rows": recipe.train_rows if recipe.shots is None else f"{recipe.shots}{PER_CLASS}",
+        "train_rows": recipe.train_rows
+        if recipe.shots is None
+        else f"{recipe.shots}{PER_CLASS}",
         "fold": recipe.fold and recipe.fold.number,
         "folds": recipe.fold and recipe.fold.of,
         "groups": recipe.groups and recipe.groups.source,

@@ -1,7 +1,7 @@
 """A training: mechanisms x seeds -> runs, by this process or by workers.
 
-What exists is not trained again. Several trainers may share a folder of runs: a claim for an item
-says who plans, fits or publishes it, and a claim for each group of its seeds who trains them;
+What exists is not trained again. Several trainers may share a folder of runs: a lease for an item
+says who plans, fits or publishes it, and a lease for each group of its seeds who trains them;
 whoever finds all seeds finished publishes them.
 """
 
@@ -16,25 +16,43 @@ from typing import Any
 from gaam_cache.common import devices
 from gaam_cache.common.errors import GaamWarning, NumericsError
 from gaam_cache.common.paths import shown_path
-from gaam_cache.config import placed
+from gaam_cache.config import without_workers
 from gaam_cache.store.files import check_writable, make_folder
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_cache.store.reader import open_cache
-from gaam_cache.workers import base
-from gaam_cache.workers.leases import Claims, Holder
+from gaam_cache.workers.engines import base
+from gaam_cache.workers.leases import Holder, Leases
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH, spell_numbers
-from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
+from gaam_decoder.runs.folders import LEASE_FOLDER, runs_of_key
 from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.trackers import check_tracker, track_seeds
-from gaam_decoder.runs.tuning import HELD, TUNED, Tuning, choose, first_runs, tuning_in_words
+from gaam_decoder.runs.tuning import (
+    HELD,
+    TUNED,
+    Tuning,
+    choose,
+    first_runs,
+    tuning_in_words,
+)
 from gaam_decoder.specs import row_title
-from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, enough_memory, groups_of
+from gaam_decoder.training.arithmetic.engine import (
+    Engine,
+    choose_engine,
+    enough_memory,
+    groups_of,
+)
 from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Unfinished, claim_of
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
-from gaam_decoder.training.grid import Item, candidates_of, grids_of, plan_items, reporting_items
+from gaam_decoder.training.grid import (
+    Item,
+    candidates_of,
+    grids_of,
+    plan_items,
+    reporting_items,
+)
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_item
 from gaam_decoder.training.record import publish
@@ -43,7 +61,9 @@ Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
 Report = Callable[[int, int, str, int], None]
 """The same, with how many of this process are new since the last call."""
-PAUSE_SECONDS = 0.5  # between two looks at what others train: each reads the runs that are there
+PAUSE_SECONDS = (
+    0.5  # between two looks at what others train: each reads the runs that are there
+)
 FEW_ROWS = 1000  # of training: fewer are worth a cross-validation
 
 
@@ -116,12 +136,16 @@ def _by_engine(
             on_run(Path(value))
 
     plan = (config.cache / PLAN_FILE,)
-    task = base.Task(_work, (placed(config), ranks), config.runs, config.device, plan)
+    task = base.Task(
+        _work, (without_workers(config), ranks), config.runs, config.device, plan
+    )
     paths, *_ = base.load_engine(config).run(task, config, base.warning_once(hear))
     return [read_run(Path(path)) for path in paths]
 
 
-def _work(argument: tuple[TrainConfig, int], place: base.Place, tell: base.Tell) -> list[str]:
+def _work(
+    argument: tuple[TrainConfig, int], place: base.Worker, tell: base.Send
+) -> list[str]:
     """Be one worker, maybe of several ranks, and say what it alone has done since."""
     config, ranks = argument
     sweep = _Sweep(
@@ -137,21 +161,27 @@ class _Sweep:
     """What one process does of all that a config asks for, which so many workers share."""
 
     def __init__(
-        self, config: TrainConfig, report: Report, on_run: Callable[[Path], None], workers: int
+        self,
+        config: TrainConfig,
+        report: Report,
+        on_run: Callable[[Path], None],
+        workers: int,
     ) -> None:
         self._config, self._runs, self._workers = config, config.runs, workers
         self._report, self._on_run = report, on_run
         self._device = devices.resolve_device(config.device)
         self._cache = open_cache(config.cache)
-        self._claims = Claims(config.runs / CLAIM_FOLDER)
+        self._leases = Leases(config.runs / LEASE_FOLDER)
         self._loaded, self._steps = Loaded(config.memory_share), Steps()
         self._total = 0  # seed-epochs
-        self._left: dict[str, int] = {}  # of these, by the key of an item; "" of those to come
+        self._left: dict[
+            str, int
+        ] = {}  # of these, by the key of an item; "" of those to come
 
     def run(self) -> list[RunResult]:
         config = self._config
         items = plan_items(config, self._cache, self._device)
-        with self._claims:
+        with self._leases:
             if (choose_by := config.choosing_seeds) is None:
                 return self._trained(items, config.seeds)
             winners = sum(len(grid) > 1 for grid in grids_of(items))
@@ -159,7 +189,9 @@ class _Sweep:
             self._total = self._left[""] = winners * len(config.seeds) * config.epochs
             tuned = self._trained([*tried.values()], choose_by)
             chosen = choose(tuned, choose_by)
-            check_failures([run for run in tuned if run.key in chosen.unchosen], choose_by)
+            check_failures(
+                [run for run in tuned if run.key in chosen.unchosen], choose_by
+            )
             known = {run.path for run in tuned}
             reporting = reporting_items(items, config, tried, tuned, chosen)
             self._total -= self._left.pop("")
@@ -183,7 +215,9 @@ class _Sweep:
         self._total += sum(left.values())
         self._left |= left
         # of what is there, a kill after it was published may have left something to tidy up
-        asked = [i for i in items if left[i.key] or Unfinished(self._runs, i).folder.exists()]
+        asked = [
+            i for i in items if left[i.key] or Unfinished(self._runs, i).folder.exists()
+        ]
         if asked:
             make_folder(self._runs)
         waiting = asked
@@ -194,7 +228,7 @@ class _Sweep:
                 item, holder = others[0]
                 self._tell(item, f": waiting for {holder.in_words()}")
                 time.sleep(PAUSE_SECONDS)
-        self._claims.clear_dead()
+        self._leases.clear_dead()
         found |= {item.key: self._runs_of(item) for item in asked}
         wanted = {item.key: set(item.seeds(seeds)) for item in items}
         return [r for i in items for r in found[i.key] if wanted[i.key] & set(r.seeds)]
@@ -208,9 +242,13 @@ class _Sweep:
     def _tell(self, item: Item, text: str, new: int = 0) -> None:
         """Say what is going on with an item, and how many of its seed-epochs are done since."""
         self._left[item.key] = max(0, self._left[item.key] - new)
-        self._report(self._total - sum(self._left.values()), self._total, f"{item}{text}", new)
+        self._report(
+            self._total - sum(self._left.values()), self._total, f"{item}{text}", new
+        )
 
-    def _train(self, item: Item, seeds: Sequence[int], items: Sequence[Item]) -> Holder | None:
+    def _train(
+        self, item: Item, seeds: Sequence[int], items: Sequence[Item]
+    ) -> Holder | None:
         """Train what nobody else trains of an item; who is at work on what is left, if anybody."""
         data, unfinished = None, Unfinished(self._runs, item)
         while item.lacking(seeds, self._runs_of(item)):
@@ -222,16 +260,19 @@ class _Sweep:
                     text = "training rows are read from disk, in any order: slow; "
                     text += f"--set shuffle=window:{max(1, len(data.train) // 8)} reads by parts"
                     warnings.warn(text, GaamWarning, stacklevel=2)
-            claim = self._claims.take(item.name)
-            if isinstance(claim, Holder):
-                return claim
+            lease = self._leases.take(item.name)
+            if isinstance(lease, Holder):
+                return lease
             try:
                 # once more: published a moment ago
                 if not (lacking := item.lacking(seeds, self._runs_of(item))):
                     break
                 if item.recipe.fitted:  # too quick for anything that is kept
                     result, fit, engine = fit_item(
-                        item.spec, data, item.recipe, lambda text: self._tell(item, f": {text}", 1)
+                        item.spec,
+                        data,
+                        item.recipe,
+                        lambda text: self._tell(item, f": {text}", 1),
                     )
                     track_seeds(self._config.track, self._runs, item.name, [result])
                     about = data, engine, self._config, self._cache, fit
@@ -239,17 +280,17 @@ class _Sweep:
                     continue
                 engine, groups = self._plan(item, lacking, data, items)
             finally:
-                claim.done()
+                lease.done()
             holders = [self._train_group(item, group, data, engine) for group in groups]
             if holders and all(holders):
                 return holders[0]
         if unfinished.folder.exists():
-            claim = self._claims.take(item.name)
-            if isinstance(claim, Holder):
-                return claim
-            others = self._claims.others_at_work(f"{item.name}-")
+            lease = self._leases.take(item.name)
+            if isinstance(lease, Holder):
+                return lease
+            others = self._leases.others_at_work(f"{item.name}-")
             unfinished.remove(self._published(item), others=others)
-            claim.done()
+            lease.done()
         self._left[item.key] = 0
         return None
 
@@ -269,21 +310,34 @@ class _Sweep:
             # fewer seeds together, where workers would have nothing to do
             most = -(-len(lacking) // -(-self._workers // len(items)))
         # rates that are tried by seeds of their own share what is compiled
-        beside = [one for one in items if one.spec == item.spec and item.recipe.val_folds]
-        sizes = len(lacking) * max(1, len(beside)), len(data.train), asked, self._config.compile
+        beside = [
+            one for one in items if one.spec == item.spec and item.recipe.val_folds
+        ]
+        sizes = (
+            len(lacking) * max(1, len(beside)),
+            len(data.train),
+            asked,
+            self._config.compile,
+        )
         engine = choose_engine(item.spec, item.recipe, self._device, *sizes, most=most)
         size = engine.seed_batch
         results, files = unfinished.load()
         # how it was begun, where it can go on so: that gives the same bits
         engines = [Engine(**file["engine"]) for file in files]
-        if same := [e for e in engines if (e.kind, e.dtype) == (engine.kind, engine.dtype)]:
+        if same := [
+            e for e in engines if (e.kind, e.dtype) == (engine.kind, engine.dtype)
+        ]:
             # where the compiler failed of a group, it did
             engine = replace(min(same, key=lambda e: e.compiled), device=engine.device)
         left = set(lacking) - results.keys()
         self._left[item.key] = min(self._left[item.key], len(left) * item.epochs)
         if not left:
-            finished = [results[seed] for seed in sorted(results.keys() - self._published(item))]
-            self._on_run(publish(item, finished, data, engine, self._config, self._cache))
+            finished = [
+                results[seed] for seed in sorted(results.keys() - self._published(item))
+            ]
+            self._on_run(
+                publish(item, finished, data, engine, self._config, self._cache)
+            )
             return engine, []
         groups: list[list[int]] = []
         for file in files:
@@ -306,16 +360,18 @@ class _Sweep:
         file = Unfinished(self._runs, item).group(group, engine)
         if file.done:
             return None
-        claim = self._claims.take(claim_of(item.name, group))
-        if isinstance(claim, Holder):
-            return claim
+        lease = self._leases.take(claim_of(item.name, group))
+        if isinstance(lease, Holder):
+            return lease
         if not file.done:  # finished a moment before
             before, which = 0, f"seed{'s' * (len(group) > 1)} {spell_numbers(group)}"
 
             def on_epoch(epoch: int, loss: float) -> None:
                 nonlocal before
                 new, before = (epoch - before) * len(group), epoch
-                self._tell(item, f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}", new)
+                self._tell(
+                    item, f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}", new
+                )
 
             own = data if item.recipe.val_folds is None else self._data(item, group[0])
             about = item.spec, own, item.recipe, group
@@ -327,7 +383,7 @@ class _Sweep:
                 file.begun["engine"] = failed.to_dict()
             track_seeds(self._config.track, self._runs, item.name, trained)
             file.finish(trained)
-        claim.done()
+        lease.done()
         return None
 
 
@@ -350,15 +406,25 @@ def what_came_of_it(
     """
     choice = choose(runs, config.choosing_seeds)
     tuned = [run for run in choice.runs if run.key in choice.tunings]
-    apart = {name for run in tuned for name in run.recipe} - {*TUNED, HELD, "fold", "split_seed"}
+    apart = {name for run in tuned for name in run.recipe} - {
+        *TUNED,
+        HELD,
+        "fold",
+        "split_seed",
+    }
     # what they share tells none of them from another
-    apart = {name for name in apart if len({str(run.recipe.get(name)) for run in tuned}) > 1}
+    apart = {
+        name for name in apart if len({str(run.recipe.get(name)) for run in tuned}) > 1
+    }
     tunings: dict[str, dict[str, Tuning]] = {}
     for run in tuned:
         recipe: dict[str, Any] = {name: run.recipe.get(name) for name in apart}
         decoder = row_title(run.attention, run.head, **recipe)
         tunings.setdefault(decoder, {})[run.key] = choice.tunings[run.key]
-    lines = [f"{name}: {tuning_in_words([*found.values()])}" for name, found in tunings.items()]
+    lines = [
+        f"{name}: {tuning_in_words([*found.values()])}"
+        for name, found in tunings.items()
+    ]
     return [*lines, *(run.summary() for run in choice.runs if run.path not in told)]
 
 
@@ -368,9 +434,17 @@ def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
     pairs = " --pairs layers" if by_layers else ""
     lines = [f"next: gaam report {shlex.quote(shown_path(config.runs))}{pairs}"]
     rows = runs[0].cache["rows"] if runs else {}
-    train, test = (rows.get(name, 0) for name in (config.train_split, config.test_split))
-    if not config.folds and 0 < test < train < FEW_ROWS and config.train_rows == (None,):
-        lines.append(f"--folds 5 would test on all {train} training rows, these {test} set aside")
+    train, test = (
+        rows.get(name, 0) for name in (config.train_split, config.test_split)
+    )
+    if (
+        not config.folds
+        and 0 < test < train < FEW_ROWS
+        and config.train_rows == (None,)
+    ):
+        lines.append(
+            f"--folds 5 would test on all {train} training rows, these {test} set aside"
+        )
     return lines
 
 

@@ -45,7 +45,11 @@ SLOTS = {
     "language": "of the rows that it learned from, such as en",
 }
 # what the hub says before '-classification', and a row
-ROWS = {"text": ("text", "a text"), "audio": ("audio", "a.wav"), "vision": ("image", "a.png")}
+ROWS = {
+    "text": ("text", "a text"),
+    "audio": ("audio", "a.wav"),
+    "vision": ("image", "a.png"),
+}
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 USE = """
 ```python
@@ -75,7 +79,11 @@ class DecoderExport:
 
 
 def _which(seeds: Sequence[int]) -> str:
-    return f"of seed {seeds[0]}" if len(seeds) == 1 else f"the average of {len(seeds)} seeds"
+    return (
+        f"of seed {seeds[0]}"
+        if len(seeds) == 1
+        else f"the average of {len(seeds)} seeds"
+    )
 
 
 def export_run(
@@ -105,14 +113,20 @@ def export_run(
     folder, out = absolute_path(path), absolute_path(out)
     run, config, weights = open_decoder(folder, seed, cache)
     if run is None:
-        raise ConfigError("it was exported already", expected="a run", where=str(folder))
+        raise ConfigError(
+            "it was exported already", expected="a run", where=str(folder)
+        )
     Predictor(config, weights, device="cpu")  # or it cannot be used
 
     def is_export(there: Path) -> bool:
-        return {one.name for one in there.iterdir()} == {*OWN_FILES} and bool(read_export(there))
+        return {one.name for one in there.iterdir()} == {*OWN_FILES} and bool(
+            read_export(there)
+        )
 
     with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
-        whole = {name: one.cpu().contiguous() for name, one in weights.items()}  # each (S, ...)
+        whole = {
+            name: one.cpu().contiguous() for name, one in weights.items()
+        }  # each (S, ...)
         content = save(whole, {"format": "pt"})
         about = {**FORMAT, **config.to_dict(), "sha256_of_weights": digest_of(content)}
         write_file(made / MODEL_FILE, content)
@@ -124,12 +138,16 @@ def export_run(
 
 def card(run: RunResult, config: DecoderConfig) -> str:
     plan, train = config.plan.portable(), run.recipe["train_split"]
-    mechanism = describe_mechanism(config.attention, len(config.layers), plan.hidden_size)
+    mechanism = describe_mechanism(
+        config.attention, len(config.layers), plan.hidden_size
+    )
     formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
     revision = plan.encoder["revision"]
     source = f"revision {revision}" if revision else "known by the SHA-256 of its files"
     source = "run by somebody else; states were imported" if plan.imported else source
-    recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
+    recipe = ", ".join(
+        f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False)
+    )
     about = [
         f"data set: {brief(plan.dataset_label)}",
         f"encoder: {brief(plan.encoder_label)}, {source}",
@@ -145,15 +163,24 @@ def card(run: RunResult, config: DecoderConfig) -> str:
     ]
     rows = sum(run.drawn.values()) or run.cache["rows"][train]
     limits = [f"learned from split '{brief(train)}', {rows:,} rows"]
-    limits += ["whatever it is given gets one of its classes; probabilities are not calibrated"]
+    limits += [
+        "whatever it is given gets one of its classes; probabilities are not calibrated"
+    ]
     if plan.kind == "text":
         limits += [f"texts are cut at {plan.identity['max_length']:,} tokens"]
-    classes, more = plan.class_names[:MOST_CLASSES], len(plan.class_names) - MOST_CLASSES
-    states = "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
+    classes, more = (
+        plan.class_names[:MOST_CLASSES],
+        len(plan.class_names) - MOST_CLASSES,
+    )
+    states = (
+        "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
+    )
     task, row = ROWS.get(plan.kind, ("", "a row"))
     head = {
         "library_name": "gaam",
-        "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
+        "tags": sorted(
+            {"gaam", "attention-decoder", config.attention.partition(":")[0]}
+        ),
         "pipeline_tag": f"{task}-classification" if task else "",
         "base_model": _on_hub(config.plan.encoder),
         "datasets": list(filter(None, [_on_hub(config.plan.dataset)])),
@@ -182,16 +209,31 @@ def _on_hub(source: dict[str, Any]) -> str:
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """The table of a report and all that stands below it; what is averaged reaches more."""
     if not run.evaluated:
-        return items([f"not evaluated: no rows were kept for it; exported: {_which(config.seeds)}"])
-    [table], places = build_tables([run], every_candidate=True), map(run.seeds.index, config.seeds)
-    own_NC = Predictions.of(run.logits[[*places]], run.cache["class_names"]).probabilities_NC
+        return items(
+            [
+                f"not evaluated: no rows were kept for it; exported: {_which(config.seeds)}"
+            ]
+        )
+    [table], places = (
+        build_tables([run], every_candidate=True),
+        map(run.seeds.index, config.seeds),
+    )
+    own_NC = Predictions.of(
+        run.logits[[*places]], run.cache["class_names"]
+    ).probabilities_NC
     right, shown = percent(stats.accuracy(own_NC.argmax(-1), run.labels)), sheet(table)
-    marks = [f"as it is exported, {_which(config.seeds)}, it has an accuracy of {right}%"]
+    marks = [
+        f"as it is exported, {_which(config.seeds)}, it has an accuracy of {right}%"
+    ]
     marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"] * run.shuffled
     if fold := run.recipe.get("fold"):
-        marks += [f"learned without fold {fold}, tested on it; other folds are not here"]
+        marks += [
+            f"learned without fold {fold}, tested on it; other folds are not here"
+        ]
     if run.tuning_seeds:
         seeds = spell_numbers(run.tuning_seeds)
-        marks += [f"rate and weight decay were chosen on validation rows, by seeds {seeds}"]
+        marks += [
+            f"rate and weight decay were chosen on validation rows, by seeds {seeds}"
+        ]
     table_of = pipes(shown.header, shown.lines, shown.words)
     return [*table_of, "", *items([*marks, *notes(table)])]

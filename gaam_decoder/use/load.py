@@ -30,7 +30,11 @@ from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, own_spec, parse_spec
 from gaam_decoder.use.predictor import DecoderConfig, Predictor
 
-OWN_FILES = CONFIG_FILE, MODEL_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+OWN_FILES = CONFIG_FILE, MODEL_FILE, CARD_FILE = (
+    "config.json",
+    "model.safetensors",
+    "README.md",
+)
 ONLY_TESTED = ("test_split", "fold", "groups", "split_seed", "allow_train_as_test")
 """Settings that a final model has otherwise than the runs beside it, or not at all."""
 FORMAT = {"format": "gaam-decoder", "format_version": 2}
@@ -77,19 +81,29 @@ def load(
     computes, folder = devices.resolve_device(device), absolute_path(path)
     run, config, weights = open_decoder(folder, seed, cache)
     if config.recipe.get("shuffle_labels"):
-        _warn(f"'{folder.name}' learned from shuffled labels: its predictions mean nothing")
+        _warn(
+            f"'{folder.name}' learned from shuffled labels: its predictions mean nothing"
+        )
     opens: dict[str, Any] = {"encoder": encoder, "batch_tokens": batch_tokens}
     try:
         devices.check_arithmetic(config.dtype, computes)
     except ConfigError:
-        _warn(f"evaluated in float32: {computes.type} is not used for {config.dtype}, as it was")
+        _warn(
+            f"evaluated in float32: {computes.type} is not used for {config.dtype}, as it was"
+        )
         opens["dtype"] = "float32"
     if temperature:
         held = run and run.validation
-        found = [held.temperature(run.seeds.index(s)) for s in config.seeds if run and held]
+        found = [
+            held.temperature(run.seeds.index(s)) for s in config.seeds if run and held
+        ]
         if not found or None in found:
-            expected = "a run of --select val, whose answers to the rows that chose are finite"
-            raise ConfigError("there is nothing that a temperature is fitted on", expected=expected)
+            expected = (
+                "a run of --select val, whose answers to the rows that chose are finite"
+            )
+            raise ConfigError(
+                "there is nothing that a temperature is fitted on", expected=expected
+            )
         opens["temperatures"] = found
     return Predictor(config, weights, device=str(computes), **opens)
 
@@ -110,7 +124,9 @@ def open_decoder(
         several = not is_run(folder) and run_folders(folder)
         run = one_run(_recommended(folder) if several else folder)
         if run.chose:
-            _warn(f"'{run.path.name}' was trained to choose a rate: what was chosen is another run")
+            _warn(
+                f"'{run.path.name}' was trained to choose a rate: what was chosen is another run"
+            )
         folder, about, plan = run.path, run.cache, Plan.from_dict(run.cache["plan"])
         config = DecoderConfig(
             attention=run.attention,
@@ -124,32 +140,47 @@ def open_decoder(
         )
         places = [run.seeds.index(one) for one in run.finished]
         with run.tensors(WEIGHTS_FILE) as file:
-            weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
+            weights = {
+                n: torch.from_numpy(file.get_tensor(n)[places])
+                for n in file.keys()  # noqa: SIM118 no mapping
+            }
     where = str(folder)
     if cache is not None:
         config = replace(config, plan=read_plan(find_cache(about, folder, cache)))
     if not config.seeds or seed not in (None, *config.seeds):
         expected = f"one that finished: {', '.join(map(str, config.seeds))}"
-        raise ConfigError(f"no seed {'' if seed is None else seed}", expected=expected, where=where)
+        raise ConfigError(
+            f"no seed {'' if seed is None else seed}", expected=expected, where=where
+        )
     if seed is not None:
         weights = {n: one[[config.seeds.index(seed)]] for n, one in weights.items()}
         config = replace(config, seeds=(seed,))
     for kind, text in (("mechanism", config.attention), ("head", config.head)):
-        recorded = config.recipe.get("plugins", {}).get(f"{kind} {text.partition(':')[0]}")
+        recorded = config.recipe.get("plugins", {}).get(
+            f"{kind} {text.partition(':')[0]}"
+        )
         _check_known(text.partition(":")[0], kind, recorded, where)
         name = parse_spec(text, kind).name
         now = plugins.code(KINDS[kind][0], name, kind=kind)
         then = config.recipe.get("plugins", {}).get(f"{kind} {name}")
         if (now if " " in now else None) != then:
-            message = f"the {kind} '{name}' is not the code that the run was trained with"
-            raise ConfigError(message, expected=then or "that of gaam", found=now, where=where)
+            message = (
+                f"the {kind} '{name}' is not the code that the run was trained with"
+            )
+            raise ConfigError(
+                message, expected=then or "that of gaam", found=now, where=where
+            )
     return run, config, weights
 
 
 def _check_known(name: str, kind: str, recorded: str | None, where: str) -> None:
     """Refuse a part of a decoder whose code is not known here, and say how it becomes known."""
     package, option = KINDS[kind]
-    if recorded is None or name in plugins.names(package) or plugins.origin(package, name):
+    if (
+        recorded is None
+        or name in plugins.names(package)
+        or plugins.origin(package, name)
+    ):
         return
     origin = recorded.rpartition(" ")[0]
     known_by = f"install {origin}"
@@ -177,7 +208,11 @@ def _recommended(folder: Path) -> Path:
     if choice is None:
         raise _no_single_one([entry.runs[0] for entry in entries])
     entry, reason = choice
-    finals = [run for run in tables[0].runs if not run.evaluated and _is_final_of(run, entry.runs)]
+    finals = [
+        run
+        for run in tables[0].runs
+        if not run.evaluated and _is_final_of(run, entry.runs)
+    ]
     candidates = finals or list(entry.runs)
     if len(candidates) != 1:
         raise _no_single_one(candidates)
@@ -189,8 +224,12 @@ def _recommended(folder: Path) -> Path:
 
 def _no_single_one(runs: Sequence[RunResult]) -> ConfigError:
     shown = ", ".join(run.path.name for run in runs[:6])
-    hint = "name one of them; of folds, gaam train --final makes a model that can be used"
-    return ConfigError("the report of these runs recommends no single one", found=shown, hint=hint)
+    hint = (
+        "name one of them; of folds, gaam train --final makes a model that can be used"
+    )
+    return ConfigError(
+        "the report of these runs recommends no single one", found=shown, hint=hint
+    )
 
 
 def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
@@ -198,7 +237,11 @@ def _is_final_of(run: RunResult, evaluated: Sequence[RunResult]) -> bool:
     if run.chose:
         return False
     first = evaluated[0]
-    if (run.attention, run.head, run.states) != (first.attention, first.head, first.states):
+    if (run.attention, run.head, run.states) != (
+        first.attention,
+        first.head,
+        first.states,
+    ):
         return False
     recipes = [
         {name: value for name, value in recipe.items() if name not in ONLY_TESTED}

@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 from pyarrow.csv import CSVWriter
 
 from gaam_cache.common.devices import check_device
-from gaam_cache.common.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
+from gaam_cache.common.errors import (
+    CacheError,
+    ConfigError,
+    DataError,
+    GaamWarning,
+    NotFoundError,
+)
 from gaam_cache.common.messages import brief, shortened
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.settings import UNCHECKED, check_at_least, settle
@@ -33,10 +39,20 @@ from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
 Records = list[dict[str, Any]]
 STDIN = "-"  # the text that means those that come by stdin
 TABLES = {".csv": CSVWriter, ".parquet": pq.ParquetWriter}
-JSON = {".jsonl": ("", "\n", "\n"), ".json": ("[", ", ", "]\n")}  # before, between, behind records
+JSON = {
+    ".jsonl": ("", "\n", "\n"),
+    ".json": ("[", ", ", "]\n"),
+}  # before, between, behind records
 SUFFIXES = (*TABLES, ".jsonl")  # of files of results
 JSON_OBJECTS = (".jsonl", ".json")  # whose rows come whole, and may differ
-ALIKE = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
+ALIKE = (
+    "kind",
+    "decoders",
+    "storage_dtype",
+    "num_layers",
+    "hidden_size",
+    "first_layer",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,18 +66,32 @@ class PredictConfig:
     """
 
     run: Path  # folder of a finished run, or of what was exported of one
-    texts: tuple[str, ...] = field(default=(), metadata={"parse": parse_words, UNCHECKED: True})
+    texts: tuple[str, ...] = field(
+        default=(), metadata={"parse": parse_words, UNCHECKED: True}
+    )
     """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
-    file: Path | None = None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
-    cache: Path | None = None  # whose rows are predicted; with texts or a file that of the run
+    file: Path | None = (
+        None  # A table: CSV, JSON lines, Parquet; or a text a line (.txt)
+    )
+    cache: Path | None = (
+        None  # whose rows are predicted; with texts or a file that of the run
+    )
     split: str | None = None  # of the cache; default: 'test'
     out: Path | None = None  # CSV, JSON lines or Parquet; default: stdout
     overwrite: bool = False  # replace ``out`` if it is there
-    temperature: bool = False  # divide each seed's logits by what fits the rows that chose
+    temperature: bool = (
+        False  # divide each seed's logits by what fits the rows that chose
+    )
     top: int = 1  # how many of the likeliest classes are named
-    text_columns: tuple[str, ...] = ()  # columns joined by a space; default: those of the run
-    attn: str | type | None = None  # a mechanism of one's own: its class, or FILE.py:CLASS
-    encoding: str | None = None  # of characters in a file; default: that of the run's rows
+    text_columns: tuple[
+        str, ...
+    ] = ()  # columns joined by a space; default: those of the run
+    attn: str | type | None = (
+        None  # a mechanism of one's own: its class, or FILE.py:CLASS
+    )
+    encoding: str | None = (
+        None  # of characters in a file; default: that of the run's rows
+    )
     delimiter: str | None = field(default=None, metadata={UNCHECKED: True})
     """What parts the fields of a CSV file; default: what parts those of the run's rows."""
     encoder: str | None = None  # where the encoder of the run is, if it has moved
@@ -75,18 +105,26 @@ class PredictConfig:
             found = f"{shortened(self.texts[0])!r} and --file {self.file}"
             raise ConfigError("rows are texts, or those of a file", found=found)
         if self.file is None and (self.encoding, self.delimiter) != (None, None):
-            raise ConfigError("encoding and delimiter are of a file", expected="--file FILE")
+            raise ConfigError(
+                "encoding and delimiter are of a file", expected="--file FILE"
+            )
         if self.split is not None and not self.of_cache:
-            raise ConfigError("--split is of a cache", expected="--cache CACHE without other rows")
+            raise ConfigError(
+                "--split is of a cache", expected="--cache CACHE without other rows"
+            )
         if self.encoder is not None and self.of_cache and self.cache is not None:
             expected = "texts, - for stdin, or --file FILE beside it"
-            raise ConfigError("--encoder is of rows that are encoded", expected=expected)
+            raise ConfigError(
+                "--encoder is of rows that are encoded", expected=expected
+            )
         if self.of_cache and self.cache is None:
             expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
             raise ConfigError("nothing to predict", expected=expected)
         if self.out is not None and (self.of_texts or self.out.suffix not in SUFFIXES):
             expected = f"rows of a file, stdin or cache, and a name ending in {', '.join(SUFFIXES)}"
-            raise ConfigError("--out cannot be written", expected=expected, found=str(self.out))
+            raise ConfigError(
+                "--out cannot be written", expected=expected, found=str(self.out)
+            )
 
     @property
     def of_cache(self) -> bool:
@@ -102,7 +140,9 @@ class PredictConfig:
 class Predicted:
     """What was predicted."""
 
-    records: Records | None = None  # of each text predicted, probability, agreement; None of a file
+    records: Records | None = (
+        None  # of each text predicted, probability, agreement; None of a file
+    )
     out: Path | None = None  # A file of results; None: they went to stdout
     rows: int
     seeds: int  # that were averaged
@@ -119,7 +159,9 @@ class Predicted:
         lines = []
         for row in self.records:
             lines.append(brief(row["text"], 60))
-            for end in [name.removeprefix("predicted") for name in row if "predicted" in name]:
+            for end in [
+                name.removeprefix("predicted") for name in row if "predicted" in name
+            ]:
                 line = f"  {row[f'probability{end}']:7.2%}  {brief(row[f'predicted{end}'], 60)}"
                 said = f"  ({row['agreement']:.0%} of {self.seeds} seeds)"
                 lines.append(line + said * (not end and self.seeds > 1))
@@ -130,7 +172,9 @@ class Rows(NamedTuple):
     """What is predicted, read anew, chunk by chunk, whenever it is asked for."""
 
     origin: str  # what messages call it
-    chunks: Callable[[], Iterator[tuple[Records, Any]]]  # and texts, files or a slice of ``states``
+    chunks: Callable[
+        [], Iterator[tuple[Records, Any]]
+    ]  # and texts, files or a slice of ``states``
     types: pa.Schema | None = None  # of its columns, where a file tells them
     states: Any = None  # of a cache
 
@@ -159,11 +203,20 @@ def predict(
         as_list: they are a list of JSON, whatever is read.
         progress: called with (rows done, rows in all, what is going on).
     """
-    out, top, report = config.out, config.top, progress or (lambda done, total, text: None)
+    out, top, report = (
+        config.out,
+        config.top,
+        progress or (lambda done, total, text: None),
+    )
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out")
-    given = {name: getattr(config, name) for name in ("temperature", "attn", "encoder", "device")}
-    predictor = load(config.run, cache=None if config.of_cache else config.cache, **given)
+    given = {
+        name: getattr(config, name)
+        for name in ("temperature", "attn", "encoder", "device")
+    }
+    predictor = load(
+        config.run, cache=None if config.of_cache else config.cache, **given
+    )
     if top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"
         raise ConfigError("--top is out of range", expected=expected, found=str(top))
@@ -173,9 +226,14 @@ def predict(
         rows = _of_file(config, predictor, config.file)
     else:
         texts = config.texts if config.of_texts else _lines_of(stdin)
-        several = [texts[at : at + CHUNK_ROWS] for at in range(0, len(texts), CHUNK_ROWS)]
+        several = [
+            texts[at : at + CHUNK_ROWS] for at in range(0, len(texts), CHUNK_ROWS)
+        ]
         origin = "the command line" if config.of_texts else "stdin"
-        rows = Rows(origin, lambda: (([{"text": one} for one in some], some) for some in several))
+        rows = Rows(
+            origin,
+            lambda: (([{"text": one} for one in some], some) for some in several),
+        )
     kind = ".jsonl" if config.file and kind_of(config.file) in JSON_OBJECTS else ".csv"
     kind = out.suffix if out else ".json" if as_list else kind
     total = 0
@@ -185,35 +243,56 @@ def predict(
         if rows.states is None:
             predictions = predictor.stream(inputs, origin=rows.origin)
         else:
-            predictions = (predictor.predict_states(rows.states[some]) for some in inputs)
+            predictions = (
+                predictor.predict_states(rows.states[some]) for some in inputs
+            )
         for (records, _), found in zip(rows.chunks(), predictions, strict=True):
-            yield [row | result for row, result in zip(records, found.rows(top), strict=True)]
+            yield [
+                row | result
+                for row, result in zip(records, found.rows(top), strict=True)
+            ]
             done += len(records)
             report(done, total, "predicting")
 
     try:
         names, types = None, rows.types
-        for records, _ in rows.chunks():  # what is wrong with a row is said before one is predicted
+        for (
+            records,
+            _,
+        ) in rows.chunks():  # what is wrong with a row is said before one is predicted
             names = names or records[0].keys()
-            if taken := {name for row in records for name in row}.intersection(result_names(top)):
-                raise ConfigError(f"there is a column '{min(taken)}' already", where=rows.origin)
+            if taken := {name for row in records for name in row}.intersection(
+                result_names(top)
+            ):
+                raise ConfigError(
+                    f"there is a column '{min(taken)}' already", where=rows.origin
+                )
             if kind in TABLES and any(row.keys() != names for row in records):
                 what, hint = "rows have other fields than others", "--out FILE.jsonl"
                 raise DataError(what, where=rows.origin, hint=hint)
             if kind in TABLES and rows.types is None:
                 found = pa.Table.from_pylist(records).schema
-                types = pa.unify_schemas([types or found, found], promote_options="permissive")
+                types = pa.unify_schemas(
+                    [types or found, found], promote_options="permissive"
+                )
             total += len(records)
             report(total, 0, "reading")
         if not total:
             raise DataError("no rows", where=rows.origin)
         seeds = len(predictor.seeds)
         if config.of_texts:
-            return Predicted(records=[*chain.from_iterable(results())], rows=total, seeds=seeds)
-        added = [(n, pa.string() if "predicted" in n else pa.float64()) for n in result_names(top)]
+            return Predicted(
+                records=[*chain.from_iterable(results())], rows=total, seeds=seeds
+            )
+        added = [
+            (n, pa.string() if "predicted" in n else pa.float64())
+            for n in result_names(top)
+        ]
         if out is not None:
             make_folder(out.parent)
-        with tempfile.TemporaryDirectory(dir=out and out.parent, prefix=".predict-") as folder:
+        with tempfile.TemporaryDirectory(
+            dir=out and out.parent, prefix=".predict-"
+        ) as folder:
             with Path(folder, "results").open("w+b") as file:
                 _write(file, kind, results(), types and pa.schema([*types, *added]))
                 file.seek(0)
@@ -238,16 +317,22 @@ def _lines_of(stdin: BinaryIO | None) -> Sequence[str]:
 def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
     if (plan := predictor.plan) is None:
         hint = "import the states of these rows too, then --cache CACHE --split NAME"
-        raise ConfigError("nobody here can encode rows as those that were imported", hint=hint)
+        raise ConfigError(
+            "nobody here can encode rows as those that were imported", hint=hint
+        )
     if not path.is_file():
-        raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
+        raise NotFoundError(
+            f"no file '{path}'", found="a folder" if path.is_dir() else None
+        )
     known, objects = plan.dataset, kind_of(path) in JSON_OBJECTS
     settings: dict[str, Any] = {"file_column": known.get("file_column")}
     if plan.kind == "text":
         texts = config.text_columns or known.get("text_columns") or ("text",)
         settings = {"text_columns": () if kind_of(path) == ".txt" else tuple(texts)}
     settings["delimiter"] = config.delimiter or known.get("delimiter")
-    reading = ExtractConfig(encoding=_encoding(config, path, known.get("encoding")), **settings)
+    reading = ExtractConfig(
+        encoding=_encoding(config, path, known.get("encoding")), **settings
+    )
 
     table = open_table(path, reading)
 
@@ -267,9 +352,17 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         wanted = columns if objects else columns._replace(kept=tuple(table.names))
         found = iter(table.records(wanted))
         while several := list(islice(found, CHUNK_ROWS)):
-            inputs = Placed([input_of(*one) for one in several], [place for place, _ in several])
+            inputs = Placed(
+                [input_of(*one) for one in several], [place for place, _ in several]
+            )
             # objects of JSON come whole, and may differ
-            yield [{k: r[k] for k in (r if objects else table.names)} for _, r in several], inputs
+            yield (
+                [
+                    {k: r[k] for k in (r if objects else table.names)}
+                    for _, r in several
+                ],
+                inputs,
+            )
 
     types = pq.read_schema(path) if kind_of(path) == ".parquet" else None
     return Rows(str(path), chunks, types)
@@ -307,7 +400,9 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
         if ours is not None and not theirs.imported:
             # which poolings are there beside the run's decides no number
             both = [
-                {name: getattr(plan, name) for name in ALIKE} | plan.identity | {"pooling": None}
+                {name: getattr(plan, name) for name in ALIKE}
+                | plan.identity
+                | {"pooling": None}
                 for plan in (theirs, ours)
             ]
             now, then = comparable(*({"encoder": identity} for identity in both))
@@ -352,6 +447,8 @@ def _write(file: BinaryIO, kind: str, chunks: Iterator[Records], types: Any) -> 
     before, between, end = JSON[kind]
     for record in chain.from_iterable(chunks):
         text = before + json.dumps(record, ensure_ascii=False, default=str)
-        file.write(text.encode(errors="backslashreplace"))  # half a character as JSON writes it
+        file.write(
+            text.encode(errors="backslashreplace")
+        )  # half a character as JSON writes it
         before = between
     file.write(end.encode())

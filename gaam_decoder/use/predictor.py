@@ -27,9 +27,15 @@ from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows
 if TYPE_CHECKING:
     from gaam_cache.extraction.rows import Placed, RowEncoder
 
-CHUNK_ROWS = 2048  # rows that are encoded together, as many as a shard of a cache has at most
-CPU_BATCH_SIZE = 16  # of the decoders: with the head conv twice as fast as 32, on one core
-_TURN = threading.Lock()  # while a decoder runs: threads share a module that gets a seed's weights
+CHUNK_ROWS = (
+    2048  # rows that are encoded together, as many as a shard of a cache has at most
+)
+CPU_BATCH_SIZE = (
+    16  # of the decoders: with the head conv twice as fast as 32, on one core
+)
+_TURN = (
+    threading.Lock()
+)  # while a decoder runs: threads share a module that gets a seed's weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +45,9 @@ class DecoderConfig:
     attention: str
     head: str
     recipe: dict[str, Any]  # that it was trained by
-    layers: tuple[int, ...]  # places of the layers that it reads, of those that a row has, from 0
+    layers: tuple[
+        int, ...
+    ]  # places of the layers that it reads, of those that a row has, from 0
     seeds: tuple[int, ...]  # those whose decoders are here
     key: str  # of the run: mechanism, recipe and cache
     gaam: str  # the version that made this
@@ -67,7 +75,9 @@ class Predictions:
     """Classes of rows, and how sure the decoders of all seeds are of them."""
 
     probabilities_NC: NDArray[np.float64]  # mean over the seeds, (N, C)
-    agreement_N: NDArray[np.float64]  # share of the seeds that by themselves say the same, (N,)
+    agreement_N: NDArray[
+        np.float64
+    ]  # share of the seeds that by themselves say the same, (N,)
     class_names: tuple[str, ...]
 
     @classmethod
@@ -87,14 +97,19 @@ class Predictions:
         mean_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
         same_SN = logits_SNC.argmax(-1) == mean_NC.argmax(-1)
         names = tuple(class_names)
-        return cls(probabilities_NC=mean_NC, agreement_N=same_SN.mean(0), class_names=names)
+        return cls(
+            probabilities_NC=mean_NC, agreement_N=same_SN.mean(0), class_names=names
+        )
 
     def __len__(self) -> int:
         return len(self.agreement_N)
 
     @property
     def labels(self) -> list[str]:
-        return [self.class_names[number] for number in self.probabilities_NC.argmax(-1).tolist()]
+        return [
+            self.class_names[number]
+            for number in self.probabilities_NC.argmax(-1).tolist()
+        ]
 
     def rows(self, top: int = 1) -> list[dict[str, Any]]:
         """Of every row what ``result_names`` says."""
@@ -102,12 +117,18 @@ class Predictions:
         p_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1).astype(object)
         pairs = np.stack([np.array(self.class_names, object)[order_NK], p_NK], -1)
         values = np.insert(pairs.reshape(len(self), -1), 2, self.agreement_N, axis=1)
-        return [dict(zip(result_names(top), row, strict=True)) for row in values.tolist()]
+        return [
+            dict(zip(result_names(top), row, strict=True)) for row in values.tolist()
+        ]
 
 
 def result_names(top: int) -> list[str]:
     """predicted, probability, agreement, predicted_2, probability_2, ... up to ``top``."""
-    more = [f"{name}_{k}" for k in range(2, top + 1) for name in ("predicted", "probability")]
+    more = [
+        f"{name}_{k}"
+        for k in range(2, top + 1)
+        for name in ("predicted", "probability")
+    ]
     return ["predicted", "probability", "agreement", *more]
 
 
@@ -157,9 +178,13 @@ class Predictor:
         own = self._decoder.state_dict()  # without buffers that are no part of it
         shapes = {(name, len(self.seeds), *one.shape) for name, one in own.items()}
         if shapes != {(name, *one.shape) for name, one in weights.items()}:
-            raise CacheError(f"the weights are not those of {spec.attention} + {spec.head}")
+            raise CacheError(
+                f"the weights are not those of {spec.attention} + {spec.head}"
+            )
         if self._decoder.attention.depends_on_batch:
-            raise ConfigError(f"'{spec.attention}' predicts a row by the rows beside it")
+            raise ConfigError(
+                f"'{spec.attention}' predicts a row by the rows beside it"
+            )
         self._stacked = {name: weights[name].to(one) for name, one in own.items()}
 
     def predict(self, rows: Sequence[Any]) -> list[str]:
@@ -170,7 +195,9 @@ class Predictor:
         """Probabilities of all classes of every row, (N, C); see ``predictions``."""
         return self.predictions(rows).probabilities_NC
 
-    def predictions(self, rows: Sequence[Any], *, origin: str = "the rows") -> Predictions:
+    def predictions(
+        self, rows: Sequence[Any], *, origin: str = "the rows"
+    ) -> Predictions:
         """Encode N rows as those of the cache, and predict their classes.
 
         Rows are texts; or sounds and pictures, each a path, the bytes of a file, a picture of
@@ -183,7 +210,9 @@ class Predictor:
             DataError: rows that cannot be used, such as empty ones.
         """
         if isinstance(rows, str):
-            raise ConfigError("rows are a list", expected="[text, ...]", found="one string")
+            raise ConfigError(
+                "rows are a list", expected="[text, ...]", found="one string"
+            )
         chunks = (rows[at : at + CHUNK_ROWS] for at in range(0, len(rows), CHUNK_ROWS))
         return self._predictions(self._encoded(chunks, origin), origin)
 
@@ -191,7 +220,10 @@ class Predictor:
         self, chunks: Iterable[Sequence[str] | Placed], *, origin: str = "the rows"
     ) -> Iterator[Predictions]:
         """The same of chunk after chunk of some 2,048 rows; the next is read ahead."""
-        return (self._predictions([x_NLD], origin) for x_NLD in self._encoded(chunks, origin))
+        return (
+            self._predictions([x_NLD], origin)
+            for x_NLD in self._encoded(chunks, origin)
+        )
 
     def predict_states(self, states: Any) -> Predictions:
         """Predict from states, such as ``cache["test"].embeddings``, which are read by slices.
@@ -205,13 +237,17 @@ class Predictor:
         shape = self._config.plan.num_layers, self._config.plan.hidden_size
         if len(states.shape) != 3 or tuple(states.shape[1:]) != shape:
             expected = f"(rows, {shape[0]}, {shape[1]}): all layers of the cache"
-            raise DataError("states of another shape", expected=expected, found=str(states.shape))
+            raise DataError(
+                "states of another shape", expected=expected, found=str(states.shape)
+            )
 
         def chunks() -> Iterator[NDArray[Any]]:
             for first in range(0, len(states), CHUNK_ROWS):
                 part_NLD = np.asarray(states[first : first + CHUNK_ROWS])
                 if part_NLD.dtype.kind != "f":
-                    raise DataError(f"states are {part_NLD.dtype}, no floating-point numbers")
+                    raise DataError(
+                        f"states are {part_NLD.dtype}, no floating-point numbers"
+                    )
                 part_NLD = part_NLD.astype(np.float32, copy=False)
                 if not (finite_N := np.isfinite(part_NLD).all((1, 2))).all():
                     where = f"row {first + int(finite_N.argmin()) + 1}"
@@ -239,17 +275,24 @@ class Predictor:
             numbers = max(1, x_NLD[:1].numel() * len(self.seeds))
             most = CPU_BATCH_SIZE if self._device.type == "cpu" else EVAL_BATCH_SIZE
             size = min(most, rows_at_once(self._device.type, numbers))
-            parts += [self._logits(x.to(self._device)).cpu().numpy() for x in x_NLD.split(size)]
+            parts += [
+                self._logits(x.to(self._device)).cpu().numpy()
+                for x in x_NLD.split(size)
+            ]
         logits_SNC = np.concatenate(parts, axis=1)
         if not np.isfinite(logits_SNC).all():
             raise NumericsError("the logits of a row are not finite", where=origin)
-        return Predictions.of(logits_SNC, self.class_names, temperatures=self.temperatures)
+        return Predictions.of(
+            logits_SNC, self.class_names, temperatures=self.temperatures
+        )
 
     def _logits(self, x_BLD: Tensor) -> Tensor:
         """(S, B, C), float32, as the training evaluates them."""
 
         def logits_of(one: dict[str, Tensor]) -> Tensor:
-            with torch.autocast(self._device.type, self._lower, enabled=self._lower is not None):
+            with torch.autocast(
+                self._device.type, self._lower, enabled=self._lower is not None
+            ):
                 logits_BC: Tensor = functional_call(self._decoder, one, (x_BLD,))
             return logits_BC.float()
 
@@ -260,5 +303,8 @@ class Predictor:
         with _TURN:
             if len(self.seeds) > 1 and stackable and not apart:
                 return vmap(logits_of)(self._stacked)
-            each = ({n: of[at] for n, of in self._stacked.items()} for at in range(len(self.seeds)))
+            each = (
+                {n: of[at] for n, of in self._stacked.items()}
+                for at in range(len(self.seeds))
+            )
             return torch.stack(list(map(logits_of, each)))

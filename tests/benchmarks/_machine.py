@@ -21,7 +21,9 @@ def needs_gpu() -> torch.device:
     """The GPU; without one the program ends here, in words."""
     if not torch.cuda.is_available():
         built = (
-            f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+            f"built for CUDA {torch.version.cuda}"
+            if torch.version.cuda
+            else "built without CUDA"
         )
         sys.exit(
             f"no GPU here: torch {torch.__version__} of {sys.executable} is {built} and finds "
@@ -36,7 +38,9 @@ def describe(device: torch.device | None = None) -> dict[str, Any]:
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        lines = [x for x in cpuinfo.read_text().splitlines() if x.startswith("model name")]
+        lines = [
+            x for x in cpuinfo.read_text().splitlines() if x.startswith("model name")
+        ]
         model = lines[0].partition(":")[2].strip() if lines else ""
     return {
         "cpu": model or platform.processor(),
@@ -58,7 +62,9 @@ def _gpu(device: torch.device) -> dict[str, Any]:
     """What else of a GPU decides the figures."""
     ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        driver = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]
+        driver = subprocess.run(
+            ask, capture_output=True, text=True, check=True
+        ).stdout.split()[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         driver = None
     about = torch.cuda.get_device_properties(device)
@@ -92,7 +98,9 @@ def matrix_product_flops(device: torch.device, dtype: torch.dtype) -> float:
     return best
 
 
-def alternate(rounds: int, contestants: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+def alternate(
+    rounds: int, contestants: dict[str, Callable[[], float]]
+) -> dict[str, list[float]]:
     """Run every contestant once per round, in turn, so that drift of the machine hits all alike."""
     figures: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):

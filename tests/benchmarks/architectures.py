@@ -40,7 +40,32 @@ MEMORY = 8 * 2**30
 PARAMETERS = 30_000_000
 TIMES_ALONE = 4  # as much more rounding may be in a batch, whose kernels are others
 MAX_LENGTH = 72
-LENGTHS = (1, 1, 2, 3, 4, 5, 5, 7, 8, 9, 12, 15, 16, 17, 18, 22, 31, 32, 33, 40, 63, 64, 75, 95)
+LENGTHS = (
+    1,
+    1,
+    2,
+    3,
+    4,
+    5,
+    5,
+    7,
+    8,
+    9,
+    12,
+    15,
+    16,
+    17,
+    18,
+    22,
+    31,
+    32,
+    33,
+    40,
+    63,
+    64,
+    75,
+    95,
+)
 
 RECIPES = [
     {"hidden": 32, "heads": 4, "kv": 2, "head": 8, "inner": 48},
@@ -92,14 +117,18 @@ def shrink(cls: type, recipe: dict[str, int]) -> Any:
             continue  # follows from the number of layers
         if sub is not None and key != "backbone_config":
             inner = getattr(default, key, None)
-            kind = type(inner) if isinstance(inner, transformers.PretrainedConfig) else sub
+            kind = (
+                type(inner) if isinstance(inner, transformers.PretrainedConfig) else sub
+            )
             if kind is not transformers.AutoConfig:
                 with contextlib.suppress(Exception):
                     given[key] = shrink(kind, recipe)
         elif key in SPECIAL:
             if value is not None:
                 given[key] = SPECIAL[key]
-        elif re.search(r"token_(id|index)$|_id$|token_ids$", key) and type(value) is int:
+        elif (
+            re.search(r"token_(id|index)$|_id$|token_ids$", key) and type(value) is int
+        ):
             given[key] = next(tokens)
         elif type(value) is int and value > 1:
             given[key] = _small(key, value, recipe)
@@ -107,7 +136,11 @@ def shrink(cls: type, recipe: dict[str, int]) -> Any:
             given[key] = value | {"original_max_position_embeddings": 16}
         elif isinstance(value, list) and value and all(type(x) is int for x in value):
             given[key] = [_small(key, x, recipe) for x in value[:3]]
-    given |= {k: v for k, v in (("layer_types", None), ("mlp_layer_types", None)) if k in given}
+    given |= {
+        k: v
+        for k, v in (("layer_types", None), ("mlp_layer_types", None))
+        if k in given
+    }
     return cls(**given)
 
 
@@ -129,7 +162,9 @@ def build(name: str, folder: Path) -> Path:
                     part = encoder_of(model)
                     given = {"input_ids": torch.tensor([list(range(4, 20))])}
                     with torch.no_grad():
-                        output = part(**given, output_hidden_states=True, **without_cache(part))
+                        output = part(
+                            **given, output_hidden_states=True, **without_cache(part)
+                        )
                     assert all(torch.isfinite(x).all() for x in output.hidden_states)
                 return save(model, folder)
     raise ValueError(f"no model of {name}")
@@ -166,13 +201,19 @@ def save(model: Any, folder: Path) -> Path:
     return folder
 
 
-def reference(folder: Path, rows: list[str], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def reference(
+    folder: Path, rows: list[str], dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
     """Pooled ``hidden_states[1:]`` of transformers, every text alone in a fresh model."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    fresh = encoder_of(transformers.AutoModel.from_pretrained(folder, dtype=dtype).eval())
+    fresh = encoder_of(
+        transformers.AutoModel.from_pretrained(folder, dtype=dtype).eval()
+    )
     runs = []
     for text in rows:
-        inputs = tokenizer(text, truncation=True, max_length=MAX_LENGTH, return_tensors="pt")
+        inputs = tokenizer(
+            text, truncation=True, max_length=MAX_LENGTH, return_tensors="pt"
+        )
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         model = copy.deepcopy(fresh)
         with torch.no_grad():
@@ -187,7 +228,9 @@ def reference(folder: Path, rows: list[str], dtype: torch.dtype) -> dict[str, to
 
 def apart(states: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> float:
     """The largest deviation, of the norm of its layer."""
-    shares = [(states[name] - x).norm(dim=-1) / x.norm(dim=-1) for name, x in exact.items()]
+    shares = [
+        (states[name] - x).norm(dim=-1) / x.norm(dim=-1) for name, x in exact.items()
+    ]
     return max(float(share_NL.max()) for share_NL in shares)
 
 
@@ -196,17 +239,28 @@ def judge(name: str, root: Path) -> dict[str, Any]:
     try:
         build(name, root / "encoder")
     except Exception as error:  # noqa: BLE001 what a foreign class does not like
-        return {"verdict": "not buildable", "about": f"{type(error).__name__}: {error!s:.160}"}
+        return {
+            "verdict": "not buildable",
+            "about": f"{type(error).__name__}: {error!s:.160}",
+        }
     rng = np.random.default_rng(0)
     rows = [" ".join(rng.choice(WORDS, size=length)) for length in LENGTHS]
-    write_csv(root / "data" / "train.csv", [("ab"[i % 2], row) for i, row in enumerate(rows)])
+    write_csv(
+        root / "data" / "train.csv", [("ab"[i % 2], row) for i, row in enumerate(rows)]
+    )
     try:
         split = extracted(
-            root / "encoder", root / "data", root / "cache", max_length=MAX_LENGTH, batch_tokens=300
+            root / "encoder",
+            root / "data",
+            root / "cache",
+            max_length=MAX_LENGTH,
+            batch_tokens=300,
         )
         alone, limit = reference(root / "encoder", rows, torch.float32), RIGHT
         worst = deviation(split, alone)
-        if worst > RIGHT:  # what is as near to the exact state as transformers' own is right
+        if (
+            worst > RIGHT
+        ):  # what is as near to the exact state as transformers' own is right
             with contextlib.suppress(Exception):
                 exact = reference(root / "encoder", rows, torch.float64)
                 limit = max(RIGHT, TIMES_ALONE * apart(alone, exact))

@@ -38,7 +38,9 @@ def percent(count: int, of: int) -> str:
     return f"{100 * count / of:.1f}" if of else "-"
 
 
-def share(found: Sequence[Rates], of: Callable[[Rates], int], *, worst: Callable = max) -> str:
+def share(
+    found: Sequence[Rates], of: Callable[[Rates], int], *, worst: Callable = max
+) -> str:
     """Percent of all, and of the worst."""
     if not found:
         return "-"
@@ -56,7 +58,9 @@ def claims(repetitions: int) -> Iterator[Line]:
         found = {cell: experiments.simulate(name, *cell, repetitions) for cell in cells}
         mixed = [experiments.swapped(name, *size, 2 * repetitions) for size in SWAPPED]
         same = [rates for (difference, *_), rates in found.items() if difference == 0]
-        by_seeds = [rates for (d, seeds, _), rates in found.items() if d == 0 and seeds >= 6]
+        by_seeds = [
+            rates for (d, seeds, _), rates in found.items() if d == 0 and seeds >= 6
+        ]
         other = [rates for (difference, *_), rates in found.items() if difference > 0]
         yield (name, f"{100 * scenario.accuracy(0.0, first=False):.1f}",
                share(same, lambda r: r.found), share(by_seeds, lambda r: r.found_by_seeds),
@@ -79,8 +83,13 @@ def scores(repetitions: int) -> Iterator[Line]:
             )
             for score, same in of_same.items():
                 other = of_other[score]
-                silent = " / ".join(percent(one.silent, repetitions) for one in (same, other))
-                held = same.value_held + other.value_held, same.with_value + other.with_value
+                silent = " / ".join(
+                    percent(one.silent, repetitions) for one in (same, other)
+                )
+                held = (
+                    same.value_held + other.value_held,
+                    same.with_value + other.with_value,
+                )
                 yield (name, *size, score, silent, percent(same.found, same.claimed),
                        percent(same.held, same.claimed), percent(other.held, other.claimed),
                        percent(other.equivalent, other.claimed),
@@ -93,7 +102,11 @@ def tuned(repetitions: int) -> Iterator[Line]:
     for world in tuned_experiments.WORLDS:
         for size in tuned_experiments.SIZES:
             found = tuned_experiments.simulate(world, *size, repetitions)
-            yield (world, *size, *(percent(found[name], repetitions) for name in OF_CHOICES))
+            yield (
+                world,
+                *size,
+                *(percent(found[name], repetitions) for name in OF_CHOICES),
+            )
 
 
 def groups(repetitions: int) -> Iterator[Line]:
@@ -107,10 +120,15 @@ def groups(repetitions: int) -> Iterator[Line]:
         "equivalence": "equivalence within 5 points found",
     }
     yield ("rows", "sd of groups", *columns.values())
-    for layout, effect in product(grouped_experiments.LAYOUTS, grouped_experiments.EFFECTS):
+    for layout, effect in product(
+        grouped_experiments.LAYOUTS, grouped_experiments.EFFECTS
+    ):
         found = grouped_experiments.simulate(layout, effect, repetitions)
         shares = (
-            " / ".join(percent(getattr(found, name + end), repetitions) for end in ("", "_by_rows"))
+            " / ".join(
+                percent(getattr(found, name + end), repetitions)
+                for end in ("", "_by_rows")
+            )
             for name in columns
         )
         yield (layout, effect, *shares)
@@ -118,7 +136,13 @@ def groups(repetitions: int) -> Iterator[Line]:
 
 def trained(repetitions: int) -> Iterator[Line]:
     """Of mechanisms that were tuned and trained; the truth is what their best rates give."""
-    yield ("mechanism", "rows of train", "test rows", "difference", *OF_CHOICES.values())
+    yield (
+        "mechanism",
+        "rows of train",
+        "test rows",
+        "difference",
+        *OF_CHOICES.values(),
+    )
     for which, name in enumerate(("mirrored", "averaged"), 1):
         for size in product(trained_experiments.SIZES, trained_experiments.TEST):
             found = trained_experiments.simulate(which, *size, repetitions)
@@ -146,7 +170,9 @@ def main() -> None:
         if not number:
             print(f"|:--|{'--:|' * (len(line) - 1)}")
     error = 100 * (0.05 * 0.95 / options.repetitions) ** 0.5
-    print(f"\n{options.repetitions} repetitions of each: a rate of 5% is known to +-{error:.1f}")
+    print(
+        f"\n{options.repetitions} repetitions of each: a rate of 5% is known to +-{error:.1f}"
+    )
 
 
 if __name__ == "__main__":

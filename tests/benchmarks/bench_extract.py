@@ -33,7 +33,12 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.extraction.summary import ExtractSummary
 from gaam_cache.sources.base import find_source
-from tests.benchmarks._machine import alternate, describe, matrix_product_flops, median_ratio
+from tests.benchmarks._machine import (
+    alternate,
+    describe,
+    matrix_product_flops,
+    median_ratio,
+)
 
 BASELINE_SHARE = 4
 """The slow baselines run on every fourth text."""
@@ -86,7 +91,9 @@ class Bench:
                 text, return_tensors="pt", truncation=True, max_length=self.max_length
             )
             output = model(**inputs, output_hidden_states=True)
-            collected.append(torch.stack([h[0].mean(0) for h in output.hidden_states[1:]]))
+            collected.append(
+                torch.stack([h[0].mean(0) for h in output.hidden_states[1:]])
+            )
         return len(texts) / (time.perf_counter() - start)
 
     @torch.no_grad()
@@ -117,7 +124,10 @@ class Bench:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             config = ExtractConfig(
                 **{
-                    **{f: getattr(self.config, f) for f in ("encoder", "dataset", "text_columns")},
+                    **{
+                        f: getattr(self.config, f)
+                        for f in ("encoder", "dataset", "text_columns")
+                    },
                     "splits": self.config.splits,
                     "limit": len(self.texts),
                     "dtype": dtype,
@@ -131,7 +141,9 @@ class Bench:
                 proof[0] / (time.process_time() - before)
             )
             cache = gaam_cache.open_cache(config.out)
-            self.states[dtype] = cache[config.splits[0]].embeddings[:].astype(np.float32)
+            self.states[dtype] = (
+                cache[config.splits[0]].embeddings[:].astype(np.float32)
+            )
         self.summaries.setdefault(dtype, []).append(summary)
         return summary.rows_made / summary.seconds
 
@@ -139,8 +151,12 @@ class Bench:
 def flops_per_token(model: torch.nn.Module, mean_squared_over_mean: float) -> float:
     """Multiply-adds x 2 of all linear maps of the layers, and of attention at these lengths."""
     layers = next(m for m in model.modules() if isinstance(m, torch.nn.ModuleList))
-    linear = sum(m.weight.numel() for m in layers.modules() if isinstance(m, torch.nn.Linear))
-    return 2 * linear + 4 * mean_squared_over_mean * model.config.hidden_size * len(layers)
+    linear = sum(
+        m.weight.numel() for m in layers.modules() if isinstance(m, torch.nn.Linear)
+    )
+    return 2 * linear + 4 * mean_squared_over_mean * model.config.hidden_size * len(
+        layers
+    )
 
 
 def main() -> None:
@@ -154,7 +170,10 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = arguments.data if Path(arguments.data).is_dir() else "news-sample"
     config = ExtractConfig(
-        encoder=arguments.encoder, dataset=dataset, splits=("train",), limit=arguments.rows
+        encoder=arguments.encoder,
+        dataset=dataset,
+        splits=("train",),
+        limit=arguments.rows,
     )
     cpu = torch.device("cpu")
     bench = Bench(config, arguments.rows)
@@ -165,7 +184,9 @@ def main() -> None:
         "one at a time bfloat16": partial(bench.one_at_a_time, bench.in_bfloat16),
         "gaam bfloat16": lambda: bench.ours("bfloat16"),
     }
-    alternate(1, {name: contestants[name] for name in ("one at a time", "gaam float32")})  # warm up
+    alternate(
+        1, {name: contestants[name] for name in ("one at a time", "gaam float32")}
+    )  # warm up
     bench.summaries.clear()
     bench.proof_shares.clear()
     products = {
@@ -194,7 +215,9 @@ def main() -> None:
         entry: dict[str, Any] = {
             "texts_per_second": statistics.median(values),
             "ratio_to_one_at_a_time": median_ratio(values, figures["one at a time"]),
-            "ratio_to_padded_batches": median_ratio(values, figures["batches of 32, padded"]),
+            "ratio_to_padded_batches": median_ratio(
+                values, figures["batches of 32, padded"]
+            ),
         }
         line = f"{name:<22} {entry['texts_per_second']:7.1f} texts/s"
         line += f"  x{entry['ratio_to_one_at_a_time']:.2f} one at a time"
@@ -208,7 +231,9 @@ def main() -> None:
                 "share_of_ceiling": per_token
                 * median_ratio([s.tokens / s.seconds for s in runs], ceilings[dtype]),
                 "padding_share": runs[0].padding_share,
-                "write_share": statistics.median(s.write_seconds / s.seconds for s in runs),
+                "write_share": statistics.median(
+                    s.write_seconds / s.seconds for s in runs
+                ),
                 "proof_share": statistics.median(bench.proof_shares[dtype]),
             }
             share = 100 * entry["share_of_ceiling"]

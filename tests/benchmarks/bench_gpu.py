@@ -28,7 +28,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import gaam_cache
 from gaam_cache.common import devices
 from gaam_cache.config import ExtractConfig
-from tests.benchmarks._machine import describe, matrix_product_flops, needs_gpu, synchronise
+from tests.benchmarks._machine import (
+    describe,
+    matrix_product_flops,
+    needs_gpu,
+    synchronise,
+)
 from tests.benchmarks.bench_extract import flops_per_token
 
 LOG_MEAN, LOG_SD = 3.92, 0.31
@@ -86,7 +91,9 @@ def one_at_a_time(model: Any, lengths: np.ndarray) -> float:
     synchronise(model.device)
     start = time.perf_counter()
     for length in lengths:
-        tokens = torch.randint(3, model.config.vocab_size, (1, int(length)), device=model.device)
+        tokens = torch.randint(
+            3, model.config.vocab_size, (1, int(length)), device=model.device
+        )
         output = model(input_ids=tokens, output_hidden_states=True)
         torch.stack([h[0].mean(0) for h in output.hidden_states[1:]]).float().cpu()
     return float(lengths.sum()) / (time.perf_counter() - start)
@@ -151,7 +158,10 @@ def main() -> None:
     if not arguments.tiny:
         needs_gpu()
     shape = TINY if arguments.tiny else LLAMA_2_13B
-    lengths = np.random.default_rng(1).lognormal(LOG_MEAN, LOG_SD, arguments.rows).astype(int) + 1
+    lengths = (
+        np.random.default_rng(1).lognormal(LOG_MEAN, LOG_SD, arguments.rows).astype(int)
+        + 1
+    )
     with tempfile.TemporaryDirectory(dir=".") as name:
         result = measure(Path(name), shape, lengths, arguments.batch_tokens)
     print(json.dumps(result, indent=2))

@@ -77,7 +77,12 @@ def spec_of(head: str, layers: int, hidden_size: int) -> DecoderSpec:
 def recipe_of(head: str, dtype: str) -> Recipe:
     """As the command line makes it."""
     config = TrainConfig(
-        lr=3e-4, attn=("gaam",), head=head, pool=("mean",), select="last", batch_size=BATCH_SIZE
+        lr=3e-4,
+        attn=("gaam",),
+        head=head,
+        pool=("mean",),
+        select="last",
+        batch_size=BATCH_SIZE,
     )
     return recipes(config, dtype)[0]  # type: ignore[arg-type]
 
@@ -133,10 +138,14 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
     for name, (head, dtype, seeds, compiled) in OURS.items():
         spec, recipe = spec_of(head, layers, hidden_size), recipe_of(head, dtype)
         how: Any = "off" if tiny and name != FASTEST else compiled
-        engine = choose_engine(spec, recipe, device, num_seeds=seeds, num_rows=ROWS, compile=how)
+        engine = choose_engine(
+            spec, recipe, device, num_seeds=seeds, num_rows=ROWS, compile=how
+        )
         engine = replace(engine, seed_batch=seeds)
         loss_of = build(recipe.loss, "loss")
-        group = Group(spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=engine)
+        group = Group(
+            spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=engine
+        )
         seconds = timed(partial(group._pass, 1), rounds, device) / seeds
         assert group.compiler.works == engine.compiled
         note(name, seconds, head, engine)
@@ -146,7 +155,9 @@ def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
             epoch = seconds * ROWS / rows + VALIDATION / rate
         del group
     result["evaluated_rows_per_second"] = rate
-    result["projected_hours_of_10_seeds_35_epochs_120000_rows"] = SEEDS * EPOCHS * epoch / 3600
+    result["projected_hours_of_10_seeds_35_epochs_120000_rows"] = (
+        SEEDS * EPOCHS * epoch / 3600
+    )
     if device.type == "cuda":
         result["peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
     return result
@@ -161,7 +172,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.tiny:
         needs_gpu()
-    result = measure(devices.resolve_device("auto"), arguments.rounds, tiny=arguments.tiny)
+    result = measure(
+        devices.resolve_device("auto"), arguments.rounds, tiny=arguments.tiny
+    )
     print(json.dumps(result, indent=2))
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2))

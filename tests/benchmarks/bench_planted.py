@@ -68,7 +68,8 @@ def show(
 ) -> None:
     """One line for every pair, and the accuracies."""
     means = {
-        name: sum(accuracy[name] for _, accuracy in found) / len(found) for name in found[0][1]
+        name: sum(accuracy[name] for _, accuracy in found) / len(found)
+        for name in found[0][1]
     }
     shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in means.items())
     print(f"\n{gate}: mean accuracy over {len(found)} data sets: {shown}\n")
@@ -84,7 +85,8 @@ def show(
                if abs(difference) >= least]  # fmt: skip
         promised = f"{sum(due)} of {len(due)}" if due else "-"
         counts = " | ".join(
-            str(verdicts[name]) for name in ("better", "worse", "equivalent", "undecided")
+            str(verdicts[name])
+            for name in ("better", "worse", "equivalent", "undecided")
         )
         print(f"| {pair[0]} | {pair[1]} | {counts} | {100 * difference:+.2f} | "
               f"{100 * sum(mdd) / len(mdd):.2f} | {promised} |", flush=True)  # fmt: skip
@@ -94,7 +96,9 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gate", nargs="+", default=list(GATES), choices=list(GATES))
-    parser.add_argument("--attn", nargs="+", default=SHAPES, help="Beside none and the planted.")
+    parser.add_argument(
+        "--attn", nargs="+", default=SHAPES, help="Beside none and the planted."
+    )
     parser.add_argument("--data-sets", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--rows", type=int, default=3000)
@@ -103,7 +107,9 @@ def main() -> None:
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--heads", action="store_true", help="GAAM with 1, 2, 4 and 8 heads.")
+    parser.add_argument(
+        "--heads", action="store_true", help="GAAM with 1, 2, 4 and 8 heads."
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -115,7 +121,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for seed in range(options.data_sets):
                 found.append(
-                    compared(Path(folder), gate, seed, attn, tuple({"none", shape}), options)
+                    compared(
+                        Path(folder), gate, seed, attn, tuple({"none", shape}), options
+                    )
                 )
                 print(".", end="", flush=True)
         show(found, gate)

@@ -29,7 +29,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as gaam_decoder does where it comes before torch
+os.environ.setdefault(
+    "GOMP_SPINCOUNT", "1000"
+)  # as gaam_decoder does where it comes before torch
 
 import torch
 
@@ -83,10 +85,18 @@ class PlainProcess:
     def __init__(self, cache: Path, head: str, steps: int, *, tuned: bool) -> None:
         what = str(cache), head, str(steps)
         command = [sys.executable, "-m", "tests.benchmarks.plain_loop", *what]
-        command += ["--cpu-time"] * (clock is not time.perf_counter) + ["--tuned"] * tuned
-        environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT" or tuned}
+        command += ["--cpu-time"] * (clock is not time.perf_counter) + [
+            "--tuned"
+        ] * tuned
+        environment = {
+            k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT" or tuned
+        }
         self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def __call__(self) -> float:
@@ -112,7 +122,9 @@ def against_plain(figures: dict[str, list[float]]) -> dict[str, Any]:
 def linear(cache: Path, rounds: int) -> dict[str, Any]:
     """16 seeds of the linear head against the plain loop."""
     spec, data, recipe = setting(cache, "gaam", "linear")
-    how = choose_engine(spec, recipe, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
+    how = choose_engine(
+        spec, recipe, torch.device("cpu"), num_seeds=16, num_rows=len(data.train)
+    )
     figures = alternate(
         rounds,
         {
@@ -175,11 +187,16 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
     device = torch.device("cpu")
     for dtype in ("float32", "bfloat16"):
         asked = replace(recipe, dtype=dtype)
-        how = choose_engine(spec, asked, device, num_seeds=seeds, num_rows=len(data.train))
+        how = choose_engine(
+            spec, asked, device, num_seeds=seeds, num_rows=len(data.train)
+        )
         found = []
         for group in groups_of(range(seeds), how.seed_batch):
             trained = Group(spec, data, asked, group, engine=how).train()
-            found += [float((r.test_logits.argmax(1) == label_N).float().mean()) for r in trained]
+            found += [
+                float((r.test_logits.argmax(1) == label_N).float().mean())
+                for r in trained
+            ]
         result[dtype] = _mean(found)
     found = []
     for seed in range(seeds):
@@ -191,18 +208,50 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
     return result
 
 
-def whole(cache: Path, head: str, rows: int, epochs: int, rounds: int) -> dict[str, Any]:
+def whole(
+    cache: Path, head: str, rows: int, epochs: int, rounds: int
+) -> dict[str, Any]:
     """Seconds of processor and clock of both, from start to end; ours as shares of the loop's."""
     found: dict[str, list[tuple[float, float]]] = {"plain": [], "ours": []}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as runs:
-            plain = ["-m", "tests.benchmarks.plain_loop", cache, head, 0, "--whole", rows, epochs]
-            ours = ["cli.py", "train", "--cache", cache, "--runs", runs, "--head", head, "-q"]
+            plain = [
+                "-m",
+                "tests.benchmarks.plain_loop",
+                cache,
+                head,
+                0,
+                "--whole",
+                rows,
+                epochs,
+            ]
+            ours = [
+                "cli.py",
+                "train",
+                "--cache",
+                cache,
+                "--runs",
+                runs,
+                "--head",
+                head,
+                "-q",
+            ]
             ours += [word for name in MECHANISMS for word in ("--attn", name)]
-            ours += ["--seeds", SEEDS, "--epochs", epochs, "--train-rows", rows, "--lr", "3e-4"]
+            ours += [
+                "--seeds",
+                SEEDS,
+                "--epochs",
+                epochs,
+                "--train-rows",
+                rows,
+                "--lr",
+                "3e-4",
+            ]
             for name, words in (("plain", plain), ("ours", [*ours, "--no-probe"])):
                 before, start = os.times(), time.perf_counter()
-                subprocess.run([sys.executable, *map(str, words)], check=True, stdout=sys.stderr)
+                subprocess.run(
+                    [sys.executable, *map(str, words)], check=True, stdout=sys.stderr
+                )
                 after, seconds = os.times(), time.perf_counter() - start
                 used = sum(after[2:4]) - sum(before[2:4])
                 found[name].append((used, seconds))
@@ -218,7 +267,9 @@ def _mean(values: list[float]) -> dict[str, float]:
 class RandomRows(Features):
     """Random states on a device."""
 
-    def __init__(self, rows: int, layers: int, hidden_size: int, device: torch.device) -> None:
+    def __init__(
+        self, rows: int, layers: int, hidden_size: int, device: torch.device
+    ) -> None:
         self.device = device
         self.shape = (rows, layers, hidden_size)
         self.place = device.type
@@ -248,7 +299,9 @@ def main() -> None:
             "conv": lambda: conv(arguments.cache, arguments.rounds),
         }
         if sizes := arguments.whole:
-            parts["whole"] = lambda: whole(arguments.cache, "linear", *sizes, arguments.rounds)
+            parts["whole"] = lambda: whole(
+                arguments.cache, "linear", *sizes, arguments.rounds
+            )
         if arguments.accuracy:
             parts["accuracy-linear"] = lambda: accuracy(arguments.cache, "linear", 10)
             parts["accuracy-conv"] = lambda: accuracy(arguments.cache, "conv", 3)

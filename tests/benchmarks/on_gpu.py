@@ -39,12 +39,25 @@ def commands(folder: Path, *, tiny: bool) -> dict[str, list[str]]:
     beside = importlib.util.find_spec("xdist") is not None and not tiny
     return {
         "tests": [
-            *(*python, "pytest", "tests/gpu", "-q", "--tb=short", f"--junitxml={folder / 'tests'}"),
+            *(
+                *python,
+                "pytest",
+                "tests/gpu",
+                "-q",
+                "--tb=short",
+                f"--junitxml={folder / 'tests'}",
+            ),
             *(["-k", "cpu and not benchmarks"] if tiny else ["-m", "gpu"]),
             *(["-n", str(BESIDE), "--dist", "worksteal"] if beside else []),
         ],
         "extraction": [
-            *(*python, "tests.benchmarks.bench_gpu", *small, "--json", str(folder / "extraction")),
+            *(
+                *python,
+                "tests.benchmarks.bench_gpu",
+                *small,
+                "--json",
+                str(folder / "extraction"),
+            ),
             *(["--rows", "64"] if tiny else []),
         ],
         "training": [
@@ -79,7 +92,10 @@ def run(name: str, command: list[str], folder: Path) -> dict[str, Any]:
         ).returncode
     except subprocess.TimeoutExpired:
         code = f"ended after {SECONDS[name]} s"
-    about: dict[str, Any] = {"ended": code, "seconds": round(time.perf_counter() - start, 1)}
+    about: dict[str, Any] = {
+        "ended": code,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
     if (file := folder / name).exists():
         found = outcome_of(file) if name == "tests" else json.loads(file.read_text())
         about |= {"found": found}
@@ -100,7 +116,9 @@ def main() -> None:
         for part, command in commands(folder, tiny=arguments.tiny).items():
             if part in arguments.only:
                 result[part] = run(part, command, folder)
-                if arguments.json:  # what is known so far: the next part may end the machine
+                if (
+                    arguments.json
+                ):  # what is known so far: the next part may end the machine
                     arguments.json.write_text(json.dumps(result, indent=2))
     print(json.dumps(result, indent=2))
     bad = [part for part in arguments.only if result[part]["ended"] != 0]

@@ -36,7 +36,9 @@ from gaam_decoder.training.grid import plan_items
 class PlainLoop:
     """One seed, the obvious way."""
 
-    def __init__(self, spec: DecoderSpec, data: TrainData, recipe: Recipe, seed: int) -> None:
+    def __init__(
+        self, spec: DecoderSpec, data: TrainData, recipe: Recipe, seed: int
+    ) -> None:
         self.device = data.train.label_N.device
         self.decoder = build_decoder(spec, seed).to(self.device)
         if isinstance(self.decoder.head, ConvHead):
@@ -88,7 +90,9 @@ def as_published(head: ConvHead, x_BLD: torch.Tensor) -> torch.Tensor:
 
 
 def _rows(subset: Subset) -> list[torch.Tensor]:
-    return list(next(iter(subset.features.batches(subset.rows, len(subset)))).float().cpu())
+    return list(
+        next(iter(subset.features.batches(subset.rows, len(subset)))).float().cpu()
+    )
 
 
 def setting(
@@ -96,7 +100,9 @@ def setting(
 ) -> tuple[DecoderSpec, TrainData, Recipe]:
     """What the command line would make of these options, without a validation split."""
     asked = {"select": "last", "device": "cpu"} | options
-    config = TrainConfig(attn=(attention,), head=head, cache=cache_path, **({"lr": 3e-4} | asked))
+    config = TrainConfig(
+        attn=(attention,), head=head, cache=cache_path, **({"lr": 3e-4} | asked)
+    )
     cache = open_cache(cache_path)
     device = torch.device("cpu")
     item = plan_items(config, cache, device)[0]
@@ -128,7 +134,11 @@ MECHANISMS, SEEDS = ("none", "gaam", "laplace", "mha"), 10
 def whole(cache: Path, head: str, rows: int, epochs: int) -> None:
     """Train all mechanisms and seeds to the end, and print mean test accuracies."""
     for attention in MECHANISMS:
-        asked: dict[str, Any] = {"select": "val", "train_rows": (rows,), "epochs": epochs}
+        asked: dict[str, Any] = {
+            "select": "val",
+            "train_rows": (rows,),
+            "epochs": epochs,
+        }
         spec, data, recipe = setting(cache, attention, head, **asked)
         assert data.selection is not None
         assert data.test is not None

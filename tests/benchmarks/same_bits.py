@@ -59,12 +59,19 @@ def main() -> None:
         print(f"{len(found):,} digests recorded")
     if options.compare:
         before = json.loads(options.compare.read_text())
-        changed = sorted(key for key in before.keys() & found.keys() if before[key] != found[key])
-        lost, new = sorted(before.keys() - found.keys()), sorted(found.keys() - before.keys())
+        changed = sorted(
+            key for key in before.keys() & found.keys() if before[key] != found[key]
+        )
+        lost, new = (
+            sorted(before.keys() - found.keys()),
+            sorted(found.keys() - before.keys()),
+        )
         for what, keys in (("other", changed), ("lost", lost), ("new", new)):
             for key in keys:
                 print(f"{what}: {key}")
-        print(f"{len(before.keys() & found.keys()) - len(changed):,} of {len(before):,} the same")
+        print(
+            f"{len(before.keys() & found.keys()) - len(changed):,} of {len(before):,} the same"
+        )
         raise SystemExit(bool(changed or lost))
 
 
@@ -111,23 +118,28 @@ def digests(folder: Path) -> dict[str, str]:
             for file in sorted(run.parent.glob("*.safetensors")):
                 found[f"{name}/{run.parent.name}/{file.name}"] = file.read_bytes()
             log = [json.loads(line) for line in (run.parent / "log.jsonl").open()]
-            kept = [{key: line[key] for key in line if key != "seconds"} for line in log]
+            kept = [
+                {key: line[key] for key in line if key != "seconds"} for line in log
+            ]
             found[f"{name}/{run.parent.name}/log"] = json.dumps(kept).encode()
         tables = build_tables(load_runs(config.runs), None)
         for format in plugins.names("gaam_decoder.reports.formats"):
             stream = io.StringIO()
-            plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
-                tables, stream
-            )
+            plugins.load(
+                "gaam_decoder.reports.formats", format, kind="report format"
+            )().write(tables, stream)
             text = stream.getvalue().replace(str(folder), "FOLDER")
             text = text.replace(f"gaam {gaam_cache.__version__}", "gaam 0.1.0")
             found[f"{name}/report.{format}"] = text.encode()
         for picture in sorted(
-            Path(p) for p in Report(tuple(tables)).save_figures(folder / f"{name}-figures")
+            Path(p)
+            for p in Report(tuple(tables)).save_figures(folder / f"{name}-figures")
         ):
             if picture.suffix == ".png":
                 found[f"{name}/{picture.name}"] = picture.read_bytes()
-    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
+    return {
+        name: hashlib.sha256(content).hexdigest() for name, content in found.items()
+    }
 
 
 def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
@@ -143,7 +155,9 @@ def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
     some = ("gaam", "mha", "none", "laplace:heads=2,location=median")
     runs = base.runs.parent
     return {
-        "fitted": replace(base, attn=("none", "gct"), head="lbfgs", folds=2, runs=runs / "fitted"),
+        "fitted": replace(
+            base, attn=("none", "gct"), head="lbfgs", folds=2, runs=runs / "fitted"
+        ),
         "all": replace(base, attn=everything, head=heads, runs=runs / "all"),
         "folds": replace(base, attn=some, folds=3, runs=runs / "folds"),
         "sweep": replace(
@@ -174,7 +188,9 @@ def _settle(path: Path, folder: Path) -> None:
     """Set what is no result."""
     log = path.with_name("log.jsonl")
     lines: list[dict[str, Any]] = [json.loads(line) for line in log.open()]
-    text = "".join(json.dumps(line | {"seconds": 0.5}) + "\n" for line in lines).encode()
+    text = "".join(
+        json.dumps(line | {"seconds": 0.5}) + "\n" for line in lines
+    ).encode()
     log.write_bytes(text)
     about = unsealed(json.loads(path.read_text()))
     about["seeds"] = [seed | {"seconds": 0.5} for seed in about["seeds"]]
@@ -190,7 +206,9 @@ def _arrays(file: Path) -> bytes:
     import h5py
 
     with h5py.File(file) as opened:
-        return b"".join(key.encode() + opened[key][:].tobytes() for key in sorted(opened))
+        return b"".join(
+            key.encode() + opened[key][:].tobytes() for key in sorted(opened)
+        )
 
 
 if __name__ == "__main__":

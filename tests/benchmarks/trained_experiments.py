@@ -20,7 +20,11 @@ from gaam_decoder.attention import Attention
 from gaam_decoder.runs.tuning import choose
 from gaam_decoder.stats.choice import choice_of
 
-SIZES, TEST, POOL = (300, 1000), (400, 2000), 2000  # rows of a subset, of its test, of the truth
+SIZES, TEST, POOL = (
+    (300, 1000),
+    (400, 2000),
+    2000,
+)  # rows of a subset, of its test, of the truth
 RATES = (1e-2, 5e-2, 2.5e-1)
 CENTRE_CD = 0.9 * np.random.default_rng(0).standard_normal((4, 4))
 
@@ -66,7 +70,10 @@ def train(rows: int, number: int) -> list[tuple[np.ndarray, ...]]:
     generator, most = np.random.default_rng([rows, number]), max(TEST)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        splits = {"train": _rows(generator, rows), "test": _rows(generator, most + POOL)}
+        splits = {
+            "train": _rows(generator, rows),
+            "test": _rows(generator, most + POOL),
+        }
         gaam_cache.write(root / "cache", splits)
         config = gaam_decoder.TrainConfig(
             cache=root / "cache", runs=root / "runs", attn=(Louder, Mirrored, Averaged), lr=RATES,
@@ -74,24 +81,37 @@ def train(rows: int, number: int) -> list[tuple[np.ndarray, ...]]:
         )  # fmt: skip
         chosen, found = choose(gaam_decoder.train(config)), []
         others = gaam_decoder.train(replace(config, seeds="6-11", tune_seeds=None))
-        for run, start in zip(chosen.runs, range(0, len(others), len(RATES)), strict=True):
+        for run, start in zip(
+            chosen.runs, range(0, len(others), len(RATES)), strict=True
+        ):
             right, logits = zip(*chosen.tunings[run.key].answers(), strict=True)
             tested_RKN = (np.array(logits).argmax(-1) == run.labels)[:, :, :most]
-            pool = [one.hits[:, most:].mean() for one in others[start : start + len(RATES)]]
-            found.append((run.hits[:, :most], np.stack(right), tested_RKN, np.array(pool)))
+            pool = [
+                one.hits[:, most:].mean() for one in others[start : start + len(RATES)]
+            ]
+            found.append(
+                (run.hits[:, :most], np.stack(right), tested_RKN, np.array(pool))
+            )
     return found
 
 
 def simulate(which: int, rows: int, test: int, repetitions: int) -> dict[str, float]:
     """The true difference of a mechanism to ``Louder``, and how often what was held and found."""
     every = [train(rows, number) for number in range(repetitions)]
-    at_best = [np.mean([one[place][3] for one in every], 0).max() for place in (which, 0)]
+    at_best = [
+        np.mean([one[place][3] for one in every], 0).max() for place in (which, 0)
+    ]
     counts = {"truth": at_best[0] - at_best[1] if which > 1 else 0.0}
     counts |= dict.fromkeys(("held", "held_without", "found", "found_without"), 0)
     for (hits, *mine), (others, *theirs) in ((one[which], one[0]) for one in every):
-        doubt = [choice_of(of[0], of[1][:, :, :test].mean(2)).variance for of in (mine, theirs)]
+        doubt = [
+            choice_of(of[0], of[1][:, :, :test].mean(2)).variance
+            for of in (mine, theirs)
+        ]
         for name, choice in (("", sum(doubt)), ("_without", 0.0)):
-            claim = stats.claim(hits[:, :test], others[:, :test], choice=choice, train_rows=rows)
+            claim = stats.claim(
+                hits[:, :test], others[:, :test], choice=choice, train_rows=rows
+            )
             low, high = claim.interval
             counts[f"held{name}"] += low <= counts["truth"] <= high
             counts[f"found{name}"] += claim.p < stats.ALPHA

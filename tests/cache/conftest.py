@@ -14,7 +14,9 @@ def counts() -> dict[tuple[Any, ...], int]:
 
 
 @pytest.fixture
-def counted_once(counts: dict[tuple[Any, ...], int], monkeypatch: pytest.MonkeyPatch) -> None:
+def counted_once(
+    counts: dict[tuple[Any, ...], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Encoders of sounds that are opened again count no positions that were counted before.
 
     A count is a function of the class of a model, its configuration and the input's shape; to run

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from gaam_cache.store.dtypes import ITEM_BYTES, packed, width_of
 from gaam_cache.store.files import hash_parts
-from gaam_cache.store.plan import Plan, ShardSpec, fingerprint, rows_per_shard, write_plan
+from gaam_cache.store.plan import (
+    Plan,
+    ShardSpec,
+    fingerprint,
+    rows_per_shard,
+    write_plan,
+)
 from gaam_cache.store.shard import column_key, write_shard
 
 
@@ -44,7 +50,8 @@ def write_cache(
     if kept:
         fields["columns"] = {
             name: {
-                split: hash_parts(map(str.encode, values[:count])) for split, count in rows.items()
+                split: hash_parts(map(str.encode, values[:count]))
+                for split, count in rows.items()
             }
             for name, values in kept.items()
         }
@@ -55,7 +62,12 @@ def write_cache(
         unlabelled=unlabelled,
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
-        encoder={"kind": "text", "name": "chosen", "revision": None, "batching": "padded"},
+        encoder={
+            "kind": "text",
+            "name": "chosen",
+            "revision": None,
+            "batching": "padded",
+        },
         dataset={"name": "chosen", "origin": {}, "shared_texts": {}},
         num_layers=num_layers,
         hidden_size=hidden_size,
@@ -63,7 +75,9 @@ def write_cache(
         storage_dtype=storage_dtype,
         class_names=("a", "b"),
         rows=rows,
-        shard_rows=rows_per_shard(num_layers * hidden_size * ITEM_BYTES[storage_dtype], shard_rows),
+        shard_rows=rows_per_shard(
+            num_layers * hidden_size * ITEM_BYTES[storage_dtype], shard_rows
+        ),
         created_with={},
     )
     write_plan(root, plan)
@@ -90,7 +104,9 @@ def arrays_of(
     }
 
 
-def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int) -> None:
+def write_random_cache(
+    root: Path, rows: int, num_layers: int, hidden_size: int
+) -> None:
     """A cache of random float16 states, one split."""
     generator = np.random.default_rng(0)
 
@@ -101,7 +117,16 @@ def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int)
     write_cache(root, {"train": rows}, num_layers, hidden_size, states)
 
 
-COLUMN = ["Ä", "", "one", "😀 two", "three", "0", "seven words are in this value here", "x"]
+COLUMN = [
+    "Ä",
+    "",
+    "one",
+    "😀 two",
+    "three",
+    "0",
+    "seven words are in this value here",
+    "x",
+]
 
 
 def write_kept_cache(root: Path) -> None:

@@ -15,7 +15,7 @@ from gaam_cache.common import devices
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.extraction.states import StateMaker
+from gaam_cache.extraction.states import StateExtractor
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 
@@ -49,7 +49,9 @@ def test_half_precision_is_taken_where_a_device_has_it_and_never_on_mps(
     monkeypatch: pytest.MonkeyPatch, encoders: dict[str, Path]
 ) -> None:
     def choose_dtype(dtype: Any, device: torch.device) -> str:
-        config = ExtractConfig(encoder=str(encoders["bert"]), dtype=dtype, device=str(device))
+        config = ExtractConfig(
+            encoder=str(encoders["bert"]), dtype=dtype, device=str(device)
+        )
         return TextEncoder.open(config).dtype
 
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
@@ -60,8 +62,12 @@ def test_half_precision_is_taken_where_a_device_has_it_and_never_on_mps(
         with pytest.raises(ConfigError, match="--dtype float16"):
             choose("float16", MPS)
         for capability in ((7, 5), (8, 0), (9, 0)):  # torch emulates it on older ones
-            monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
-            assert choose("auto", GPU) == ("bfloat16" if capability >= (8, 0) else else_)
+            monkeypatch.setattr(
+                torch.cuda, "get_device_capability", lambda _, c=capability: c
+            )
+            assert choose("auto", GPU) == (
+                "bfloat16" if capability >= (8, 0) else else_
+            )
     assert missing_compiler("mps")
 
 
@@ -102,24 +108,28 @@ def test_after_memory_ran_out_nothing_holds_the_tensors_of_the_attempt(
     held: list[weakref.ref[torch.Tensor]] = []
     alive: list[bool] = []
     monkeypatch.setattr(
-        devices, "give_back", lambda device: alive.extend(one() is not None for one in held)
+        devices,
+        "give_back",
+        lambda device: alive.extend(one() is not None for one in held),
     )
 
     def inner() -> None:
         tensor = torch.ones(4)
         held.append(weakref.ref(tensor))
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a"
+        )
 
     maker: Any = SimpleNamespace(_encoder=SimpleNamespace(device=torch.device("cpu")))
     gc.disable()
     try:
-        assert StateMaker._attempt(maker, inner, maker, [0, 1]) is None
+        assert StateExtractor._attempt(maker, inner, maker, [0, 1]) is None
     finally:
         gc.enable()
     assert alive == [False]
-    assert StateMaker._attempt(maker, lambda: 3, maker, [0]) == 3
+    assert StateExtractor._attempt(maker, lambda: 3, maker, [0]) == 3
     with pytest.raises(KeyError):
-        StateMaker._attempt(maker, lambda: {}[1], maker, [0])
+        StateExtractor._attempt(maker, lambda: {}[1], maker, [0])
 
 
 def test_seeds_of_gpus_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,9 @@ def check(config: ExtractConfig, rows: Sequence[str] | None = None) -> RowEncode
 @pytest.fixture
 def config(tiny_config: ExtractConfig) -> ExtractConfig:
     """A split in a shard: the batches of the extraction are those of one call."""
-    return replace(tiny_config, shard_rows=1000, device="cpu", pool=("mean", "last", "max"))
+    return replace(
+        tiny_config, shard_rows=1000, device="cpu", pool=("mean", "last", "max")
+    )
 
 
 WAYS: list[dict[str, Any]] = [
@@ -82,7 +84,9 @@ WAYS: list[dict[str, Any]] = [
 def test_rows_are_encoded_as_they_were_whatever_was_asked_for(
     way: dict[str, Any], config: ExtractConfig, encoders: dict[str, Path]
 ) -> None:
-    encoder = str(encoders.get(way.get("encoder", ""), way.get("encoder", config.encoder)))
+    encoder = str(
+        encoders.get(way.get("encoder", ""), way.get("encoder", config.encoder))
+    )
     check(replace(config, **{**way, "encoder": encoder}))
 
 
@@ -101,17 +105,25 @@ def test_sounds_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
     in_memory: list[Any] = [(whole, rate), *fractions[1:-1]]
     in_memory.append({"array": fractions[-1][0], "sampling_rate": fractions[-1][1]})
     from_files = ours.encode(files, pooling="mean")
-    np.testing.assert_allclose(ours.encode(in_memory, pooling="mean"), from_files, atol=2e-3)
+    np.testing.assert_allclose(
+        ours.encode(in_memory, pooling="mean"), from_files, atol=2e-3
+    )
     with pytest.raises(DataError, match="sampling rate"):
         ours.encode([fractions[0][0]], pooling="mean")
-    pieces = {**ours.plan.dataset, "clip_mode": "split"}  # of a cache whose rows are pieces
+    pieces = {
+        **ours.plan.dataset,
+        "clip_mode": "split",
+    }  # of a cache whose rows are pieces
     split = RowEncoder.open(replace(ours.plan, dataset=pieces))
     with pytest.raises(DataError, match="in 1 files"):
         split.encode(files[:1], pooling="mean")
 
 
 def test_pictures_are_encoded_as_they_were_or_refused(tmp_path: Path) -> None:
-    data, name = write_pictures(tmp_path / "data", {"train": 8, "test": 16}), next(iter(FAMILIES))
+    data, name = (
+        write_pictures(tmp_path / "data", {"train": 8, "test": 16}),
+        next(iter(FAMILIES)),
+    )
     config = ExtractConfig(
         encoder=str(FAMILIES[name].save(tmp_path / name)), dataset=str(data), device="cpu",
         out=tmp_path / "cache", keep_columns=("file",), pool=("mean", "first"),
@@ -150,7 +162,9 @@ def test_words_of_other_rows_are_refused(config: ExtractConfig, tmp_path: Path) 
     assert "predict_states" in caught.value.details["to do"]
 
 
-def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_path: Path) -> None:
+def test_whatever_differs_of_the_encoder_is_named(
+    config: ExtractConfig, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(config.encoder, tmp_path / "encoder"))
     plan = extract(replace(config, encoder=str(folder))).plan
 
@@ -161,7 +175,9 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
 
     for file in sorted(folder.iterdir()):
         content, middle = file.read_bytes(), file.stat().st_size // 2
-        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        flipped = (
+            content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        )
         # of JSON what is the same to whoever reads it
         file.write_bytes(content + b"\n" if file.suffix == ".json" else flipped)
         refused(file.name)
@@ -173,7 +189,11 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
     (folder / "tokenizer.model").write_text("{}")
     refused("tokenizer.model")
     (folder / "tokenizer.model").unlink()
-    for name, value in {"special_tokens": False, "pool_over": "text", "future": "x"}.items():
+    for name, value in {
+        "special_tokens": False,
+        "pool_over": "text",
+        "future": "x",
+    }.items():
         refused(name, covering(plan, encoder=plan.identity | {name: value}))
     folder.rename(tmp_path / "moved")
     for one in (plan, plan.portable()):  # never asked of the hub
@@ -184,7 +204,9 @@ def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_pat
     assert str(tmp_path) not in json.dumps(plan.portable().to_dict())
     with pytest.raises(ValueError, match="fingerprint"):
         Plan.from_dict(plan.to_dict() | {"fingerprint": "0" * 64})
-    gaam_cache.write(tmp_path / "c", {"train": (np.eye(8, dtype=np.float32), [0, 1] * 4)})
+    gaam_cache.write(
+        tmp_path / "c", {"train": (np.eye(8, dtype=np.float32), [0, 1] * 4)}
+    )
     with pytest.raises(ConfigError, match="predict_states"):
         RowEncoder.open(read_plan(tmp_path / "c"))
 
@@ -193,7 +215,9 @@ def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:
     encoder = check(config)
     bad: list[Any] = [" \u200b\n", "\ud800 goal", 7]
     for row in bad:
-        found = encoder.stream([["bank"], ["goal", row]], pooling="mean", origin="some.csv")
+        found = encoder.stream(
+            [["bank"], ["goal", row]], pooling="mean", origin="some.csv"
+        )
         assert len(next(found)) == 1  # what came before a bad row is there
         with pytest.raises(DataError) as caught:
             next(found)

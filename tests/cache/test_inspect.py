@@ -13,7 +13,7 @@ import pytest
 from gaam_cache.inspect import inspect
 from gaam_cache.store.plan import read_plan
 from gaam_cache.store.shard import receipt_path
-from gaam_cache.workers import Claims
+from gaam_cache.workers import Leases
 from tests.cache.published import write_cache
 from tests.cache.store.test_many_shards import number_everywhere
 from tests.conftest import Outcome
@@ -31,9 +31,15 @@ def cache(tmp_path: Path) -> Path:
 def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> None:
     def look(code: int) -> tuple[list[str], list[str]]:
         """What is damaged and what is missing; people are told all of it."""
-        outcome, about = gaam("inspect", cache), json.loads(gaam("inspect", cache, "--json").out)
+        outcome, about = (
+            gaam("inspect", cache),
+            json.loads(gaam("inspect", cache, "--json").out),
+        )
         assert (outcome.code, outcome.err) == (code, "")
-        damaged, missing = [one["name"] for one in about["damage"]], about["missing_shards"]
+        damaged, missing = (
+            [one["name"] for one in about["damage"]],
+            about["missing_shards"],
+        )
         assert [name for name in damaged if f"{name}: " not in outcome.out] == []
         assert (f"{5 - len(missing)} of 5 " in outcome.out) == bool(damaged or missing)
         assert about["complete"] == (not damaged and not missing)
@@ -55,18 +61,23 @@ def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> N
     assert len(look(0)[1]) == 5
 
 
-def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:
+def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(
+    cache: Path,
+) -> None:
     shards = list(read_plan(cache).shards())
-    us, nobody = Claims(cache).us, 2**22 + 1  # no process has this number
+    us, nobody = Leases(cache).us, 2**22 + 1  # no process has this number
     others = {
         shards[0].name: (us, False),
         shards[1].name: (us._replace(pid=nobody), True),
-        shards[2].name: (us._replace(host="node7", machine="another", pid=nobody), False),
+        shards[2].name: (
+            us._replace(host="node7", machine="another", pid=nobody),
+            False,
+        ),
     }
     for count, (name, (holder, dead)) in enumerate(others.items(), start=1):
         receipt_path(cache, name).unlink()
-        with Claims(cache / "claims", us=holder) as claims:
-            claims.take(name)
+        with Leases(cache / "leases", us=holder) as leases:
+            leases.take(name)
             found = inspect(cache)
         about = json.loads(json.dumps(found.to_dict()))
         assert (found.complete, found.damage) == (False, [])
@@ -78,9 +89,11 @@ def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: P
     assert inspect(cache).to_dict()["at_work"] == []  # given back
 
 
-def test_a_cache_that_is_not_begun_says_who_reads_its_rows(tmp_path: Path, gaam: Gaam) -> None:
-    with Claims(tmp_path / "c" / "claims") as claims:
-        claims.take("rows")
+def test_a_cache_that_is_not_begun_says_who_reads_its_rows(
+    tmp_path: Path, gaam: Gaam
+) -> None:
+    with Leases(tmp_path / "c" / "leases") as leases:
+        leases.take("rows")
         about = json.loads(gaam("inspect", tmp_path / "c", "--json").out)
         assert str(os.getpid()) in gaam("inspect", tmp_path / "c").out
     assert (about["complete"], about["at_work"][0]["process"]) == (False, os.getpid())

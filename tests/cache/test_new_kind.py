@@ -113,6 +113,8 @@ def test_sounds_become_states_with_one_file_for_the_rows_and_one_for_the_encoder
     for state, length, file in zip(states, lengths, files, strict=True):
         samples = np.load(file)[:100]
         assert length == len(samples)
-        np.testing.assert_allclose(state, [samples.mean(), (samples**2).mean()], atol=2e-4)
+        np.testing.assert_allclose(
+            state, [samples.mean(), (samples**2).mean()], atol=2e-4
+        )
     assert gaam_cache.extract(config).shards_made == 0
     assert gaam_cache.verify(config.out, recompute_rows=4).good

@@ -23,7 +23,18 @@ from tests.conftest import Outcome, build_encoder, random_rows, write_csv
 Gaam = Callable[..., Outcome]
 ME = "zwiebelfisch"
 """Who works on this machine."""
-TRAIN = ("train", "--attn", "none", "--seeds", "2", "--epochs", "1", "--lr", "1e-3", "-q")
+TRAIN = (
+    "train",
+    "--attn",
+    "none",
+    "--seeds",
+    "2",
+    "--epochs",
+    "1",
+    "--lr",
+    "1e-3",
+    "-q",
+)
 
 
 @pytest.fixture
@@ -59,8 +70,14 @@ def states(home: Path) -> tuple[str, ...]:
     generator = np.random.default_rng(0)
     for split in ("train", "test"):
         rows = generator.normal(size=(20, 2, 8)).astype(np.float32)
-        np.savez(home / f"{ME}-data" / f"{split}.npz", embeddings=rows, labels=np.arange(20) % 2)
-    return tuple(str(home / f"{ME}-data" / f"{split}.npz") for split in ("train", "test"))
+        np.savez(
+            home / f"{ME}-data" / f"{split}.npz",
+            embeddings=rows,
+            labels=np.arange(20) % 2,
+        )
+    return tuple(
+        str(home / f"{ME}-data" / f"{split}.npz") for split in ("train", "test")
+    )
 
 
 def media(home: Path) -> tuple[str, str]:
@@ -73,10 +90,18 @@ def media(home: Path) -> tuple[str, str]:
 
 WAYS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "whole paths": lambda home: extract(
-        home, f"{home}/{ME}-models/encoder", f"{home}/{ME}-data/rows", "--keep-column", "label"
+        home,
+        f"{home}/{ME}-models/encoder",
+        f"{home}/{ME}-data/rows",
+        "--keep-column",
+        "label",
     ),
     "from home": lambda home: extract(
-        home, f"~/{ME}-models/encoder", f"~/{ME}-data/rows", "--prompt", "of {text} it is said"
+        home,
+        f"~/{ME}-models/encoder",
+        f"~/{ME}-data/rows",
+        "--prompt",
+        "of {text} it is said",
     ),
     "a link": lambda home: extract(home, *links(home)),
     "sounds": lambda home: extract(home, *media(home), "--keep-column", "file"),
@@ -92,9 +117,17 @@ def links(home: Path) -> tuple[str, str]:
 
 def personal(home: Path) -> Iterator[bytes]:
     """What nobody else may read."""
-    places = (home, Path.cwd(), Path.home(), tempfile.gettempdir(), os.path.realpath(home))
+    places = (
+        home,
+        Path.cwd(),
+        Path.home(),
+        tempfile.gettempdir(),
+        os.path.realpath(home),
+    )
     words = [ME, *map(str, places), sys.prefix, str(Path(__file__).parents[2])]
-    words += [name for name in (socket.gethostname(), getpass.getuser()) if len(name) > 3]
+    words += [
+        name for name in (socket.gethostname(), getpass.getuser()) if len(name) > 3
+    ]
     yield from (word.encode() for word in set(words))
 
 
@@ -106,7 +139,9 @@ def test_nothing_personal_goes_out(way: str, gaam: Gaam, home: Path) -> None:
     for what in (cache, run):
         outcome = gaam("export", what, f"out-{is_cache(Path(what))}", "-q")
         assert outcome.code == 0, outcome.err
-    tops = "|".join(re.escape(path.name) for path in Path("/").iterdir() if path.is_dir())
+    tops = "|".join(
+        re.escape(path.name) for path in Path("/").iterdir() if path.is_dir()
+    )
     files = [path for path in Path().glob("out-*/**/*") if path.is_file()]
     assert {path.suffix for path in files} == {".json", ".h5", ".md", ".safetensors"}
     for path in files:
@@ -135,10 +170,14 @@ def test_refusals_are_one_message_and_make_nothing(
     gaam: Gaam, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    places = dict(zip(("CACHE", "RUN"), made(gaam, *WAYS["from home"](home)), strict=True))
+    places = dict(
+        zip(("CACHE", "RUN"), made(gaam, *WAYS["from home"](home)), strict=True)
+    )
     about = json.loads(gaam("export", places["RUN"], "r", "--json").out)
     assert (about["sent_to"], about["seeds"], about["files"]) == (None, [0, 1], 3)
-    assert "seed 1" in gaam("export", places["RUN"], "r", "--overwrite", "--seed", 1).out
+    assert (
+        "seed 1" in gaam("export", places["RUN"], "r", "--overwrite", "--seed", 1).out
+    )
     for words, (code, said) in REFUSED.items():
         outcome = gaam("export", *(places.get(word, word) for word in words.split()))
         assert outcome.code == code, (words, outcome.err)
@@ -149,7 +188,11 @@ def test_refusals_are_one_message_and_make_nothing(
 
 @pytest.mark.parametrize("answer", ["YES\n", "\n"])
 def test_it_asks_before_it_sends(
-    answer: str, gaam: Gaam, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: str,
+    gaam: Gaam,
+    tiny_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Terminal:
         def isatty(self) -> bool:
@@ -160,14 +203,19 @@ def test_it_asks_before_it_sends(
 
     hub = Writable(monkeypatch)
     monkeypatch.setattr(sys, "stdin", Terminal())
-    outcome = gaam("export", tiny_cache, tmp_path / "o", "--push", "someone/states", "-q")
+    outcome = gaam(
+        "export", tiny_cache, tmp_path / "o", "--push", "someone/states", "-q"
+    )
     assert f"to {hub.endpoint}/datasets/someone/states" in outcome.err
     assert "PUBLIC" in outcome.err
     assert "as someone" in outcome.err
     assert "[y/N]" in outcome.err
     if answer.strip().lower() in ("y", "yes"):
         assert outcome.code == 0, outcome.err
-        assert folder_content(tmp_path / "o").items() <= hub.content("someone/states").items()
+        assert (
+            folder_content(tmp_path / "o").items()
+            <= hub.content("someone/states").items()
+        )
     else:
         assert outcome.code == 1
         assert not hub.written

@@ -27,13 +27,20 @@ def test_there_are_thirteen_commands_and_few_options() -> None:
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_a_help_has_every_option_and_is_as_wide_as_the_terminal(
-    command: str, width: int, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    command: str,
+    width: int,
+    gaam: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     shown = gaam(*command.split(), "--help")
     assert (shown.code, shown.err) == (0, "")
     assert all(len(line) <= width for line in shown.out.splitlines())
-    names = [name for one in COMMANDS[command].params for name in one.opts] if command else COMMANDS
+    names = (
+        [name for one in COMMANDS[command].params for name in one.opts]
+        if command
+        else COMMANDS
+    )
     for name in names:
         assert name.startswith("-") <= (name in shown.out), name
 
@@ -41,7 +48,9 @@ def test_a_help_has_every_option_and_is_as_wide_as_the_terminal(
 def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
     """A field has an option, or says that it is a key."""
     for section, config in cli.SETTINGS.items():
-        there = {name for one in COMMANDS[section].params for name in (*one.opts, one.name)}
+        there = {
+            name for one in COMMANDS[section].params for name in (*one.opts, one.name)
+        }
         for about in settings.keys(config):
             is_there = f"--{about['key']}" in there or about["key"] in there
             assert is_there == about["option"], (section, about["key"])
@@ -50,7 +59,9 @@ def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
 OFFERED: dict[str, set[str]] = {
     "ex": {"extract", "export"},
     "train --tr": {"--train-rows"},
-    "train --attn la": {one for one in plugins.names("gaam_decoder.attention") if one[:2] == "la"},
+    "train --attn la": {
+        one for one in plugins.names("gaam_decoder.attention") if one[:2] == "la"
+    },
     "extract --pool mean,l": {"mean,last"},
     "train --preset pa": {"paper"},
     "study pla": {"planted-gates"},

@@ -27,7 +27,10 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            found |= {
+                node.module,
+                *(f"{node.module}.{alias.name}" for alias in node.names),
+            }
     return found
 
 
@@ -52,7 +55,9 @@ def test_the_decoder_imports_only_the_read_side_of_the_cache() -> None:
 
 def test_the_cache_never_imports_the_decoder() -> None:
     for path in files("gaam_cache"):
-        assert not {n for n in imports(path) if n.split(".")[0] in {"gaam_decoder", "cli"}}, path
+        assert not {
+            n for n in imports(path) if n.split(".")[0] in {"gaam_decoder", "cli"}
+        }, path
 
 
 @pytest.mark.parametrize("folder", ["attention", "heads"])
@@ -60,12 +65,18 @@ def test_mechanisms_and_heads_know_neither_training_nor_reports(folder: str) -> 
     banned = {"training", "runs", "analysis", "reports", "stats"}
     for path in files(f"gaam_decoder/{folder}"):
         for name in imports(path):
-            assert not (name.startswith("gaam_decoder.") and name.split(".")[1] in banned), path
+            assert not (
+                name.startswith("gaam_decoder.") and name.split(".")[1] in banned
+            ), path
 
 
 def test_reports_read_run_results_alone() -> None:
     for path in files("gaam_decoder/reports"):
-        ours = {n for n in imports(path) if n.split(".")[0] in {"gaam_decoder", "gaam_cache"}}
+        ours = {
+            n
+            for n in imports(path)
+            if n.split(".")[0] in {"gaam_decoder", "gaam_cache"}
+        }
         modules = {n.split(".")[1] for n in ours if n.count(".")}
         of_runs = {"runs", "stats", "reports", "analysis"}
         shared = {"common", "config", "number_lists", "specs", "store"}
@@ -85,7 +96,9 @@ def arrows() -> dict[str, set[str]]:
             if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
                 node.body = []
         nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        written = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+        written = {
+            f"{node.module}.{alias.name}" for node in nodes for alias in node.names
+        }
         written |= {str(node.module) for node in nodes}
         written |= {
             alias.name
@@ -108,7 +121,11 @@ def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
                     seen.add(following)
                     todo.append(following)
         reached[name] = seen
-    found = [{b for b in reached[a] if a in reached.get(b, ())} for a in arrows if a in reached[a]]
+    found = [
+        {b for b in reached[a] if a in reached.get(b, ())}
+        for a in arrows
+        if a in reached[a]
+    ]
     return [circle for place, circle in enumerate(found) if circle not in found[:place]]
 
 
@@ -177,7 +194,9 @@ def test_a_command_imports_no_more_than_it_needs(
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 3\n")
     (about / "entry_points.txt").write_text(LOUD)
     banned, words = KINDS[kind]
-    words = words.format(old=GOLDEN / "v0.1.0" / "runs", cache=tiny_cache, new=tmp_path / "runs")
+    words = words.format(
+        old=GOLDEN / "v0.1.0" / "runs", cache=tiny_cache, new=tmp_path / "runs"
+    )
     shown = subprocess.run(
         [sys.executable, "-c", f"BANNED = {banned}\n{WALK}", *words.split("; ")],
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}, cwd=tmp_path,

@@ -23,7 +23,9 @@ Install = Callable[..., None]
 ROOT = Path(__file__).parents[2]
 PACKAGE = "gaam_decoder.attention"
 README = (ROOT / "README.md").read_text("utf-8")
-SECH = textwrap.dedent(README[README.index("    import torch\n") : README.index("What is no gate")])
+SECH = textwrap.dedent(
+    README[README.index("    import torch\n") : README.index("What is no gate")]
+)
 """The mechanism that the README shows."""
 
 
@@ -64,7 +66,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def install(folder: Path) -> Install:
     """Make a distribution as an installer leaves it."""
 
-    def make(name: str, version: str, offers: dict[str, dict[str, str]], **modules: str) -> None:
+    def make(
+        name: str, version: str, offers: dict[str, dict[str, str]], **modules: str
+    ) -> None:
         about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(
@@ -72,7 +76,10 @@ def install(folder: Path) -> Install:
         )
         lines = []
         for group, points in offers.items():
-            lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items())]
+            lines += [
+                f"[{group}]",
+                *(f"{key} = {value}" for key, value in points.items()),
+            ]
         (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
         for module, text in modules.items():
             (folder / f"{module}.py").write_text(text)
@@ -82,7 +89,12 @@ def install(folder: Path) -> Install:
 
 @pytest.fixture
 def sech(install: Install) -> None:
-    install("gaam-sech", "1.2", {"gaam.attention": {"sech": "sech_gate:Sech"}}, sech_gate=SECH)
+    install(
+        "gaam-sech",
+        "1.2",
+        {"gaam.attention": {"sech": "sech_gate:Sech"}},
+        sech_gate=SECH,
+    )
 
 
 @pytest.mark.usefixtures("sech")
@@ -92,19 +104,41 @@ def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported
     assert "sech" in plugins.names(PACKAGE)
     listed = gaam("describe", "--layers", 6, "--hidden-size", 32).out
     assert "gaam-sech 1.2" in " ".join(listed.split())
-    described = gaam("describe", "--attn", "sech:heads=2", "--layers", 6, "--hidden-size", 32).out
-    for text in ("gaam-sech 1.2", "1 / cosh(r / s)", "s 2 x 32", "location=mean|median"):
+    described = gaam(
+        "describe", "--attn", "sech:heads=2", "--layers", 6, "--hidden-size", 32
+    ).out
+    for text in (
+        "gaam-sech 1.2",
+        "1 / cosh(r / s)",
+        "s 2 x 32",
+        "location=mean|median",
+    ):
         assert text in described
     runs = tmp_path / "runs"
-    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 2, "--epochs", 2, "--lr", 0.01]
-    trained = gaam("train", "--attn", "sech:location=median", "--attn", "none", *options)
+    options = [
+        "--cache",
+        tiny_cache,
+        "--runs",
+        runs,
+        "--seeds",
+        2,
+        "--epochs",
+        2,
+        "--lr",
+        0.01,
+    ]
+    trained = gaam(
+        "train", "--attn", "sech:location=median", "--attn", "none", *options
+    )
     assert trained.code == 0, trained.err
     report = gaam("report", runs)
     assert report.code == 0
     assert "location=median" in report.out
     (table,) = gaam_decoder.report(runs).tables
     assert sum(row.compared is not None for row in table.rows) == 1
-    (run,) = [run for run in gaam_decoder.load_runs(runs) if run.attention.startswith("sech")]
+    (run,) = [
+        run for run in gaam_decoder.load_runs(runs) if run.attention.startswith("sech")
+    ]
     assert set(run.learned) == {"offset", "s"}
 
 
@@ -114,8 +148,22 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
     monkeypatch.setattr(plugins, "_GIVEN", {})
     file, runs = tmp_path / "my_gate.py", tmp_path / "runs"
     file.write_text(SECH)
-    assert "1 / cosh(r / s)" in gaam("describe", "--attn", f"{file}:Sech", "--layers", 6).out
-    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 2, "--epochs", 2, "--lr", 0.01]
+    assert (
+        "1 / cosh(r / s)"
+        in gaam("describe", "--attn", f"{file}:Sech", "--layers", 6).out
+    )
+    options = [
+        "--cache",
+        tiny_cache,
+        "--runs",
+        runs,
+        "--seeds",
+        2,
+        "--epochs",
+        2,
+        "--lr",
+        0.01,
+    ]
     options += ["--no-probe", "--attn", f"{file}:Sech:heads=1"]
     assert gaam("train", "--attn", "none", *options, "--devices", 2).code == 0
     (run,) = gaam_decoder.load_runs(runs, attn="Sech")
@@ -125,7 +173,9 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
     file.write_text(SECH.replace("2 * torch", "2.0 * torch"))
     assert gaam("train", *options).code == 0
     assert len(gaam_decoder.load_runs(runs, attn="Sech")) == 2
-    assert len(set(re.findall(r"my_gate.py [0-9a-f]{8}", gaam("report", runs).out))) == 2
+    assert (
+        len(set(re.findall(r"my_gate.py [0-9a-f]{8}", gaam("report", runs).out))) == 2
+    )
     (table,) = gaam_decoder.report(runs).tables
     assert sum(row.compared is not None for row in table.rows) == 2
     plugins._GIVEN.clear()  # as in another process: no code is run that only a run names
@@ -139,7 +189,12 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
     rows = ("--cache", tiny_cache, "--out", tmp_path / "out.csv")
     predicted = gaam("predict", run.path, *rows, "--attn", f"{file}:Sech")
     assert predicted.code == 0, predicted.err
-    for wrong in (f"{file}:Tensor", f"{file}:Nothing", f"{file}", tmp_path / "none.py:A"):
+    for wrong in (
+        f"{file}:Tensor",
+        f"{file}:Nothing",
+        f"{file}",
+        tmp_path / "none.py:A",
+    ):
         assert gaam("train", *options[:-2], "--attn", wrong).code == 2
 
 
@@ -148,7 +203,13 @@ def test_a_class_is_taken_as_it_is(
 ) -> None:
     monkeypatch.setattr(plugins, "_GIVEN", {})
     config = gaam_decoder.TrainConfig(
-        attn=Sixth, cache=tiny_cache, runs=tmp_path, seeds=2, epochs=2, lr=0.01, probe=False
+        attn=Sixth,
+        cache=tiny_cache,
+        runs=tmp_path,
+        seeds=2,
+        epochs=2,
+        lr=0.01,
+        probe=False,
     )
     (run,) = gaam_decoder.train(config)
     logits = gaam_decoder.load(run.path).predict_states(
@@ -164,7 +225,13 @@ def test_a_mechanism_that_mixes_rows_says_so_or_is_refused(
 ) -> None:
     monkeypatch.setattr(plugins, "_GIVEN", {})
     config = gaam_decoder.TrainConfig(
-        attn=mechanism, cache=tiny_cache, runs=tmp_path, seeds=1, epochs=1, lr=0.01, probe=False
+        attn=mechanism,
+        cache=tiny_cache,
+        runs=tmp_path,
+        seeds=1,
+        epochs=1,
+        lr=0.01,
+        probe=False,
     )
     if mechanism is SaysSo:
         assert len(gaam_decoder.train(config)) == 1

@@ -23,11 +23,21 @@ from tests.tiny import WORDS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = [ROOT / "README.md", ROOT / "gaam_cache" / "GUIDE.md", ROOT / "gaam_decoder" / "GUIDE.md"]
-STUDIES = sorted(file.parent for file in (ROOT / "data" / "studies").glob("*/study.toml"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "gaam_cache" / "GUIDE.md",
+    ROOT / "gaam_decoder" / "GUIDE.md",
+]
+STUDIES = sorted(
+    file.parent for file in (ROOT / "data" / "studies").glob("*/study.toml")
+)
 PRESETS = ROOT / "data" / "presets"
 PLACES = [*PAGES, *(study / "README.md" for study in STUDIES), *PRESETS.glob("*.toml")]
-PLACES += [*PRESETS.glob("slurm/*"), ROOT / "Makefile", ROOT / "data" / "studies" / "quickstart.py"]
+PLACES += [
+    *PRESETS.glob("slurm/*"),
+    ROOT / "Makefile",
+    ROOT / "data" / "studies" / "quickstart.py",
+]
 LINE = re.compile(r"^(?:#?    |\t\$\(BIN\)/)gaam ([a-z].*)$", re.MULTILINE)
 SBATCH = re.compile(r"^#     sbatch .*?\.sbatch (.*)$", re.MULTILINE)
 ELSEWHERE = re.compile(r"\b(GPUs?|hub|Ray)\b")
@@ -48,10 +58,14 @@ def parse(words: list[str]) -> None:
         cli._filters(*(found[key] for key in ("attn", "head", "where")))
 
 
-@pytest.mark.parametrize("place", PLACES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "place", PLACES, ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_every_command_that_is_written_down_is_one(place: Path) -> None:
     text = place.read_text("utf-8")
-    found = [line.split("  #")[0] for line in (*LINE.findall(text), *SBATCH.findall(text))]
+    found = [
+        line.split("  #")[0] for line in (*LINE.findall(text), *SBATCH.findall(text))
+    ]
     assert found or place.suffix not in (".md",)
     for line in found:
         parse(shlex.split(line))
@@ -66,24 +80,34 @@ def test_every_command_of_a_study_is_one(study: Path) -> None:
 
 
 def test_the_configuration_in_the_guide_is_valid(tmp_path: Path) -> None:
-    blocks = re.findall(r"(?:^    .*\n|^\n)+", PAGES[2].read_text("utf-8"), re.MULTILINE)
+    blocks = re.findall(
+        r"(?:^    .*\n|^\n)+", PAGES[2].read_text("utf-8"), re.MULTILINE
+    )
     block = next(block for block in blocks if "[extract]" in block)
     file = tmp_path / "c.toml"
     file.write_text("\n".join(line[4:] for line in block.splitlines()))
     extract = settings.resolve(ExtractConfig, "extract", {}, config_file=file)
     train = settings.resolve(TrainConfig, "train", {}, config_file=file)
     assert (extract.dataset, extract.shard_rows) == ("mydata", 512)
-    assert ([*map(str, train.attn)], len(train.seeds)) == (["gaam", "laplace:heads=1"], 32)
+    assert ([*map(str, train.attn)], len(train.seeds)) == (
+        ["gaam", "laplace:heads=1"],
+        32,
+    )
 
 
 def test_make_targets_and_linked_files_exist() -> None:
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    targets = re.findall(
+        r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
+    )
     for page in (README, (ROOT / "CONTRIBUTING.md").read_text("utf-8")):
         assert {*re.findall(r"(?:^    |; |`)make ([\w-]+)", page, re.M)} <= {*targets}
     for page in PAGES:
         text = page.read_text("utf-8")
         headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-        anchors = {re.sub(r"[^a-z0-9 -]", "", name.lower()).replace(" ", "-") for name in headings}
+        anchors = {
+            re.sub(r"[^a-z0-9 -]", "", name.lower()).replace(" ", "-")
+            for name in headings
+        }
         for link in re.findall(r"(?:\]\(|src=\"|srcset=\")((?!http)[^)\"]+)", text):
             file, _, anchor = link.partition("#")
             assert not file or (page.parent / file).exists(), f"{page.name}: {link}"
@@ -97,11 +121,17 @@ def test_every_command_of_the_readme_runs_or_says_what_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    small = {"extract": ["--encoder", encoders["bert"], "--limit", 16], "train": ["--epochs", 1]}
+    small = {
+        "extract": ["--encoder", encoders["bert"], "--limit", 16],
+        "train": ["--epochs", 1],
+    }
     rng = np.random.default_rng(0)
     Path("mydata").mkdir()
     for split in ("train", "test"):
-        rows = [f"t {i},body {rng.choice(WORDS)} {WORDS[i]},{'ab'[i % 2]}" for i in range(16)]
+        rows = [
+            f"t {i},body {rng.choice(WORDS)} {WORDS[i]},{'ab'[i % 2]}"
+            for i in range(16)
+        ]
         Path(f"mydata/{split}.csv").write_text("\n".join(["title,body,topic", *rows]))
         states = rng.normal(size=(8, 3, 4)).astype(np.float32)
         np.savez(f"{split}.npz", embeddings=states, labels=np.arange(8) % 2)
@@ -125,10 +155,14 @@ def test_every_command_of_the_readme_runs_or_says_what_it_needs(
 def test_the_numbers_of_the_study_are_those_that_are_recorded() -> None:
     file = (ROOT / "data/studies/ag-news-minilm/rows.csv").read_text("utf-8")
     rows = {
-        row["label"]: row for row in csv.DictReader(file.splitlines()) if row["report"] == "readme"
+        row["label"]: row
+        for row in csv.DictReader(file.splitlines())
+        if row["report"] == "readme"
     }
     table = re.findall(
-        r"^\| ([a-z][^|]*) \| ([0-9.]+) \| .*? \| ([^|]*) \|.*\| (\w*) ?\|$", README, re.M
+        r"^\| ([a-z][^|]*) \| ([0-9.]+) \| .*? \| ([^|]*) \|.*\| (\w*) ?\|$",
+        README,
+        re.M,
     )
     assert len(table) >= 8
     for name, accuracy, difference, verdict in table:

@@ -82,23 +82,39 @@ def test_a_run_is_trained_again_by_its_config_alone(
     made(cache, tmp_path / "runs", case)
     first = load_runs(tmp_path / "runs")
     for run in first:
-        outcome = gaam("train", "--config", run.path / "config.toml", "--runs", tmp_path / "again")
+        outcome = gaam(
+            "train", "--config", run.path / "config.toml", "--runs", tmp_path / "again"
+        )
         assert outcome.code == 0, outcome.err
     second = {run.path.name: run for run in load_runs(tmp_path / "again")}
     assert second.keys() == {run.path.name for run in first}
     for run in first:
         again = second[run.path.name]
-        assert (again.key, again.seeds, again.recipe) == (run.key, run.seeds, run.recipe)
-        for file in ("weights.safetensors", "test.safetensors", "validation.safetensors"):
+        assert (again.key, again.seeds, again.recipe) == (
+            run.key,
+            run.seeds,
+            run.recipe,
+        )
+        for file in (
+            "weights.safetensors",
+            "test.safetensors",
+            "validation.safetensors",
+        ):
             if file in run.files:
-                assert again.files[file]["sha256"] == run.files[file]["sha256"], (run, file)
+                assert again.files[file]["sha256"] == run.files[file]["sha256"], (
+                    run,
+                    file,
+                )
         before, after = (
-            tomllib.loads((one.path / "config.toml").read_text())["train"] for one in (run, again)
+            tomllib.loads((one.path / "config.toml").read_text())["train"]
+            for one in (run, again)
         )
         assert after == before | {"runs": str(tmp_path / "again")}
 
 
-def test_a_run_that_was_moved_is_read_as_before(cache: Path, gaam: Gaam, tmp_path: Path) -> None:
+def test_a_run_that_was_moved_is_read_as_before(
+    cache: Path, gaam: Gaam, tmp_path: Path
+) -> None:
     runs, moved = tmp_path / "runs", tmp_path / "else" / "where"
     made(cache, runs, "layers")
     before = gaam("report", runs, "--format", "csv").out

@@ -33,7 +33,10 @@ def test_runs_alone_lists_and_folders_may_follow(gaam: Gaam, here: Path) -> None
         assert gaam("runs", *words).out == said.out
     runs = json.loads(gaam("runs", "--json").out)["runs"]
     for entry, run in zip(runs, load_runs("runs"), strict=True):
-        assert (entry["name"], entry["accuracy"]) == (run.path.name, run.accuracy.mean())
+        assert (entry["name"], entry["accuracy"]) == (
+            run.path.name,
+            run.accuracy.mean(),
+        )
         assert entry["bytes"] == sum(file.stat().st_size for file in run.path.iterdir())
 
 

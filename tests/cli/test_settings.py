@@ -17,9 +17,13 @@ from gaam_decoder.config import TrainConfig
 from tests.conftest import Outcome
 
 
-def test_the_command_line_beats_the_file_the_preset_and_the_default(tmp_path: Path) -> None:
+def test_the_command_line_beats_the_file_the_preset_and_the_default(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "c.toml"
-    file.write_text('[extract]\nmax-length = 64\nout = "from-file"\nshard-rows = 7\nlimit = 3\n')
+    file.write_text(
+        '[extract]\nmax-length = 64\nout = "from-file"\nshard-rows = 7\nlimit = 3\n'
+    )
     config = resolve(
         ExtractConfig, "extract", {"out": "given", "limit": None}, sets=["shard-rows=99"],
         config_file=file, preset="agnews-llama2-13b",
@@ -38,7 +42,11 @@ def test_files_keys_and_values_that_are_none_are_refused(tmp_path: Path) -> None
         file.write_text(text)
         with pytest.raises(ConfigError):
             resolve(ExtractConfig, "extract", {}, config_file=file)
-    for given in ({"preset": "paper"}, {"sets": ["limit"]}, {"sets": ["limit=1", "limit=2"]}):
+    for given in (
+        {"preset": "paper"},
+        {"sets": ["limit"]},
+        {"sets": ["limit=1", "limit=2"]},
+    ):
         with pytest.raises(ConfigError):
             resolve(ExtractConfig, "extract", {}, **given)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="'limit'"):

@@ -31,7 +31,9 @@ def test_nothing_of_a_hostile_name_is_obeyed() -> None:
         assert not harmful(shown, keep="")
         assert not flooded(shown)
         assert visible(shown) == shown
-        error = GaamError(f"no '{name}'", expected=name, found=f"'{name}'", hint=f"try {name}")
+        error = GaamError(
+            f"no '{name}'", expected=name, found=f"'{name}'", hint=f"try {name}"
+        )
         assert not harmful(str(error))
         assert visible_values({name: [{"a": (name, 1, None)}]}) == {
             shown: [{"a": [shown, 1, None]}]
@@ -41,7 +43,14 @@ def test_nothing_of_a_hostile_name_is_obeyed() -> None:
 def test_no_character_of_unicode_escapes_and_ordinary_names_stay() -> None:
     every = map(chr, range(sys.maxunicode + 1))
     assert not harmful(visible("a".join(every)), keep="")
-    for name in ("ag_news", "\u00e4\u00f6 \u00df", "\u4e2d\u6587", "e\u0301", "50% & co", "a\\b"):
+    for name in (
+        "ag_news",
+        "\u00e4\u00f6 \u00df",
+        "\u4e2d\u6587",
+        "e\u0301",
+        "50% & co",
+        "a\\b",
+    ):
         assert visible(name) == brief(name) == name
 
 
@@ -76,7 +85,10 @@ def test_what_the_machine_refuses_is_one_message_whoever_wraps_it() -> None:
         ImportError("x.so: cannot allocate memory in static TLS block"),
     )
     for error in (*of_memory, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
-        found, wrapped = terminal.as_refusal(error), CacheError("a shard cannot be read")
+        found, wrapped = (
+            terminal.as_refusal(error),
+            CacheError("a shard cannot be read"),
+        )
         wrapped.__cause__ = error
         whole = terminal.as_refusal(wrapped)
         assert type(found) is (GaamError if error in of_memory else StorageError)
@@ -100,7 +112,9 @@ def test_a_pipe_that_is_closed_is_no_failure_and_a_full_disk_is_one_message() ->
     assert (closed.returncode, closed.stderr) == (0, b"")
     full = run("$GAAM describe --settings > /dev/full")
     assert full.returncode == 1
-    assert re.fullmatch(rb"error: .*\n(  .*\n)+", full.stderr), "no exception at exit either"
+    assert re.fullmatch(rb"error: .*\n(  .*\n)+", full.stderr), (
+        "no exception at exit either"
+    )
     ascii_only = run("$GAAM describe --attn laplace", PYTHONIOENCODING="ascii")
     assert (ascii_only.returncode, ascii_only.stderr) == (0, b"")
 
@@ -110,8 +124,23 @@ def test_an_interruption_keeps_what_is_finished_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """SIGTERM when the first shard is there."""
-    words = ["extract", "--encoder", encoders["bert"], "--dataset", dataset, "--device", "cpu"]
-    words += ["--out", tmp_path / "cache", "--set", "shard-rows=1", "--set", "batch-tokens=16"]
+    words = [
+        "extract",
+        "--encoder",
+        encoders["bert"],
+        "--dataset",
+        dataset,
+        "--device",
+        "cpu",
+    ]
+    words += [
+        "--out",
+        tmp_path / "cache",
+        "--set",
+        "shard-rows=1",
+        "--set",
+        "batch-tokens=16",
+    ]
 
     @contextmanager
     def stopped(*given: object, **named: object) -> Iterator[terminal.Report]:
@@ -125,8 +154,13 @@ def test_an_interruption_keeps_what_is_finished_and_says_so(
         patch.setattr(cli, "show_progress", stopped)
         outcome = gaam(*words)
     assert (outcome.code, outcome.out) == (130, "")
-    assert outcome.err.splitlines().index(terminal.MESSAGE) == outcome.err.count("\n") - 1
-    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("shards/*.json")}
+    assert (
+        outcome.err.splitlines().index(terminal.MESSAGE) == outcome.err.count("\n") - 1
+    )
+    made = {
+        path: path.stat().st_mtime_ns
+        for path in (tmp_path / "cache").glob("shards/*.json")
+    }
     assert gaam(*words, "-q").code == 0
     assert made.items() <= {path: path.stat().st_mtime_ns for path in made}.items()
     assert gaam("verify", tmp_path / "cache", "-q").code == 0

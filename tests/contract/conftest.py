@@ -35,7 +35,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.contract.warm"])
 SECONDS = 300  # after so long a command hangs
-CHANGES = frozenset({"open", "os.link", "os.mkdir", "os.rename", "os.remove", "os.truncate"})
+CHANGES = frozenset(
+    {"open", "os.link", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
+)
 """What a process does to files, as Python's audit hooks call it."""
 WITHOUT_LINKS = {"TEST_WITHOUT_LINKS": 1}
 """An environment in which the file system has no hard links, as exFAT has none."""
@@ -120,7 +122,9 @@ def at_once(
         counts = [FORKS.Value("q", 0, lock=False) for _ in range(2)]
         environ = {k: str(v) for k, v in environs[number].items()} if environs else {}
         place = kill_at[number] if kill_at else 0
-        process = FORKS.Process(target=_work, args=(command, environ, place, gate, *counts, mouth))
+        process = FORKS.Process(
+            target=_work, args=(command, environ, place, gate, *counts, mouth)
+        )
         process.start()
         mouth.close()
         begun.append((process, ear, counts))
@@ -150,7 +154,13 @@ def extract(encoder: Path, dataset: Path, out: Path, **settings: Any) -> Path:
 
 def train(cache: Path, runs: Path, **settings: Any) -> list[gaam_decoder.RunResult]:
     """Train two seeds of two epochs, or what is asked for."""
-    given = {"seeds": (0, 1), "epochs": 2, "batch_size": 16, "compile": "off", "probe": False}
+    given = {
+        "seeds": (0, 1),
+        "epochs": 2,
+        "batch_size": 16,
+        "compile": "off",
+        "probe": False,
+    }
     given |= {"lr": 3e-4, "cache": cache, "runs": runs} | settings
     return list(gaam_decoder.train(gaam_decoder.TrainConfig(**given)))
 
@@ -177,7 +187,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT of six layers x 32, with its tokenizer."""
-    return build_encoder(tmp_path_factory.mktemp("contract") / "encoder", "bert", num_layers=6)
+    return build_encoder(
+        tmp_path_factory.mktemp("contract") / "encoder", "bert", num_layers=6
+    )
 
 
 @pytest.fixture(scope="session")

@@ -40,8 +40,21 @@ MAX_LENGTH = 48
 SIZES = {"vocab_size": 20, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
          "num_attention_heads": 4, "max_position_embeddings": 64, "pad_token_id": 0,
          "bos_token_id": 2, "eos_token_id": 3}  # fmt: skip
-T5 = {"vocab_size": 20, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4}
-XLM = {"vocab_size": 20, "emb_dim": 32, "n_layers": 3, "n_heads": 4, "max_position_embeddings": 64}
+T5 = {
+    "vocab_size": 20,
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 3,
+    "num_heads": 4,
+}
+XLM = {
+    "vocab_size": 20,
+    "emb_dim": 32,
+    "n_layers": 3,
+    "n_heads": 4,
+    "max_position_embeddings": 64,
+}
 LONG_ROPE = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4,
              "long_factor": [4.0] * 4, "original_max_position_embeddings": 16}  # fmt: skip
 BART = {"vocab_size": 20, "d_model": 32, "encoder_layers": 3, "decoder_layers": 1,
@@ -109,7 +122,9 @@ ROWS = [" ".join(RNG.choice(WORDS, size=length)) for length in LENGTHS]
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [("ab"[number % 2], row) for number, row in enumerate(ROWS)]
-    return write_csv(tmp_path_factory.mktemp("states") / "texts" / "train.csv", rows).parent
+    return write_csv(
+        tmp_path_factory.mktemp("states") / "texts" / "train.csv", rows
+    ).parent
 
 
 def pooled(runs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -121,7 +136,9 @@ def pooled(runs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def loaded(cls: str, folder: Path) -> Any:
-    model = getattr(transformers, cls).from_pretrained(folder, dtype=torch.float32).eval()
+    model = (
+        getattr(transformers, cls).from_pretrained(folder, dtype=torch.float32).eval()
+    )
     return model.get_encoder() if hasattr(model, "decoder") else model
 
 
@@ -132,10 +149,17 @@ def states_of(model: Any, **inputs: Any) -> torch.Tensor:
     return torch.stack(output.hidden_states[1:])[:, 0]
 
 
-def alone(cls: str, folder: Path, rows: Sequence[str], longest: int) -> dict[str, torch.Tensor]:
+def alone(
+    cls: str, folder: Path, rows: Sequence[str], longest: int
+) -> dict[str, torch.Tensor]:
     """Every text alone."""
-    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), loaded(cls, folder)
-    ids = (tokenizer(row, truncation=True, max_length=longest).input_ids for row in rows)
+    tokenizer, model = (
+        transformers.AutoTokenizer.from_pretrained(folder),
+        loaded(cls, folder),
+    )
+    ids = (
+        tokenizer(row, truncation=True, max_length=longest).input_ids for row in rows
+    )
     return pooled([states_of(model, input_ids=torch.tensor([one])) for one in ids])
 
 
@@ -153,11 +177,15 @@ def deviation(split: Any, expected: dict[str, torch.Tensor]) -> float:
     for name, x_NLD in expected.items():
         stored = torch.from_numpy(split.pooled(name)[:]).double()
         assert stored.shape == x_NLD.shape
-        worst = max(worst, float(((stored - x_NLD).norm(dim=-1) / x_NLD.norm(dim=-1)).max()))
+        worst = max(
+            worst, float(((stored - x_NLD).norm(dim=-1) / x_NLD.norm(dim=-1)).max())
+        )
     return worst
 
 
-def check_refused(encoder: Path, dataset: Path, out: Path, longest: int = MAX_LENGTH) -> None:
+def check_refused(
+    encoder: Path, dataset: Path, out: Path, longest: int = MAX_LENGTH
+) -> None:
     outcome = run("extract", "--encoder", encoder, "--dataset", dataset, "--split", "train",
                   "--out", out, "--max-length", longest, "--device", "cpu")  # fmt: skip
     assert (outcome.code, str(encoder) in outcome.err) == (2, True), outcome.err
@@ -170,16 +198,25 @@ def test_states_of_texts(name: str, dataset: Path, tmp_path: Path) -> None:
     longest = 28 if name == "big-bird" else MAX_LENGTH
     encoder = draw_text(cls, settings, tmp_path / "encoder")
     expected = alone(cls, encoder, ROWS, longest)
-    for tokens in (1, 60, 5000) if name in {"bert", "llama", "convbert", "phi3"} else (200,):
+    for tokens in (
+        (1, 60, 5000) if name in {"bert", "llama", "convbert", "phi3"} else (200,)
+    ):
         out = tmp_path / f"cache {tokens}"
-        split = extracted(encoder, dataset, out, max_length=longest, batch_tokens=tokens)
+        split = extracted(
+            encoder, dataset, out, max_length=longest, batch_tokens=tokens
+        )
         assert deviation(split, expected) < RIGHT
 
 
 @pytest.mark.parametrize("name", NO_STATES)
-def test_what_has_no_state_for_every_token_is_refused(name: str, tmp_path: Path) -> None:
+def test_what_has_no_state_for_every_token_is_refused(
+    name: str, tmp_path: Path
+) -> None:
     encoder = draw_text(*NO_STATES[name], tmp_path / "encoder")
-    rows = [("a", " ".join(WORDS * 8)), *zip("abab", ROWS, strict=False)]  # 128 words and fewer
+    rows = [
+        ("a", " ".join(WORDS * 8)),
+        *zip("abab", ROWS, strict=False),
+    ]  # 128 words and fewer
     data = write_csv(tmp_path / "texts" / "train.csv", rows).parent
     check_refused(encoder, data, tmp_path / "cache", 128)
 
@@ -191,7 +228,11 @@ def test_storage_types_round_to_nearest(dataset: Path, tmp_path: Path) -> None:
     for dtype in ("float16", "bfloat16"):
         split = extracted(encoder, dataset, tmp_path / dtype, storage_dtype=dtype)
         for name in POOLINGS:
-            x_NLD = torch.from_numpy(exact.pooled(name)[:]).to(getattr(torch, dtype)).float()
+            x_NLD = (
+                torch.from_numpy(exact.pooled(name)[:])
+                .to(getattr(torch, dtype))
+                .float()
+            )
             stored = split.pooled(name)[:].astype(np.float32)
             np.testing.assert_array_equal(stored, x_NLD.numpy())
     for dtype in TYPES:
@@ -237,8 +278,12 @@ def test_what_depends_on_more_than_its_row_begins_anew_or_is_refused(
     def read(self: Any, *args: Any, **options: Any) -> torch.Tensor:
         x_BTD = forward(self, *args, **options)
         if name in HISTORIES:
-            return x_BTD + 0.1 * (HISTORIES[name](self, x_BTD.shape[1]) or 0) * x_BTD.roll(1, -1)
-        return x_BTD + 0.3 * (x_BTD.mean(1, keepdim=True) - x_BTD.mean((0, 1), keepdim=True))
+            return x_BTD + 0.1 * (
+                HISTORIES[name](self, x_BTD.shape[1]) or 0
+            ) * x_BTD.roll(1, -1)
+        return x_BTD + 0.3 * (
+            x_BTD.mean(1, keepdim=True) - x_BTD.mean((0, 1), keepdim=True)
+        )
 
     monkeypatch.setattr(BertEmbeddings, "__init__", built)
     monkeypatch.setattr(BertEmbeddings, "forward", read)
@@ -256,9 +301,16 @@ CONVOLUTIONS = {"conv_dim": (16,) * 7, "num_conv_pos_embeddings": 16,
                 "num_conv_pos_embedding_groups": 4}  # fmt: skip
 SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
          "intermediate_size": 48}  # fmt: skip
-OF_LAYERS = {"feat_extract_norm": "layer", "do_stable_layer_norm": True, "conv_bias": True}
+OF_LAYERS = {
+    "feat_extract_norm": "layer",
+    "do_stable_layer_norm": True,
+    "conv_bias": True,
+}
 SOUNDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "over time": ("Wav2Vec2Model", {"feat_extract_norm": "group"}),  # normalised with padding
+    "over time": (
+        "Wav2Vec2Model",
+        {"feat_extract_norm": "group"},
+    ),  # normalised with padding
     "over features": ("Wav2Vec2Model", OF_LAYERS),
     "wavlm": ("WavLMModel", OF_LAYERS),
 }
@@ -277,7 +329,9 @@ def test_states_of_sounds(name: str, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     rng, runs, model = np.random.default_rng(0), [], loaded(cls, encoder)
     for number, count in enumerate((800, 16000, 3200, 3200, 9000, 24000, 3300, 9000)):
-        wave = rng.normal(scale=0.02, size=count) + 0.3 * np.sin(0.1 * number * np.arange(count))
+        wave = rng.normal(scale=0.02, size=count) + 0.3 * np.sin(
+            0.1 * number * np.arange(count)
+        )
         soundfile.write(folder / f"{number}.wav", wave, 16000)
         samples, _ = soundfile.read(folder / f"{number}.wav", dtype="float32")
         inputs = extractor(samples, sampling_rate=16000, return_tensors="pt")
@@ -288,8 +342,12 @@ def test_states_of_sounds(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["ViT", "Beit"])
 def test_states_of_pictures(kind: str, tmp_path: Path) -> None:
-    encoder = draw(f"{kind}Model", SMALL | {"image_size": 32, "patch_size": 8}, tmp_path / "e")
-    processor = getattr(transformers, f"{kind}ImageProcessorPil")(size={"height": 32, "width": 32})
+    encoder = draw(
+        f"{kind}Model", SMALL | {"image_size": 32, "patch_size": 8}, tmp_path / "e"
+    )
+    processor = getattr(transformers, f"{kind}ImageProcessorPil")(
+        size={"height": 32, "width": 32}
+    )
     processor.save_pretrained(encoder)
     folder = tmp_path / "pictures" / "train" / "a"
     folder.mkdir(parents=True)
@@ -301,7 +359,9 @@ def test_states_of_pictures(kind: str, tmp_path: Path) -> None:
         runs.append(states_of(model, pixel_values=inputs["pixel_values"]))
     of_patches = pooled([x_LTD[:, 1:] for x_LTD in runs])
     expected = of_patches | {"first": pooled(runs)["first"]}  # of the class token
-    split = extracted(encoder, tmp_path / "pictures", tmp_path / "cache", max_length=None)
+    split = extracted(
+        encoder, tmp_path / "pictures", tmp_path / "cache", max_length=None
+    )
     assert deviation(split, expected) < RIGHT
 
 
@@ -329,12 +389,16 @@ def is_held(exact_NLD: np.ndarray, stored: str) -> bool:
     return True
 
 
-def check_outcome(outcome: Outcome, out: Path, exact_NLD: np.ndarray, *, held: bool) -> None:
+def check_outcome(
+    outcome: Outcome, out: Path, exact_NLD: np.ndarray, *, held: bool
+) -> None:
     assert outcome.code == (0 if held else 1), outcome.err
     if held:
         assert gaam_cache.open_cache(out)["train"].embeddings.shape == exact_NLD.shape
     else:
-        assert all(text in outcome.err for text in ("layer 2", "row ", "--storage-dtype"))
+        assert all(
+            text in outcome.err for text in ("layer 2", "row ", "--storage-dtype")
+        )
         assert not list(out.glob("shards/*"))
 
 
@@ -352,22 +416,32 @@ def test_imported_and_written_states_are_held_or_refused(
     stored: Any, size: float, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(0)
-    exact_NLD = rng.normal(size=(40, 3, 16))  # the second layer: half to all of a size, and zeros
-    exact_NLD[:, 1] = size * rng.uniform(0.5, 1, size=(40, 16)) * rng.choice([-1, 0, 1], (40, 16))
+    exact_NLD = rng.normal(
+        size=(40, 3, 16)
+    )  # the second layer: half to all of a size, and zeros
+    exact_NLD[:, 1] = (
+        size * rng.uniform(0.5, 1, size=(40, 16)) * rng.choice([-1, 0, 1], (40, 16))
+    )
     held = is_held(exact_NLD, stored)
     assert held or stored == "float16"
     for given in ("float32", "float64"):
         file, out = tmp_path / f"{given}.npz", tmp_path / given
-        np.savez(file, train_states=exact_NLD.astype(given), train_labels=np.arange(40) % 2)
+        np.savez(
+            file, train_states=exact_NLD.astype(given), train_labels=np.arange(40) % 2
+        )
         outcome = run("import", file, "--out", out, "--storage-dtype", stored)
         check_outcome(outcome, out, exact_NLD, held=held)
     layers = [np.ascontiguousarray(exact_NLD[:, layer]) for layer in range(3)]
-    check_written(tmp_path / "tensor", stored, torch.tensor(exact_NLD), exact_NLD, held=held)
+    check_written(
+        tmp_path / "tensor", stored, torch.tensor(exact_NLD), exact_NLD, held=held
+    )
     check_written(tmp_path / "layers", stored, layers, exact_NLD, held=held)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.4], ids=["constant", "differs"])
-def test_a_large_feature_that_rounding_takes_away_is_told(spread: float, tmp_path: Path) -> None:
+def test_a_large_feature_that_rounding_takes_away_is_told(
+    spread: float, tmp_path: Path
+) -> None:
     rng = np.random.default_rng(0)
     states = rng.normal(size=(80, 2, 16)).astype(np.float32)
     states[:, 1, 3] = 3000 + spread * rng.choice([-1, 1], 80)
@@ -381,16 +455,23 @@ def test_a_large_feature_that_rounding_takes_away_is_told(spread: float, tmp_pat
 
 
 @pytest.mark.parametrize("size", NUMBERS)
-def test_extracted_states_are_held_or_refused(size: float, encoder: Path, tmp_path: Path) -> None:
+def test_extracted_states_are_held_or_refused(
+    size: float, encoder: Path, tmp_path: Path
+) -> None:
     rows = [("a", "goal"), ("b", "bank"), *random_rows(22, 1)]
     data = write_csv(tmp_path / "few" / "train.csv", rows).parent
     folder = Path(shutil.copytree(encoder, tmp_path / "encoder"))
     tensors = load_file(file := folder / "model.safetensors")
-    norm, sign_D = "encoder.layer.1.output.LayerNorm", torch.tensor([1.0, -1.0]).repeat(16)
+    norm, sign_D = (
+        "encoder.layer.1.output.LayerNorm",
+        torch.tensor([1.0, -1.0]).repeat(16),
+    )
     tensors[f"{norm}.weight"] = torch.full((32,), 0.5 * size)
     tensors[f"{norm}.bias"] = size * torch.linspace(0.5, 1, 32) * sign_D
     save_file(tensors, file, {"format": "pt"})
-    exact_NLD = alone("BertModel", folder, [text for _, text in rows], 64)["mean"].numpy()[:, :2]
+    exact_NLD = alone("BertModel", folder, [text for _, text in rows], 64)[
+        "mean"
+    ].numpy()[:, :2]
     for stored in TYPES:
         out = tmp_path / stored
         outcome = run("extract", "--encoder", folder, "--dataset", data, "--split", "train",

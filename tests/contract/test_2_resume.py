@@ -57,10 +57,14 @@ def into(
     """A command into a folder: 14 shards of 6 rows; three mechanisms x two groups of two seeds."""
     root = tmp_path_factory.mktemp("resume")
     settings, states = root / "settings.toml", root / "states.npz"
-    settings.write_text('[extract]\nshard_rows = 6\n[train]\nseed_batch = 2\ncompile = "off"\n')
+    settings.write_text(
+        '[extract]\nshard_rows = 6\n[train]\nseed_batch = 2\ncompile = "off"\n'
+    )
     arrays: dict[str, Any] = {}
     for split, rows in (("train", 40), ("test", 20)):
-        arrays[f"{split}/embeddings"] = np.random.default_rng(rows).normal(size=(rows, 3, 8))
+        arrays[f"{split}/embeddings"] = np.random.default_rng(rows).normal(
+            size=(rows, 3, 8)
+        )
         arrays[f"{split}/labels"] = np.arange(rows) % 2
     np.savez(states, **arrays)
     cpu = ("--config", settings, "--device", "cpu")
@@ -98,12 +102,22 @@ class Whole(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def whole(into: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
+def whole(
+    into: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Whole]:
     """Of every kind of command."""
-    root, kinds = tmp_path_factory.mktemp("whole"), ("extract", "train", "import", "plant")
-    did = at_once([into(kind, root / kind) for kind in kinds], kill_at=[-1] * len(kinds))
+    root, kinds = (
+        tmp_path_factory.mktemp("whole"),
+        ("extract", "train", "import", "plant"),
+    )
+    did = at_once(
+        [into(kind, root / kind) for kind in kinds], kill_at=[-1] * len(kinds)
+    )
     assert [one.code for one in did] == [0] * 4, did
-    return {kind: Whole(made(root / kind), one) for kind, one in zip(kinds, did, strict=True)}
+    return {
+        kind: Whole(made(root / kind), one)
+        for kind, one in zip(kinds, did, strict=True)
+    }
 
 
 @pytest.mark.parametrize(("kind", "places", "links"), [
@@ -118,7 +132,9 @@ def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
     environs = [{} if links else WITHOUT_LINKS] * places
     kill_at = np.linspace(2, one.did.changes, places + 2, dtype=int).tolist()[1:-1]
     outs = [tmp_path / str(place) for place in kill_at]
-    struck = at_once([into(kind, out) for out in outs], kill_at=kill_at, environs=environs)
+    struck = at_once(
+        [into(kind, out) for out in outs], kill_at=kill_at, environs=environs
+    )
     assert [did.code for did in struck] == [-9] * places
     before = [one.published(out) for out in outs]
     again, lost = at_once([into(kind, out) for out in outs], environs=environs), []
@@ -127,7 +143,9 @@ def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
         one.check(out)
         assert kept.items() <= one.published(out).items()
         if kind == "extract":
-            receipts = [n for n in kept if n.startswith("shards") and n.endswith(".json")]
+            receipts = [
+                n for n in kept if n.startswith("shards") and n.endswith(".json")
+            ]
             assert second.work == one.did.work - 6 * len(receipts)
         if kind == "train":  # of six groups of seeds the one in work is lost
             lost.append(first.steps + second.steps - one.did.work)
@@ -164,12 +182,20 @@ def test_three_share_the_work_killed_or_not(
 
 
 @pytest.mark.parametrize("kind", ["extract", "train"])
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("ray", marks=pytest.mark.slow)]
+)
 def test_workers_of_an_engine_make_the_same_bytes(
-    engine: str, kind: str, into: Callable[..., Any], whole: dict[str, Whole], tmp_path: Path
+    engine: str,
+    kind: str,
+    into: Callable[..., Any],
+    whole: dict[str, Whole],
+    tmp_path: Path,
 ) -> None:
     if engine == "ray":
-        pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
+        pytest.importorskip(
+            "ray", reason="the package ray (extra 'ray') is not installed"
+        )
     (did,) = at_once([into(kind, tmp_path, "--engine", engine, "--devices", 2)])
     assert did.code == 0, did.err
     whole[kind].check(tmp_path)

@@ -67,9 +67,26 @@ FILES = {
                                "report-scaled predict-scaled"),
 }  # fmt: skip
 """Of each kind one, another of its kind, and who computes with it."""
-CACHE, RUNS, RUN, OUT, CPU = "cache", "runs", "runs/gaam", "out", ("--device", "cpu", "--json")
+CACHE, RUNS, RUN, OUT, CPU = (
+    "cache",
+    "runs",
+    "runs/gaam",
+    "out",
+    ("--device", "cpu", "--json"),
+)
 SHORT = ("--lr", 3e-4, "--seeds", 2, "--epochs", 1, "--no-probe", *CPU)
-LONG = ("--lr", 3e-4, "--seeds", 3, "--epochs", 4, "--batch-size", 16, "--no-probe", *CPU)
+LONG = (
+    "--lr",
+    3e-4,
+    "--seeds",
+    3,
+    "--epochs",
+    4,
+    "--batch-size",
+    16,
+    "--no-probe",
+    *CPU,
+)
 COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
     "cache": {
         "verify": ("verify", CACHE, "--json"),
@@ -86,7 +103,14 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
         "train": ("train", "--cache", CACHE, "--runs", RUNS, "--attn", "gaam", *LONG),
         "report": ("report", RUNS, "--json"),
         "page": ("report", RUN, "--format", "html"),
-        "report-scaled": ("report", RUNS, "--json", "--temperature", "--score", "log-loss"),
+        "report-scaled": (
+            "report",
+            RUNS,
+            "--json",
+            "--temperature",
+            "--score",
+            "log-loss",
+        ),
         "predict": ("predict", RUN, "--cache", CACHE),
         "predict-texts": ("predict", RUN, "goal bank", "star", *CPU),
         "predict-scaled": ("predict", RUN, "--cache", CACHE, "--temperature"),
@@ -98,7 +122,11 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
 
 @pytest.fixture(scope="module")
 def sound(
-    cache: Path, runs: Path, encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory
+    cache: Path,
+    runs: Path,
+    encoder: Path,
+    texts: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The cache, another of the same rows, and the runs."""
     root = tmp_path_factory.mktemp("sound")
@@ -189,13 +217,20 @@ def test_a_link_to_nothing_is_named_and_nobody_is_told_to_remove_anything(
         outcome, _ = said(tuple(line))
         words = " ".join((outcome.out + outcome.err).split())
         assert outcome.code == 3, (command, outcome)
-        assert f"{file.name} is a link to '/mnt/not-mounted/annex/1f9c'" in words, command
-        assert not re.search(r"damaged|delete|rm -r|move", words, re.IGNORECASE), (command, words)
+        assert f"{file.name} is a link to '/mnt/not-mounted/annex/1f9c'" in words, (
+            command
+        )
+        assert not re.search(r"damaged|delete|rm -r|move", words, re.IGNORECASE), (
+            command,
+            words,
+        )
 
 
 def rewritten(file: Path, **values: Any) -> None:
     """A file of JSON with other values, and the digest that goes with them."""
-    content = {k: v for k, v in json.loads(file.read_text()).items() if k != "sha256_of_this"}
+    content = {
+        k: v for k, v in json.loads(file.read_text()).items() if k != "sha256_of_this"
+    }
     content |= values
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256(canonical).hexdigest()
@@ -250,4 +285,7 @@ def test_what_is_whole_is_not_called_damaged_and_nobody_is_told_to_remove_it(
         outcome = run(*(mine if word == RUN else word for word in line))
         assert outcome.code in (2, 3), (line, outcome)
         words = outcome.out + outcome.err
-        assert not re.search(r"damaged|delete|remove|\brm\b", words, re.IGNORECASE), (line, words)
+        assert not re.search(r"damaged|delete|remove|\brm\b", words, re.IGNORECASE), (
+            line,
+            words,
+        )

@@ -22,7 +22,10 @@ from tests.tiny import build_encoder, random_rows, write_csv
 
 COLUMNS = ("label", "text", "who", "other")
 Rows = dict[str, list[list[str]]]
-TEXTS = {"train": [("a", "goal"), ("b", "bank"), *random_rows(12, 1)], "test": random_rows(5, 2)}
+TEXTS = {
+    "train": [("a", "goal"), ("b", "bank"), *random_rows(12, 1)],
+    "test": random_rows(5, 2),
+}
 ROWS: Rows = {
     split: [[*row, "ab"[n % 2], "xyz"[n // 2 % 2]] for n, row in enumerate(part)]
     for split, part in TEXTS.items()
@@ -110,12 +113,21 @@ def save_rows(folder: Path, rows: Rows) -> Path:
     return folder
 
 
-def extract(encoder: Path, rows: Path, out: Path, change: Change = AS_IS) -> tuple[Any, ...]:
+def extract(
+    encoder: Path, rows: Path, out: Path, change: Change = AS_IS
+) -> tuple[Any, ...]:
     """The command that made the base, but for what is changed."""
     file = out.with_name(f"{out.name}.toml")
     file.write_text(f"[extract]\n{change.toml}\n")
-    usual = {"--encoder": encoder, "--dataset": rows, "--keep-column": "who", "--max-length": 40}
-    kept = [part for pair in usual.items() if pair[0] not in change.options for part in pair]
+    usual = {
+        "--encoder": encoder,
+        "--dataset": rows,
+        "--keep-column": "who",
+        "--max-length": 40,
+    }
+    kept = [
+        part for pair in usual.items() if pair[0] not in change.options for part in pair
+    ]
     return ("extract", *kept, "--out", out, "--config", file, *change.options)
 
 
@@ -137,10 +149,16 @@ def covered(cache: Path) -> tuple[str, dict[str, Any]]:
     def flat(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             return {name: value}
-        return {k: v for key, of in value.items() for k, v in flat(of, f"{name}.{key}").items()}
+        return {
+            k: v
+            for key, of in value.items()
+            for k, v in flat(of, f"{name}.{key}").items()
+        }
 
     plan = json.loads((cache / "cache.json").read_text())
-    return plan["fingerprint"], {k[1:]: v for k, v in flat(plan["fingerprint_fields"], "").items()}
+    return plan["fingerprint"], {
+        k[1:]: v for k, v in flat(plan["fingerprint_fields"], "").items()
+    }
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -152,7 +170,9 @@ def test_one_change(name: str, base: Path, tmp_path: Path) -> None:
     folder = save_rows(tmp_path / "rows", rows)
     made = run(*extract(encoder, folder, other, change))
     there = run(*extract(encoder, folder, cache, change))
-    assert (made.code, there.code) == (0, 2 if change.covered else 0), made.err + there.err
+    assert (made.code, there.code) == (0, 2 if change.covered else 0), (
+        made.err + there.err
+    )
     assert files_of(cache) == before
     (ours, then), (theirs, now) = covered(cache), covered(other)
     every = {key for key in then | now if then.get(key) != now.get(key)}
@@ -160,7 +180,9 @@ def test_one_change(name: str, base: Path, tmp_path: Path) -> None:
     differ = {key for key in every if not key.startswith(MEASURED)}
     assert differ or not every
     groups = change.covered.split()
-    of_group = {key: [g for g in groups if f"{key}.".startswith(f"{g}.")] for key in differ}
+    of_group = {
+        key: [g for g in groups if f"{key}.".startswith(f"{g}.")] for key in differ
+    }
     assert all(of_group.values()), of_group
     assert {g for found in of_group.values() for g in found} == set(groups)
     assert (ours != theirs) == bool(differ)
@@ -168,16 +190,22 @@ def test_one_change(name: str, base: Path, tmp_path: Path) -> None:
     (trained,) = (file.parent for file in base.glob("runs/*/run.json"))
     if differ:  # what a run learned from is no other cache, nor rows that were encoded otherwise
         assert run("ablate", trained, "--num-layers", 1, "--cache", other).code == 3
-    if any(key.startswith(("encoder", "storage")) for key in differ - {"encoder.pooling"}):
+    if any(
+        key.startswith(("encoder", "storage")) for key in differ - {"encoder.pooling"}
+    ):
         assert run("predict", trained, "--cache", other).code == 3
 
 
 def test_ranks_and_another_format_are_the_same(base: Path, tmp_path: Path) -> None:
     for split, part in ROWS.items():
-        lines = [json.dumps(dict(zip(COLUMNS[::-1], row[::-1], strict=True))) for row in part]
+        lines = [
+            json.dumps(dict(zip(COLUMNS[::-1], row[::-1], strict=True))) for row in part
+        ]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
     command = extract(base / "encoder", tmp_path, tmp_path / "cache")
-    ranks = at_once([command] * 2, environs=[{"RANK": n, "WORLD_SIZE": 2} for n in range(2)])
+    ranks = at_once(
+        [command] * 2, environs=[{"RANK": n, "WORLD_SIZE": 2} for n in range(2)]
+    )
     assert [rank.code for rank in ranks] == [0, 0]
     assert covered(tmp_path / "cache") == covered(base / "cache")
     assert run(*extract(base / "encoder", tmp_path, base / "cache")).code == 0
@@ -186,7 +214,9 @@ def test_ranks_and_another_format_are_the_same(base: Path, tmp_path: Path) -> No
 def test_imported_states_have_theirs(tmp_path: Path) -> None:
     states = np.random.default_rng(0).normal(size=(12, 2, 4)).astype(np.float32)
     other, label_N = np.where(states == states[7, 1, 2], 1, states), np.arange(12) % 2
-    for n, arrays in enumerate([(states, label_N), (other, label_N), (states, 1 - label_N)]):
+    for n, arrays in enumerate(
+        [(states, label_N), (other, label_N), (states, 1 - label_N)]
+    ):
         (tmp_path / f"{n}").mkdir()
         np.savez(tmp_path / f"{n}/train.npz", states=arrays[0], labels=arrays[1])
         made = run("import", tmp_path / f"{n}/train.npz", "--out", tmp_path / "cache")

@@ -33,7 +33,10 @@ OTHER = {False: "true", "mean": "median", "peak": "density"}  # values of option
 SPECS = [
     one["name"] + option
     for one in LISTED["mechanism"]
-    for option in ["", *(f":{k}={OTHER[v]}" for k, v in one["options"].items() if v in OTHER)]
+    for option in [
+        "",
+        *(f":{k}={OTHER[v]}" for k, v in one["options"].items() if v in OTHER),
+    ]
 ]
 HEADS, LOSSES = ([one["name"] for one in LISTED[kind]] for kind in ("head", "loss"))
 close = partial(torch.testing.assert_close, rtol=0)
@@ -42,7 +45,11 @@ close = partial(torch.testing.assert_close, rtol=0)
 def built(room: str, spec: str, *sizes: int, **options: Any) -> Any:
     name, _, option = spec.partition(":")
     module = importlib.import_module(f"gaam_decoder.{room}.{name.replace('-', '_')}")
-    own = [one for one in vars(module).values() if getattr(one, "__module__", 0) == module.__name__]
+    own = [
+        one
+        for one in vars(module).values()
+        if getattr(one, "__module__", 0) == module.__name__
+    ]
     (cls,) = [one for one in own if inspect.isclass(one) and one.__name__[0] != "_"]
     if option:
         key, _, value = option.partition("=")
@@ -61,7 +68,9 @@ def moved(spec: str, room: str = "attention", *sizes: int) -> Any:
     return module
 
 
-skew, chi2 = ((lambda *of, f=f: torch.tensor(f.pdf(*of))) for f in (stats.skewnorm, stats.chi2))
+skew, chi2 = (
+    (lambda *of, f=f: torch.tensor(f.pdf(*of))) for f in (stats.skewnorm, stats.chi2)
+)
 GRID = torch.linspace(-2, 2, 2001)[:, None, None, None].double()
 DENSITIES: dict[str, Callable[..., Tensor]] = {
     "gaam": lambda r, xi: torch.exp(-(r**2) / (2 * xi)),
@@ -76,10 +85,14 @@ DENSITIES: dict[str, Callable[..., Tensor]] = {
 }  # fmt: skip
 
 
-def gated(name: str, x: Tensor, offset: Tensor, *, median: bool = False, **shape: Tensor) -> Tensor:
+def gated(
+    name: str, x: Tensor, offset: Tensor, *, median: bool = False, **shape: Tensor
+) -> Tensor:
     """A density of how far a layer is from the others of its group."""
     group = x.unflatten(1, (len(offset), -1))
-    loc = group.quantile(0.5, 2, keepdim=True) if median else group.mean(2, keepdim=True)
+    loc = (
+        group.quantile(0.5, 2, keepdim=True) if median else group.mean(2, keepdim=True)
+    )
     spread2 = ((group**2).mean(2, keepdim=True) - loc**2).abs()
     if median:
         spread2 = (group - loc).abs().mean(2, keepdim=True) ** 2
@@ -103,7 +116,11 @@ def attended(q: Tensor, k: Tensor, v: Tensor, kv_heads: int = 8) -> Tensor:
 
 def mha(p: Any, x: Tensor) -> Tensor:
     y = linear(p, "out_proj", attended(*linear(p, "in_proj", x).chunk(3, -1)))
-    return F.batch_norm(y, None, None, p["bn.weight"], p["bn.bias"], True) if "bn.bias" in p else y
+    return (
+        F.batch_norm(y, None, None, p["bn.weight"], p["bn.bias"], True)
+        if "bn.bias" in p
+        else y
+    )
 
 
 def grouped(p: Any, x: Tensor, kv_heads: int = 2) -> Tensor:
@@ -130,7 +147,9 @@ FORMULAS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 @pytest.mark.parametrize("spec", FORMULAS)
 def test_a_mechanism_is_its_formula(spec: str) -> None:
     module = moved(spec)
-    atol = 2e-6 if spec.startswith(("skew", "chi2")) else 1e-10  # a peak on a grid, powers near 0
+    atol = (
+        2e-6 if spec.startswith(("skew", "chi2")) else 1e-10
+    )  # a peak on a grid, powers near 0
     close(module(X), FORMULAS[spec](dict(module.named_parameters()), X), atol=atol)
 
 
@@ -138,7 +157,12 @@ def test_gates_are_one_another_where_their_densities_are() -> None:
     start = {name: built("attention", name, L, D).double() for name in DENSITIES}
     for gate in start.values():  # a unit is nothing to them
         close(gate.attention_map(3e4 * X + 7), gate.attention_map(1e4 * X), atol=1e-6)
-    for name in ("chi2", "generalized-gaussian", "skew-gaussian", "asymmetric-gaussian"):
+    for name in (
+        "chi2",
+        "generalized-gaussian",
+        "skew-gaussian",
+        "asymmetric-gaussian",
+    ):
         close(start[name](X), start["gaam"](X), atol=1e-10)
     for name, values, same in (
         ("generalized-gaussian", {"alpha": 1, "beta": 1}, "laplace"),
@@ -155,7 +179,9 @@ def test_gates_are_one_another_where_their_densities_are() -> None:
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
 def test_the_published_code_is_reproduced(file: Path) -> None:
     names = {"mean_offset": "offset", "mean_offsets": "offset", "scaled_variance": "xi"}
-    golden = {names.get(k, k.replace("j_", "j.")): v for k, v in load_file(file).items()}
+    golden = {
+        names.get(k, k.replace("j_", "j.")): v for k, v in load_file(file).items()
+    }
     name = file.stem.split("_")[0].replace("gaussian", "gaussian-mixture")
     options: dict[str, Any] = {"published": True} if "published" in file.stem else {}
     if name == "gqa":  # the file is of what lies behind the map to 512 dimensions
@@ -172,7 +198,9 @@ def test_the_published_code_is_reproduced(file: Path) -> None:
         head, expected = built("heads", "conv", *sizes, 4), golden["logits"]
         head.load_state_dict({key: golden[key] for key in head.state_dict()})
         found = head(found)
-    elif name == "gaam":  # published rounding is off by 3e-4 where layers are close: by a formula
+    elif (
+        name == "gaam"
+    ):  # published rounding is off by 3e-4 where layers are close: by a formula
         offset, xi = golden["offset"], golden["xi"]
         close(gated(name, x, offset, xi=xi), expected, atol=1e-5)
         expected = gated(name, x.double(), offset.double(), xi=xi.double())
@@ -201,7 +229,10 @@ def test_heads_and_losses_are_their_formulas() -> None:
         close(head(X), last(middle), atol=1e-12)
     logits, label = X[:, 0].clone(), torch.arange(B)
     log_p = special.log_softmax(logits.numpy(), 1)[label, label]
-    each = {"cross-entropy": -log_p, "focal": -0.25 * (1 - np.exp(log_p)) ** 2.5 * log_p}
+    each = {
+        "cross-entropy": -log_p,
+        "focal": -0.25 * (1 - np.exp(log_p)) ** 2.5 * log_p,
+    }
     for name in LOSSES:
         loss = built("losses", name)
         assert abs(loss(logits, label).item() - each[name].mean()) < 1e-12
@@ -214,7 +245,12 @@ def test_a_seed_alone_is_the_seed_in_a_group(tmp_path: Path) -> None:
     gaam_cache.write(tmp_path / "cache", {"train": (x, label), "test": (x + 1, label)})
     for sweep in ({"attn": SPECS}, {"head": HEADS}, *({"loss": one} for one in LOSSES)):
         group, alone = (
-            train(tmp_path / "cache", tmp_path / name, seeds=seeds, **{"attn": "none"} | sweep)
+            train(
+                tmp_path / "cache",
+                tmp_path / name,
+                seeds=seeds,
+                **{"attn": "none"} | sweep,
+            )
             for name, seeds in (("group", (0, 1, 2, 3, 4)), ("alone", (3,)))
         )
         for one, other in zip(alone, group, strict=True):
@@ -236,13 +272,21 @@ def test_every_mechanism_sees_the_rows_in_the_same_order(
         return compute(self, logits_BC, label_B)
 
     monkeypatch.setattr(loss, "__call__", recorded)
-    x, row = np.random.default_rng(0).normal(size=(24, L, D)).astype(np.float32), np.arange(24)
+    x, row = (
+        np.random.default_rng(0).normal(size=(24, L, D)).astype(np.float32),
+        np.arange(24),
+    )
     gaam_cache.write(tmp_path / "cache", {"train": (x, row), "test": (x + 1, row)})
     for sweep in ({"attn": SPECS}, {"attn": "none", "head": ("conv", "mlp")}):
         about = {"batch_size": 8, "seed_batch": 1, "select": "last"} | sweep
         train(tmp_path / "cache", tmp_path / "runs", **about)
-    seen = np.array([one for one in batches if len(one) == 8]).reshape(-1, 2, 24)  # runs, epochs
+    seen = np.array([one for one in batches if len(one) == 8]).reshape(
+        -1, 2, 24
+    )  # runs, epochs
     assert len(seen) == 2 * (len(SPECS) + 2)
     assert (np.sort(seen) == row).all()  # every row once an epoch
     orders = [len(np.unique(seen.reshape(-1, size), axis=0)) for size in (48, 24)]
-    assert orders == [2, 4]  # of two seeds, whatever is trained, and of each epoch another
+    assert orders == [
+        2,
+        4,
+    ]  # of two seeds, whatever is trained, and of each epoch another

@@ -53,9 +53,14 @@ def rows_of(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def trained(folder: Path, learned: Any, test: Any, **settings: Any) -> list[RunResult]:
     columns = {
-        "speaker": {"train": SPEAKER[:ROWS], "test": [f"of {n}" for n in range(len(test[1]))]}
+        "speaker": {
+            "train": SPEAKER[:ROWS],
+            "test": [f"of {n}" for n in range(len(test[1]))],
+        }
     }
-    gaam_cache.write(folder / "cache", {"train": learned, "test": test}, columns=columns)
+    gaam_cache.write(
+        folder / "cache", {"train": learned, "test": test}, columns=columns
+    )
     settings = {"attn": "gaam", "epochs": 3, "lr": 0.03} | settings
     runs = train(folder / "cache", folder / "runs", **settings)
     return sorted(runs, key=lambda one: (one.title, one.seeds))
@@ -80,7 +85,9 @@ def reported(folder: Path, tuned: bool) -> list[Any]:
     """Which rates and decays a report shows, and why; the order of its rows is by test scores."""
     rows = json.loads(run("report", folder / "runs", "--format", "json").out)["rows"]
     assert any(row["tuning"] for row in rows) == tuned
-    told = [(row["attention"], row["head"], row["recipe"], row["tuning"]) for row in rows]
+    told = [
+        (row["attention"], row["head"], row["recipe"], row["tuning"]) for row in rows
+    ]
     return sorted(told, key=str)
 
 
@@ -111,7 +118,10 @@ def test_nothing_that_is_chosen_knows_the_rows_that_are_tested(
         if len(one.labels):  # the rows that are tested are others
             assert not np.array_equal(one.logits, same.logits)
             assert not np.array_equal(one.labels, same.labels)
-    told = [reported(tmp_path / name, bool(settings.get("lr"))) for name in ("first", "second")]
+    told = [
+        reported(tmp_path / name, bool(settings.get("lr")))
+        for name in ("first", "second")
+    ]
     assert told[0] == told[1]
 
 
@@ -147,8 +157,15 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
         center_NLD = rng.normal(size=(SIDES, 2, 48))[of_row]
         states = center_NLD + 1e-3 * rng.normal(size=center_NLD.shape)
         splits[split] = (states.astype(np.float32), label_N)
-    columns = {"speaker": SPEAKER, "one": ["one"] * len(of_row), "class": list(map(str, label_N))}
-    kept = {k: {"train": of, "test": [f"other {n}" for n in of]} for k, of in columns.items()}
+    columns = {
+        "speaker": SPEAKER,
+        "one": ["one"] * len(of_row),
+        "class": list(map(str, label_N)),
+    }
+    kept = {
+        k: {"train": of, "test": [f"other {n}" for n in of]}
+        for k, of in columns.items()
+    }
     kept["shared"] = dict.fromkeys(splits, SPEAKER)
     folder = tmp_path_factory.mktemp("groups") / "cache"
     gaam_cache.write(folder, splits, columns=kept)
@@ -156,7 +173,9 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("protocol", OF_GROUPS)
-def test_no_group_has_rows_on_two_sides(protocol: str, groups: Path, tmp_path: Path) -> None:
+def test_no_group_has_rows_on_two_sides(
+    protocol: str, groups: Path, tmp_path: Path
+) -> None:
     settings: dict[str, Any] = {
         "attn": ("none", "scalar-mix"), "epochs": 3, "lr": 0.1, "probe": True, "val_fraction": 0.1,
         "select": "val", **GROUPS, **OF_GROUPS[protocol],
@@ -177,7 +196,10 @@ def test_no_group_has_rows_on_two_sides(protocol: str, groups: Path, tmp_path: P
         if found is None:
             continue
         assert abs(np.subtract(*np.bincount(found.labels, minlength=2))) <= COPIES
-        assert abs(len(held) - settings["val_fraction"] * (len(held) + len(learned))) <= 2 * COPIES
+        assert (
+            abs(len(held) - settings["val_fraction"] * (len(held) + len(learned)))
+            <= 2 * COPIES
+        )
         chose[one.recipe["fold"], one.recipe["split_seed"]].add(tuple(held))
         right.append((found.logits.argmax(-1) == found.labels).mean())
     assert all(len(rows) == 1 for rows in chose.values())
@@ -201,7 +223,11 @@ def test_what_groups_cannot_give_is_refused_before_training(
 
 
 @pytest.mark.parametrize("pair", ["1 1.0", "1 01", "+1 1", 'sports \t"sports"', "a A"])
-def test_classes_that_are_one_written_differently_are_told(pair: str, tmp_path: Path) -> None:
+def test_classes_that_are_one_written_differently_are_told(
+    pair: str, tmp_path: Path
+) -> None:
     states = np.random.default_rng(0).normal(size=(12, 2, 4)).astype(np.float32)
     with pytest.warns(match="classes that differ only in"):
-        gaam_cache.write(tmp_path / "cache", {"train": (states, [*pair.split(" "), "other"] * 4)})
+        gaam_cache.write(
+            tmp_path / "cache", {"train": (states, [*pair.split(" "), "other"] * 4)}
+        )

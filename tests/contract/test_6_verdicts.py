@@ -41,8 +41,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gaam_cache.write(out / "cache", splits)
     for name, epochs, folds in (("runs", 6, None), ("folds", 2, 3)):
         attn = ("gaam", "last-layer", "none", "scalar-mix")
-        about = {"attn": attn, "seeds": SEEDS, "lr": 0.01, "val_fraction": 0.3, "batch_size": 32}
-        train(out / "cache", out / name, epochs=epochs, folds=folds, probe=not folds, **about)
+        about = {
+            "attn": attn,
+            "seeds": SEEDS,
+            "lr": 0.01,
+            "val_fraction": 0.3,
+            "batch_size": 32,
+        }
+        train(
+            out / "cache",
+            out / name,
+            epochs=epochs,
+            folds=folds,
+            probe=not folds,
+            **about,
+        )
     return out
 
 
@@ -52,15 +65,25 @@ def report(folder: Path, *options: object) -> Any:
     return json.loads(outcome.out)
 
 
-def answers(folder: Path) -> tuple[dict[tuple[str, str], Floats], NDArray[Any], list[int]]:
+def answers(
+    folder: Path,
+) -> tuple[dict[tuple[str, str], Floats], NDArray[Any], list[int]]:
     """Logits (S, N, C) of every mechanism and head, labels, and where folds end."""
-    runs = sorted(gaam_decoder.load_runs(folder), key=lambda one: one.recipe["fold"] or 0)
+    runs = sorted(
+        gaam_decoder.load_runs(folder), key=lambda one: one.recipe["fold"] or 0
+    )
     parts: dict[tuple[str, str], list[Any]] = {}
     for one in runs:
         parts.setdefault((one.attention, one.head), []).append(one.logits.astype(float))
-    labels = [one.labels for one in runs if (one.attention, one.head) == ("none", "linear")]
+    labels = [
+        one.labels for one in runs if (one.attention, one.head) == ("none", "linear")
+    ]
     logits = {key: np.concatenate(part, 1) for key, part in parts.items()}
-    return logits, np.concatenate(labels), np.cumsum([len(one) for one in labels[:-1]]).tolist()
+    return (
+        logits,
+        np.concatenate(labels),
+        np.cumsum([len(one) for one in labels[:-1]]).tolist(),
+    )
 
 
 def close(found: Any, expected: Any, rtol: float = 1e-6) -> None:
@@ -69,15 +92,24 @@ def close(found: Any, expected: Any, rtol: float = 1e-6) -> None:
 
 def scores(logits: Floats, label: NDArray[Any], ends: list[int]) -> dict[str, float]:
     """Of one seed; rows of different folds are never ranked against one another."""
-    p, predicted, one_hot = special.softmax(logits, 1), logits.argmax(1), np.eye(C)[label]
-    sure, right, bins = p.max(1), predicted == label, np.nextafter(np.arange(16) / 15, 1)
+    p, predicted, one_hot = (
+        special.softmax(logits, 1),
+        logits.argmax(1),
+        np.eye(C)[label],
+    )
+    sure, right, bins = (
+        p.max(1),
+        predicted == label,
+        np.nextafter(np.arange(16) / 15, 1),
+    )
     off = stats.binned_statistic(sure, right - sure, "sum", bins).statistic
     folds = zip(np.split(one_hot, ends), np.split(p, ends), strict=True)
     return {
         "accuracy": right.mean(),
         "macro-f1": metrics.f1_score(label, predicted, average="macro"),
         "balanced-accuracy": metrics.balanced_accuracy_score(label, predicted),
-        "auroc": sum(len(y) * metrics.roc_auc_score(y, s) for y, s in folds) / len(label),
+        "auroc": sum(len(y) * metrics.roc_auc_score(y, s) for y, s in folds)
+        / len(label),
         "log-loss": metrics.log_loss(label, p),
         "brier": ((p - one_hot) ** 2).sum(1).mean(),
         "ece": np.abs(off).sum() / len(label),
@@ -101,7 +133,10 @@ def by_row(name: str, logits: Floats, label: NDArray[Any]) -> tuple[Floats, floa
     elif name == "auroc":
         above = [(1 + (s[:, None] - s).sign()) / 2 for s in torch.logit(p).T]
         areas = [(w * y[:, c]) @ above[c] @ (w * (1 - y[:, c])) for c in range(C)]
-        value, most = (torch.stack(areas) / own / rest).mean(), torch.cat([1 / own, 1 / rest]) / C
+        value, most = (
+            (torch.stack(areas) / own / rest).mean(),
+            torch.cat([1 / own, 1 / rest]) / C,
+        )
     else:
         loss = -(p.log() * y).sum(1)
         each, largest = {
@@ -119,7 +154,12 @@ class Crossed:
 
     def __init__(self, d: Floats, unseen: float | None = None) -> None:
         (seeds, rows), of_seed, of_row = d.shape, d.mean(1), d.mean(0)
-        self.sums, self.mean, self.of_seed, self.unseen = d.sum(0), d.mean(), of_seed, unseen
+        self.sums, self.mean, self.of_seed, self.unseen = (
+            d.sum(0),
+            d.mean(),
+            of_seed,
+            unseen,
+        )
         self.df = np.array([max(seeds - 1, 1), rows - 1])
         rest = ((d - of_seed[:, None] - of_row + d.mean()) ** 2).sum() / self.df.prod()
         by_seeds = max(rows * of_seed.var(ddof=1), rest) if seeds > 1 else 0
@@ -129,7 +169,9 @@ class Crossed:
 
     def distance(self, tail: float, theta: float = 0.0) -> float:
         more = self.more(theta) if self.unseen is None else 3.33 * self.unseen
-        return math.sqrt(stats.t.isf(tail, self.df) ** 2 @ (self.variances + np.array([0, more])))
+        return math.sqrt(
+            stats.t.isf(tail, self.df) ** 2 @ (self.variances + np.array([0, more]))
+        )
 
     def more(self, theta: float) -> float:
         """Variance of rows, at the likeliest shares that differ by theta, that was not seen."""
@@ -139,14 +181,24 @@ class Crossed:
         def slope(q: float) -> float:
             return b / (q + size) + w / q - 2 * (1 - b - w) / (1 - size - 2 * q)
 
-        q = brentq(slope, low, (1 - size) / 2 - low, xtol=1e-15) if slope(low) > 0 else 0
-        return 1.107 * max(0.0, 2 * q + size - size**2 - (b + w - (b - w) ** 2)) / (self.df[1] + 1)
+        q = (
+            brentq(slope, low, (1 - size) / 2 - low, xtol=1e-15)
+            if slope(low) > 0
+            else 0
+        )
+        return (
+            1.107
+            * max(0.0, 2 * q + size - size**2 - (b + w - (b - w) ** 2))
+            / (self.df[1] + 1)
+        )
 
     def tail(self, distance: float, theta: float = 0.0) -> float:
         if distance < 0:
             return 1 - self.tail(-distance, theta)
         half = math.log(0.5)
-        return math.exp(brentq(lambda x: self.distance(math.exp(x), theta) - distance, -230, half))
+        return math.exp(
+            brentq(lambda x: self.distance(math.exp(x), theta) - distance, -230, half)
+        )
 
     def p(self) -> float:
         crossed = 2 * self.tail(abs(self.mean))
@@ -155,19 +207,26 @@ class Crossed:
         sums, flips = np.rint(self.sums[self.sums != 0]).astype(int), np.ones(1)
         for size in abs(sums):  # every row for or against, as by chance
             flips = np.convolve(flips, np.eye(2 * size + 1)[[0, -1]].sum(0) / 2)
-        exact = flips[abs(np.arange(len(flips)) - len(flips) // 2) >= abs(sums.sum())].sum()
+        exact = flips[
+            abs(np.arange(len(flips)) - len(flips) // 2) >= abs(sums.sum())
+        ].sum()
         little, much = sorted(self.sides, key=np.mean)
         one = ((little**2).sum() + 1) / (little.sum() + 1)
         rare = 2 * stats.gamma.sf(much.sum() / one, little.sum() / one + 1)
         return min(1.0, max(crossed, exact if len(sums) < 100 else 0, rare))
 
     def p_equivalent(self, margin: float) -> float:
-        return max(self.tail(margin - self.mean, margin), self.tail(margin + self.mean, -margin))
+        return max(
+            self.tail(margin - self.mean, margin),
+            self.tail(margin + self.mean, -margin),
+        )
 
     def limit(self, end: float) -> float:
         if self.distance(0.025, end) >= abs(end - self.mean):
             return end
-        return brentq(lambda x: self.distance(0.025, x) - abs(x - self.mean), self.mean, end)
+        return brentq(
+            lambda x: self.distance(0.025, x) - abs(x - self.mean), self.mean, end
+        )
 
     def interval(self, highest: float) -> tuple[float, float]:
         """What is not rejected; of accuracies zero is in it or not as p says."""
@@ -175,7 +234,9 @@ class Crossed:
             return self.limit(-highest), self.limit(highest)
         if self.p() >= 0.05:
             return min(self.limit(-1), 0), max(self.limit(1), 0)
-        return self.limit(min(0, np.sign(self.mean))), self.limit(max(0, np.sign(self.mean)))
+        return self.limit(min(0, np.sign(self.mean))), self.limit(
+            max(0, np.sign(self.mean))
+        )
 
     def share(self) -> list[float]:
         """Wilson's interval, of as many rows as have the variance: the score test inverted."""
@@ -197,7 +258,10 @@ def test_scores_and_intervals_of_every_row(name: str, folder: Path) -> None:
     assert {(row["attention"], row["head"]) for row in told["rows"]} == set(logits_of)
     for row in told["rows"]:
         logits = logits_of[row["attention"], row["head"]]
-        right, of_seeds = logits.argmax(2) == label, [scores(one, label, ends) for one in logits]
+        right, of_seeds = (
+            logits.argmax(2) == label,
+            [scores(one, label, ends) for one in logits],
+        )
         assert row["scores"].keys() == of_seeds[0].keys()
         several = len(logits) > 1
         for key, about in {**row["scores"], "accuracy": row["accuracy"]}.items():
@@ -211,7 +275,9 @@ def test_scores_and_intervals_of_every_row(name: str, folder: Path) -> None:
         close(row["accuracy_ci95_seeds_and_rows"], Crossed(right * 1.0, 0).share())
         counts = [metrics.confusion_matrix(label, one.argmax(1)) for one in logits]
         assert row["confusion"] == np.sum(counts, 0).tolist()
-        votes = np.eye(C)[logits.argmax(2)].sum(0) + special.softmax(logits, 2).mean(0) / 2
+        votes = (
+            np.eye(C)[logits.argmax(2)].sum(0) + special.softmax(logits, 2).mean(0) / 2
+        )
         close(row["majority_vote_accuracy"], (votes.argmax(1) == label).mean())
 
 
@@ -223,12 +289,16 @@ def test_claims_and_their_corrections(score: str, key: str, folder: Path) -> Non
     told = report(folder / "runs", "--score", *score.split())
     score = score.split()[0]
     sign, highest = {"brier": (-1, 2), "log-loss": (-1, 1e9)}.get(score, (1, 1))
-    other = logits["none", "linear" if key == "comparison" else "lbfgs"]  # which has one answer
+    other = logits[
+        "none", "linear" if key == "comparison" else "lbfgs"
+    ]  # which has one answer
     claims, found, p, equal = [row for row in told["rows"] if row.get(key)], [], [], []
     assert len(claims) == (3 if key == "comparison" else 4)
     for row in claims:
         mine = logits[row["attention"], row["head"]]
-        rows, most = zip(*(by_row(score, one, label) for one in (*mine, *other)), strict=True)
+        rows, most = zip(
+            *(by_row(score, one, label) for one in (*mine, *other)), strict=True
+        )
         d = np.array(rows[: len(SEEDS)]) - rows[len(SEEDS) :]
         found.append(Crossed(d, None if score == "accuracy" else max(most)))
         skewed = score == "log-loss" and 25 * stats.skew(d.mean(0)) ** 2 > len(label)
@@ -254,13 +324,18 @@ def test_claims_and_their_corrections(score: str, key: str, folder: Path) -> Non
         signs = np.array(list(itertools.product((1, -1), repeat=len(d))))
         close(here["p_sign_flip"], (abs(signs @ d) >= abs(d.sum()) - 1e-9).mean())
         sides = ((-told["margin"], "greater"), (told["margin"], "less"))
-        close(here["p_equivalent"], max(test(d, at, alternative=to).pvalue for at, to in sides))
+        close(
+            here["p_equivalent"],
+            max(test(d, at, alternative=to).pvalue for at, to in sides),
+        )
 
 
 def test_claims_of_any_hits() -> None:
     for seed in range(24):  # among them seeds that differ by less than luck
         rng = np.random.default_rng(seed)
-        mine, theirs = rng.random((2, 2 + seed % 7, 20 + 20 * seed)) < rng.choice((0.5, 0.9, 0.99))
+        mine, theirs = rng.random((2, 2 + seed % 7, 20 + 20 * seed)) < rng.choice(
+            (0.5, 0.9, 0.99)
+        )
         told, one = claim(mine, theirs, margin=0.1), Crossed(mine * 1.0 - theirs)
         close([told.p, told.p_equivalent], [one.p(), one.p_equivalent(0.1)], 1e-5)
         close(told.interval, one.interval(1), 1e-5)
@@ -276,18 +351,27 @@ def test_what_other_training_sets_would_give(folder: Path) -> None:
         if row["attention"] != "none":
             error, found = math.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1)), row["comparison"]
             close(found["other_training_sets"]["difference"], d.mean())
-            close(found["other_training_sets"]["p"], 2 * stats.t.sf(abs(d.mean()) / error, 2))
+            close(
+                found["other_training_sets"]["p"],
+                2 * stats.t.sf(abs(d.mean()) / error, 2),
+            )
             ci = stats.t.interval(0.95, 2, d.mean(), error)
             close(found["other_training_sets"]["ci95"], np.clip(ci, -1, 1))
 
 
 def test_temperatures_are_best_on_the_rows_that_chose(folder: Path) -> None:
     logits, label, ends = answers(folder / "runs")
-    chose = {(one.attention, one.head): one for one in gaam_decoder.load_runs(folder / "runs")}
+    chose = {
+        (one.attention, one.head): one
+        for one in gaam_decoder.load_runs(folder / "runs")
+    }
     for row in report(folder / "runs", "--temperature")["rows"]:
         key = row["attention"], row["head"]
         for place, (value,) in enumerate(row["temperature"]["per_seed"]):
-            x, y = chose[key].validation_logits[place].astype(float), chose[key].validation_labels
+            x, y = (
+                chose[key].validation_logits[place].astype(float),
+                chose[key].validation_labels,
+            )
 
             def loss(log_t: float, x: Floats = x, y: NDArray[Any] = y) -> float:
                 return metrics.log_loss(y, special.softmax(x / math.exp(log_t), 1))
@@ -299,7 +383,9 @@ def test_temperatures_are_best_on_the_rows_that_chose(folder: Path) -> None:
                 close(row["scores"][name]["per_seed"][place], scaled[name])
 
 
-def simulated(rng: np.random.Generator, seeds: int, rows: int, right: list[float]) -> Any:
+def simulated(
+    rng: np.random.Generator, seeds: int, rows: int, right: list[float]
+) -> Any:
     """Hits (K, S, N): rows are easy or hard, also for each; seeds good or bad; the rest is luck."""
     draw, k = rng.standard_normal, len(right)
     latent = 2 * draw((1, 1, rows)) + draw((k, 1, rows)) + 0.2 * draw((k, seeds, 1))

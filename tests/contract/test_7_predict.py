@@ -29,7 +29,9 @@ from gaam_decoder import PredictConfig, RunResult, load
 from tests.contract.conftest import extract, rows_of, run, train
 from tests.tiny import random_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # epochs that are too few
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning"
+)  # epochs that are too few
 FORMATS = ("csv", "jsonl", "parquet")
 NAMES = json.loads(run("describe", "--json").out)
 MECHANISMS = [one["name"] for one in NAMES["mechanism"]]
@@ -54,7 +56,9 @@ def write_rows(file: Path, rows: list[dict[str, Any]]) -> Path:
 def held(result: RunResult, temperatures: Any = 1.0) -> np.ndarray:
     """Probabilities of the test rows, (N, C), by the logits that the run holds."""
     logits_SNC = result.finished_logits().astype(np.float64)
-    return np.asarray(softmax(logits_SNC / np.reshape(temperatures, (-1, 1, 1)), -1).mean(0))
+    return np.asarray(
+        softmax(logits_SNC / np.reshape(temperatures, (-1, 1, 1)), -1).mean(0)
+    )
 
 
 def close(found: Any, expected: Any, atol: float = 1e-5) -> None:
@@ -66,7 +70,9 @@ def check_rows(rows: list[dict[str, Any]], result: RunResult, atol: float) -> No
     expected_NC, names = held(result), result.cache["class_names"]
     assert len(rows) == len(expected_NC)
     for row, likely_C in zip(rows, expected_NC, strict=True):
-        found = {row[f"predicted{k}"]: float(row[f"probability{k}"]) for k in ("", "_2")}
+        found = {
+            row[f"predicted{k}"]: float(row[f"probability{k}"]) for k in ("", "_2")
+        }
         close([found[name] for name in names], likely_C, atol)
         assert row["predicted"] == names[likely_C.argmax()]
     same_SN = result.predictions == expected_NC.argmax(-1)
@@ -98,7 +104,9 @@ def test_files_of_every_format_to_files_of_every_format(
         assert run("predict", mha.path, *words).code == 0
         rows = rows_of(out)
         check_rows(rows, mha, FLOAT16)
-        assert [{name: row[name] for name in given[0]} for row in rows] == given, "as they were"
+        assert [{name: row[name] for name in given[0]} for row in rows] == given, (
+            "as they were"
+        )
 
 
 def test_texts_stdin_a_cache_and_what_was_exported(
@@ -106,9 +114,14 @@ def test_texts_stdin_a_cache_and_what_was_exported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     given = [row["text"] for row in rows_of(texts / "test.csv")]
-    words, cached = ("predict", mha.path, "--top", 2), ("--cache", cache, "--split", "test")
+    words, cached = (
+        ("predict", mha.path, "--top", 2),
+        ("--cache", cache, "--split", "test"),
+    )
     check_rows(json.loads(run(*words, *given, "--json").out), mha, FLOAT16)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(given).encode())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(given).encode()))
+    )
     check_rows(json.loads(run(*words, "-", "--json").out), mha, FLOAT16)
     check_rows(list(csv.DictReader(io.StringIO(run(*words, *cached).out))), mha, 1e-5)
     assert run("export", mha.path, tmp_path / "decoder").code == 0
@@ -135,7 +148,11 @@ def test_every_mechanism_and_head(exact: Path, tmp_path: Path) -> None:
         # some processors round a product otherwise in a batch of another size, and large weights,
         # which a fit without a penalty to speak of has, amplify that
         atol = 2e-4 if result.head == "lbfgs" else 1e-5
-        close(load(result.path).predict_states(states).probabilities_NC, held(result), atol)
+        close(
+            load(result.path).predict_states(states).probabilities_NC,
+            held(result),
+            atol,
+        )
 
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -150,17 +167,25 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_protocol_from_texts(name: str, exact: Path, texts: Path, tmp_path: Path) -> None:
+def test_every_protocol_from_texts(
+    name: str, exact: Path, texts: Path, tmp_path: Path
+) -> None:
     given = {split: rows_of(texts / f"{split}.csv") for split in ("train", "test")}
     # a product is rounded to 8 bits; few rows are encoded alone, and not in the batches of a shard
     atol = 0.02 if name == "bfloat16" else 5e-5
     for result in train(exact, tmp_path, **{"attn": ("gaam",)} | PROTOCOLS[name]):
         fold = result.test_rows
         rows = given["test"] if fold is None else [given["train"][n] for n in fold]
-        close(load(result.path).predict_proba([row["text"] for row in rows]), held(result), atol)
+        close(
+            load(result.path).predict_proba([row["text"] for row in rows]),
+            held(result),
+            atol,
+        )
 
 
-def test_temperatures_are_those_of_the_report(exact: Path, texts: Path, tmp_path: Path) -> None:
+def test_temperatures_are_those_of_the_report(
+    exact: Path, texts: Path, tmp_path: Path
+) -> None:
     [result] = train(exact, tmp_path, attn="gaam", val_fraction=0.5, lr=0.1, epochs=4)
     [row] = json.loads(run("report", tmp_path, "--temperature", "--json").out)["rows"]
     best = np.ravel(row["temperature"]["per_seed"])
@@ -169,7 +194,9 @@ def test_temperatures_are_those_of_the_report(exact: Path, texts: Path, tmp_path
     given = [row["text"] for row in rows_of(texts / "test.csv")]
     found_NC = load(result.path, temperature=True).predict_proba(given)
     close(found_NC, held(result, best), 1e-4)
-    rows = json.loads(run("predict", result.path, *given, "--temperature", "--json").out)
+    rows = json.loads(
+        run("predict", result.path, *given, "--temperature", "--json").out
+    )
     close([row["probability"] for row in rows], found_NC.max(-1), 1e-6)
 
 
@@ -192,7 +219,9 @@ def test_threads_are_answered_as_one_after_another(
 
     def predict_file() -> None:
         out, file = tmp_path / f"{threading.get_ident()}.csv", texts / "test.csv"
-        gaam_decoder.predict(PredictConfig(run=both[0], file=file, out=out, overwrite=True))
+        gaam_decoder.predict(
+            PredictConfig(run=both[0], file=file, out=out, overwrite=True)
+        )
         files.append(out.read_bytes())
 
     def ask(request: tuple[int, int]) -> np.ndarray:
@@ -201,11 +230,16 @@ def test_threads_are_answered_as_one_after_another(
         return np.asarray(fresh[request[0]].predict_proba([given[request[1]]]))
 
     for several in about:
-        expected = [list(map(one().predict_proba, [[text] for text in given])) for one in several]
+        expected = [
+            list(map(one().predict_proba, [[text] for text in given]))
+            for one in several
+        ]
         fresh = [one() for one in several]
         asked = [(n % len(fresh), n // len(fresh) % len(given)) for n in range(60)]
         with ThreadPoolExecutor(8) as pool:
-            for (which, text), found_NC in zip(asked, pool.map(ask, asked), strict=True):
+            for (which, text), found_NC in zip(
+                asked, pool.map(ask, asked), strict=True
+            ):
                 np.testing.assert_array_equal(found_NC, expected[which][text])
     assert len(files) > 3
     assert len(set(files)) == 1
@@ -223,12 +257,16 @@ ENCODED: dict[str, tuple[bytes, str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def western(encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def western(
+    encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A run on rows in cp1252."""
     root = tmp_path_factory.mktemp("western")
     for split in ("train", "test"):
         text = (texts / f"{split}.csv").read_text()
-        (root / f"{split}.csv").write_text(f"{text}b,ä bank of {split}\n", encoding="cp1252")
+        (root / f"{split}.csv").write_text(
+            f"{text}b,ä bank of {split}\n", encoding="cp1252"
+        )
     cache = extract(encoder, root, root / "cache", encoding="cp1252")
     return train(cache, root / "runs", attn="none", seeds=(0,))[0].path
 
@@ -242,12 +280,17 @@ def test_a_file_is_read_as_the_rows_of_the_run_were_unless_it_says_otherwise(
     more = ("--set", setting) if setting else ()
     shown = run("predict", western, "--file", tmp_path / "new.csv", *more)
     assert shown.code == 0, shown.err
-    assert [row["text"] for row in csv.DictReader(io.StringIO(shown.out))] == ["über goal", "bänk"]
+    assert [row["text"] for row in csv.DictReader(io.StringIO(shown.out))] == [
+        "über goal",
+        "bänk",
+    ]
     assert said in shown.err
     assert bool(said) == ("is read" in shown.err)
 
 
-def test_an_encoding_that_a_mark_or_the_bytes_deny_is_told(western: Path, tmp_path: Path) -> None:
+def test_an_encoding_that_a_mark_or_the_bytes_deny_is_told(
+    western: Path, tmp_path: Path
+) -> None:
     (tmp_path / "new.csv").write_text(TEXT, encoding="utf-8-sig")
     command = ("predict", western, "--file", tmp_path / "new.csv")
     refused = run(*command, "--set", "encoding=cp1252")

@@ -129,13 +129,22 @@ def arrays(file: str, states: np.ndarray, rows: int = 6) -> None:
 
 @pytest.fixture(scope="module")
 def place(
-    encoder: Path, texts: Path, cache: Path, runs: Path, tmp_path_factory: pytest.TempPathFactory
+    encoder: Path,
+    texts: Path,
+    cache: Path,
+    runs: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Path]:
     """A folder with what an ordinary week has."""
     folder = tmp_path_factory.mktemp("mistakes")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name, one in {"encoder": encoder, "texts": texts, "cache": cache, "runs": runs}.items():
+        for name, one in {
+            "encoder": encoder,
+            "texts": texts,
+            "cache": cache,
+            "runs": runs,
+        }.items():
             shutil.copytree(one, name)
         shutil.copytree(next(runs.glob("mha*")), "run")
         shutil.copytree(cache, "unfinished")
@@ -143,8 +152,13 @@ def place(
         Path("away").symlink_to("/mnt/not-mounted")
         build_encoder(Path("other"), "llama")
         extract(Path("other"), Path("texts"), Path("others"))
-        states, labels = np.random.default_rng(0).normal(size=(6, 2, 4)), np.arange(6) % 2
-        gaam_cache.write("unlabelled", {"train": (states, None), "test": (states, labels)})
+        states, labels = (
+            np.random.default_rng(0).normal(size=(6, 2, 4)),
+            np.arange(6) % 2,
+        )
+        gaam_cache.write(
+            "unlabelled", {"train": (states, None), "test": (states, labels)}
+        )
         for name, bad in {"nan": np.nan, "inf": np.inf, "good": 1.0}.items():
             arrays(f"{name}/train.npz", np.where(np.arange(4) == 2, bad, states))
         arrays("short/train.npz", states, 2)
@@ -158,8 +172,12 @@ def place(
         write_csv(Path("three.csv"), [("a", "goal"), ("b", "cup"), ("a", "bank")])
         write_csv(Path("hidden/train.csv"), [("a", "goal"), ("b", "cup")])
         write_csv(Path("hidden/test.csv"), [("-1", "goals"), ("-1", "cups")])
-        write_csv(Path("minus/train.csv"), [("0", "goal"), ("1", "cup"), ("-1", "bank")])
-        write_csv(Path("shards/train-00000-of-00002.csv"), [("a", "goal"), ("b", "cup")])
+        write_csv(
+            Path("minus/train.csv"), [("0", "goal"), ("1", "cup"), ("-1", "bank")]
+        )
+        write_csv(
+            Path("shards/train-00000-of-00002.csv"), [("a", "goal"), ("b", "cup")]
+        )
         write_csv(Path("unnamed.csv"), [("a", "goal")] * 9, header="kind,text")
         Path("broken.py").write_text("def gate(:")
         Path("key.toml").write_text("[train]\nepoch = 3\n")
@@ -177,7 +195,9 @@ def test_a_mistake_is_one_message(mistake: str, place: Path) -> None:
     assert (outcome.code, outcome.out) == (int(code), ""), outcome.err
     assert len(re.findall("error:", outcome.err)) == 1
     assert "Traceback" not in outcome.err
-    assert [word for word in words.split("; ") if word not in outcome.err] == [], outcome.err
+    assert [word for word in words.split("; ") if word not in outcome.err] == [], (
+        outcome.err
+    )
     assert files_of(place) == before, "nothing is written"
 
 
@@ -212,8 +232,12 @@ def reports_of(names: list[str], folder: Path) -> dict[str, str]:
         screens.append(run("report", result.path).out)
     for command, name in (("inspect", "0"), ("inspect", "runs"), ("runs", "runs")):
         harmless(run(command, folder / name).out)
-    told = {to: run("report", folder / "runs", "--format", to) for to in list(SHAPES)[:-2]}
-    assert {one.code for one in told.values()} == {0}, [one.err for one in told.values()]
+    told = {
+        to: run("report", folder / "runs", "--format", to) for to in list(SHAPES)[:-2]
+    }
+    assert {one.code for one in told.values()} == {0}, [
+        one.err for one in told.values()
+    ]
     reports = {to: one.out for to, one in told.items()}
     return reports | {"card": "".join(cards), "screens": "".join(screens)}
 
@@ -225,7 +249,9 @@ def terminal(text: str) -> Any:
 
 def tokens(text: str) -> list[str]:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    found = [one for token in parser.parse(text) for one in [token, *(token.children or ())]]
+    found = [
+        one for token in parser.parse(text) for one in [token, *(token.children or ())]
+    ]
     return [one.type for one in found if one.type != "text"]
 
 
@@ -239,14 +265,20 @@ def commands(text: str) -> Any:
     body = text.split("\\makeatother\n", 1)[-1]
     plain = re.sub(r"\\text[a-z]+\{\}|\\[&%$#_{}]|\{\[\}|\{\*\}|([-,])\{\}", "", body)
     assert plain.count("{") == plain.count("}")
-    return Counter(re.findall(r"\\([a-zA-Z@]+|.)", plain)), plain.count("&"), plain.count("\n")
+    return (
+        Counter(re.findall(r"\\([a-zA-Z@]+|.)", plain)),
+        plain.count("&"),
+        plain.count("\n"),
+    )
 
 
 def cells(text: str) -> Any:
     lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     for cell in (cell for line in lines for cell in line):
         if not re.fullmatch(r"-?[0-9.]+(e-?[0-9]+)?", cell):
-            assert not re.search("(^|;)\\s*[-=+@\t\r\uff1d\uff0b\uff0d\uff20]", cell), cell
+            assert not re.search("(^|;)\\s*[-=+@\t\r\uff1d\uff0b\uff0d\uff20]", cell), (
+                cell
+            )
     return [len(line) for line in lines]
 
 
@@ -264,7 +296,9 @@ class Tags(HTMLParser):
         self.drawing |= tag == "svg"
         for name, value in attrs:
             assert not name.startswith("on")
-            assert name not in ("href", "src") or re.match("#|data:,$", str(value)), value
+            assert name not in ("href", "src") or re.match("#|data:,$", str(value)), (
+                value
+            )
         if tag != "wbr" and not (self.drawing and tag in PICTURE):
             self.seen.append((tag, [name for name, _ in attrs]))
 
@@ -292,33 +326,54 @@ def test_names_are_harmless_in_every_report(tmp_path: Path) -> None:
         assert len(plain[to]) > 1000, to
         assert shape(harmless(hostile[to])) == shape(plain[to]), to
     content = json.dumps(json.loads(hostile["json"]), ensure_ascii=False)
-    others = KEPT[::6] + KEPT[1::6]  # of an encoder, of a data set; the others are of classes alone
-    assert [name for name in others if json.dumps(name, ensure_ascii=False) not in content] == []
+    others = (
+        KEPT[::6] + KEPT[1::6]
+    )  # of an encoder, of a data set; the others are of classes alone
+    assert [
+        name for name in others if json.dumps(name, ensure_ascii=False) not in content
+    ] == []
 
 
 def test_names_are_harmless_through_predict(encoder: Path, tmp_path: Path) -> None:
     """Names of classes, values of columns, and paths; programs read the true ones."""
-    data, cache, runs = (tmp_path / f"\x1b[31m\u202e[red]\n{name}" for name in ("data", "c", "r"))
+    data, cache, runs = (
+        tmp_path / f"\x1b[31m\u202e[red]\n{name}" for name in ("data", "c", "r")
+    )
     data.mkdir()
     # a field that begins with a byte-order mark is refused
     names = [name for name in KEPT if not name.startswith("\ufeff")]
     rows = [{"label": f"{name}n", "text": "goal", "note": name} for name in names]
     for split, times in (("train", 2), ("test", 1)):
         (data / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows * times)))
-    command = ("extract", "--encoder", encoder, "--dataset", data, "--keep-column", "note")
+    command = (
+        "extract",
+        "--encoder",
+        encoder,
+        "--dataset",
+        data,
+        "--keep-column",
+        "note",
+    )
     assert run(*command, "--out", cache).code == 0
     command = ("train", "--lr", 1, "--cache", cache, "--runs", runs, "--no-probe")
     assert run(*command, "--seeds", 2, "--epochs", 1).code == 0
     result, texts = next(runs.glob("gaam*")), [f"a {name}" for name in KEPT]
     classes = json.loads(run("inspect", cache, "--json").out)["class_names"]
     assert classes == sorted(row["label"] for row in rows)
-    for command in (("predict", result, *texts), ("inspect", cache), ("report", runs, "--all")):
+    for command in (
+        ("predict", result, *texts),
+        ("inspect", cache),
+        ("report", runs, "--all"),
+    ):
         outcome = run(*command)
         assert outcome.code == 0
         harmless(outcome.out + outcome.err)
     for to in ("csv", "jsonl", "parquet"):
         out = tmp_path / f"out.{to}"
-        assert run("predict", result, "--file", data / "test.jsonl", "--out", out).code == 0
+        assert (
+            run("predict", result, "--file", data / "test.jsonl", "--out", out).code
+            == 0
+        )
         found = rows_of(out)
         for name in ("label", "note"):
             assert [row[name] for row in found] == [row[name] for row in rows]

@@ -42,8 +42,16 @@ def test_states_are_never_unpickled() -> None:
     np.savez("objects.npz", embeddings=payload, labels=np.array([0, 1, 0, 1]))
     np.savez("labels.npz", embeddings=np.ones((4, 2, 3), "f4"), labels=payload[:, 0])
     torch.save({"embeddings": Payload(), "labels": [0, 1, 0, 1]}, "states.pt")
-    for name in ("states.pkl", "states.safetensors", "states.npy", "states.npz", "states.h5"):
-        Path(name).write_bytes(pickle.dumps({"embeddings": Payload(), "labels": [0, 1]}))
+    for name in (
+        "states.pkl",
+        "states.safetensors",
+        "states.npy",
+        "states.npz",
+        "states.h5",
+    ):
+        Path(name).write_bytes(
+            pickle.dumps({"embeddings": Payload(), "labels": [0, 1]})
+        )
     for file in sorted(Path().iterdir()):
         refused(run("import", f"train={file}", "--out", "out"), 1, 2, 3)
     pickle.loads(pickle.dumps(Payload()))
@@ -52,8 +60,19 @@ def test_states_are_never_unpickled() -> None:
 
 def test_weights_are_never_unpickled(encoder: Path, texts: Path, runs: Path) -> None:
     shutil.copytree(encoder, "model")
-    torch.save({"embeddings.word_embeddings.weight": Payload()}, "model/pytorch_model.bin")
-    extract = ("extract", "--encoder", "model", "--dataset", texts, "--limit", 4, "--out")
+    torch.save(
+        {"embeddings.word_embeddings.weight": Payload()}, "model/pytorch_model.bin"
+    )
+    extract = (
+        "extract",
+        "--encoder",
+        "model",
+        "--dataset",
+        texts,
+        "--limit",
+        4,
+        "--out",
+    )
     assert run(*extract, "whole").code == 0, "safetensors lie beside it"
     Path("model/model.safetensors").unlink()
     refused(run(*extract, "out"), 2)
@@ -84,7 +103,9 @@ def reseal(file: Path, old: str, new: str) -> None:
     content = json.loads(file.read_text().replace(f'"{old}"', json.dumps(new)))
     del content["sha256_of_this"]
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    file.write_text(json.dumps(content | {"sha256_of_this": hashlib.sha256(canonical).hexdigest()}))
+    file.write_text(
+        json.dumps(content | {"sha256_of_this": hashlib.sha256(canonical).hexdigest()})
+    )
 
 
 @pytest.mark.parametrize("up", ["../x", "/tmp/x", "x/../../x", "..", "", "a\0b"])

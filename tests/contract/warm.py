@@ -12,5 +12,7 @@ import gaam_cache
 import gaam_decoder
 
 torch.set_num_threads(1)
-LOADED = [getattr(part, name) for part in (gaam_cache, gaam_decoder) for name in part.__all__]
+LOADED = [
+    getattr(part, name) for part in (gaam_cache, gaam_decoder) for name in part.__all__
+]
 LOADED += [cli.app, transformers.BertModel, transformers.PreTrainedTokenizerFast]

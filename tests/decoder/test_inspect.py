@@ -13,7 +13,7 @@ import gaam_decoder
 from gaam_cache.common.errors import NotFoundError
 from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
-from gaam_decoder.runs.folders import CLAIM_FOLDER
+from gaam_decoder.runs.folders import LEASE_FOLDER
 from gaam_decoder.training import checkpoint
 
 DEAD = 2**22 + 1  # no process has this number
@@ -28,7 +28,7 @@ def test_who_is_at_work_and_what_is_damaged_is_told(
         lr=3e-4, cache=tiny_cache, runs=tmp_path / "runs", attn=("gaam", "none"), seeds=5,
         seed_batch=2, epochs=3, compile="off", device="cpu", probe=False,
     )  # fmt: skip
-    count, claims, seen = itertools.count(1), config.runs / CLAIM_FOLDER, []
+    count, claims, seen = itertools.count(1), config.runs / LEASE_FOLDER, []
 
     def stop(done: int, total: int, text: str) -> None:
         if next(count) == 6:
@@ -45,7 +45,11 @@ def test_who_is_at_work_and_what_is_damaged_is_told(
     claim.write_text(json.dumps(holder | {"pid": DEAD}))
     for pid, told in ((os.getpid(), found), (DEAD, inspect(config.runs))):
         (held,) = told.to_dict()["at_work"]
-        assert (held["name"], held["process"], held["dead"]) == (claim.stem, pid, pid == DEAD)
+        assert (held["name"], held["process"], held["dead"]) == (
+            claim.stem,
+            pid,
+            pid == DEAD,
+        )
     assert claim.stem in [group["claim"] for group in begun["groups"]]
     gaam_decoder.train(config)
     found = inspect(config.runs)

@@ -50,19 +50,33 @@ def test_what_came_out_is_recorded_and_comes_out_again(
     (folder / "study.toml").write_text(RECIPE)
     words = ("study", folder, "--out", tmp_path / "studies", "--set", "device=cpu")
     assert gaam(*words, "--record").code == 0
-    made = {path: path.stat().st_mtime_ns for path in tmp_path.glob("studies/tiny/runs/*/run.json")}
-    rows, seeds = (pandas.read_csv(folder / f"{name}.csv") for name in ("rows", "seeds"))
+    made = {
+        path: path.stat().st_mtime_ns
+        for path in tmp_path.glob("studies/tiny/runs/*/run.json")
+    }
+    rows, seeds = (
+        pandas.read_csv(folder / f"{name}.csv") for name in ("rows", "seeds")
+    )
     assert set(rows["report"]) == {"both", "one"}
     assert set(seeds["seed"]) == set(range(2, 8)), "seeds that chose do not report"
     checked = gaam(*words, "--check", "--json")
     assert (checked.code, json.loads(checked.out)["differences"]) == (0, [])
-    assert {path: path.stat().st_mtime_ns for path in made} == made  # nothing was trained again
+    assert {
+        path: path.stat().st_mtime_ns for path in made
+    } == made  # nothing was trained again
 
 
-def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_states() -> None:
+def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_states() -> (
+    None
+):
     rows = pandas.read_csv(STUDIES[0].with_name("rows.csv"))
     assert study.compare(rows, rows, study.TOLERANCES) == []
-    changes = {"accuracy": 0.0029, "p_holm": 0.5, "parameters": 1, "difference": -0.0031}
+    changes = {
+        "accuracy": 0.0029,
+        "p_holm": 0.5,
+        "parameters": 1,
+        "difference": -0.0031,
+    }
     for column, by in changes.items():
         other = rows.copy()
         other.loc[2, column] += by
@@ -74,7 +88,9 @@ def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_sta
         study.compare(rows.assign(cache="0" * 12), rows, study.TOLERANCES)
 
 
-def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(
+    tmp_path: Path,
+) -> None:
     for old, new, words in (
         ('question = "Is', 'qestion = "Is', "qestion"),
         ('seeds = "2-7"', 'seeds = "0-7"', "--tune-seeds"),
@@ -90,9 +106,13 @@ def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(tmp_path: Pa
 @pytest.mark.parametrize("file", STUDIES, ids=lambda path: path.parent.name)
 def test_recorded_rows_are_means_of_recorded_seeds(file: Path) -> None:
     """The table that people read follows from the seeds beside it."""
-    rows, seeds = (pandas.read_csv(file.with_name(f"{name}.csv")) for name in ("rows", "seeds"))
+    rows, seeds = (
+        pandas.read_csv(file.with_name(f"{name}.csv")) for name in ("rows", "seeds")
+    )
     keys = ["attention", "head", "select", "layers", "train_rows"]
-    means = seeds.groupby(["fingerprint", *keys], dropna=False)["accuracy"].agg(["mean", "std"])
+    means = seeds.groupby(["fingerprint", *keys], dropna=False)["accuracy"].agg(
+        ["mean", "std"]
+    )
     both = rows.merge(means, left_on=["cache", *keys], right_index=True)
     assert len(both) == len(rows) > 0
     assert (both["accuracy"] - both["mean"]).abs().max() < 2e-6

@@ -16,17 +16,22 @@ from gaam_cache.common import devices
 
 needs_gpu = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use"),
+    pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="no GPU that torch can use"
+    ),
 ]
 """Marks of what only a GPU can show."""
 
 
-def on(values: Sequence[Any] = ("",), rehearsed: int | None = None) -> pytest.MarkDecorator:
+def on(
+    values: Sequence[Any] = ("",), rehearsed: int | None = None
+) -> pytest.MarkDecorator:
     """Run a test on a ``device`` with each ``value``, the first ``rehearsed`` on the CPU too."""
     named = [("cpu", value, ()) for value in values[:rehearsed]]
     named += [("cuda", value, needs_gpu) for value in values]
     params = [
-        pytest.param(name, value, marks=marks, id=f"{name}-{value}") for name, value, marks in named
+        pytest.param(name, value, marks=marks, id=f"{name}-{value}")
+        for name, value, marks in named
     ]
     return pytest.mark.parametrize(("device", "value"), params, indirect=["device"])
 

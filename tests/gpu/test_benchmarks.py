@@ -40,7 +40,9 @@ def test_the_rehearsal_of_all_parts_leaves_figures(tmp_path: Path) -> None:
         "--json",
         tmp_path / "gpu.json",
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
     print(done.stdout[-3000:], done.stderr[-3000:])
     assert done.returncode == 0
     found: dict[str, Any] = json.loads((tmp_path / "gpu.json").read_text())
@@ -49,6 +51,10 @@ def test_the_rehearsal_of_all_parts_leaves_figures(tmp_path: Path) -> None:
     assert found["tests"]["found"]["count"] > 20
     assert not found["tests"]["found"]["failed"]
     extraction, training = found["extraction"]["found"], found["training"]["found"]
-    assert {"tokens_per_second", "share_of_ceiling", "projected_ag_news_hours"} <= extraction.keys()
+    assert {
+        "tokens_per_second",
+        "share_of_ceiling",
+        "projected_ag_news_hours",
+    } <= extraction.keys()
     assert training["projected_hours_of_10_seeds_35_epochs_120000_rows"] > 0
     assert 0 < training["conv, bfloat16"]["share_of_ceiling"] < 1

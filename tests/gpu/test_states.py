@@ -53,11 +53,17 @@ def test_states_of_every_architecture_are_those_of_the_cpu(
     """Within what another device may add; float32 with no less than its 24 bits."""
     name, dtype = value
     config = replace(
-        config_for(encoder_of(name, tmp_path / "encoder"), tmp_path), dtype=dtype, pool=POOLS
+        config_for(encoder_of(name, tmp_path / "encoder"), tmp_path),
+        dtype=dtype,
+        pool=POOLS,
     )
     of_cpu = replace(config, device="cpu", out=tmp_path / "cpu")
-    summaries = [gaam_cache.extract(one) for one in (of_cpu, replace(config, device=str(device)))]
-    assert summaries[0].fingerprint == summaries[1].fingerprint, "a device decides a fingerprint"
+    summaries = [
+        gaam_cache.extract(one) for one in (of_cpu, replace(config, device=str(device)))
+    ]
+    assert summaries[0].fingerprint == summaries[1].fingerprint, (
+        "a device decides a fingerprint"
+    )
     ours, theirs = states(config), states(of_cpu)
     for pool in POOLS:
         away = relative(ours[pool], theirs[pool])
@@ -86,7 +92,9 @@ def test_what_the_cpu_began_the_device_completes_and_verifies(
 def test_a_model_that_accelerate_places_has_the_same_states(
     device: torch.device, value: str, tmp_path: Path
 ) -> None:
-    pytest.importorskip("accelerate", reason="accelerate (the extra 'gpu') is not installed")
+    pytest.importorskip(
+        "accelerate", reason="accelerate (the extra 'gpu') is not installed"
+    )
     config = config_for(build_encoder(tmp_path / "encoder", value), tmp_path)
     of_cpu = replace(config, device="cpu", out=tmp_path / "cpu")
     placed = replace(config, device=str(device), device_map="auto")
@@ -96,7 +104,9 @@ def test_a_model_that_accelerate_places_has_the_same_states(
     assert away.max() <= recompute_limit("float32", "float32")
 
 
-@pytest.mark.parametrize("device", [pytest.param("cuda", marks=needs_gpu)], indirect=True)
+@pytest.mark.parametrize(
+    "device", [pytest.param("cuda", marks=needs_gpu)], indirect=True
+)
 def test_batches_that_a_gpu_has_no_memory_for_become_smaller(
     device: torch.device, tmp_path: Path
 ) -> None:
@@ -120,7 +130,9 @@ def test_batches_that_a_gpu_has_no_memory_for_become_smaller(
         torch.cuda.set_per_process_memory_fraction(1.0, device)
     assert summary.smaller_batches is not None
     ours, theirs = states(config)["mean"], states(roomy)["mean"]
-    assert relative(ours, theirs, "float16").max() <= recompute_limit("float32", "float16")
+    assert relative(ours, theirs, "float16").max() <= recompute_limit(
+        "float32", "float16"
+    )
 
 
 def keep_busy(device: torch.device) -> torch.Tensor:
@@ -140,7 +152,9 @@ def test_what_comes_back_is_what_was_there_though_it_is_freed_and_written_over_e
     copies = CopyBack(device)
     expected, started = [], []
     for number in range(64):
-        wide = torch.randn(33, 6, 97 + number, generator=torch.Generator().manual_seed(number))
+        wide = torch.randn(
+            33, 6, 97 + number, generator=torch.Generator().manual_seed(number)
+        )
         expected.append(wide.to(value))
         x = devices.send(wide, device).to(value)
         x = x + (keep_busy(device).sum() * 0).to(value)  # not there before that is done
@@ -156,7 +170,9 @@ def test_what_comes_back_is_what_was_there_though_it_is_freed_and_written_over_e
 
 
 @on()
-def test_what_is_sent_arrives_though_nobody_waits_for_it(device: torch.device, value: Any) -> None:
+def test_what_is_sent_arrives_though_nobody_waits_for_it(
+    device: torch.device, value: Any
+) -> None:
     keep_busy(device)
     sent = []
     for number in range(256):
@@ -164,4 +180,6 @@ def test_what_is_sent_arrives_though_nobody_waits_for_it(device: torch.device, v
         sent.append(devices.send(source, device))
         del source
         torch.full((97,), -1)
-    assert [int(x.min()) for x in sent] == [int(x.max()) for x in sent] == list(range(256))
+    assert (
+        [int(x.min()) for x in sent] == [int(x.max()) for x in sent] == list(range(256))
+    )

@@ -35,10 +35,16 @@ from tests.decoder.training.test_group import (
 from tests.gpu.conftest import needs_gpu, on
 
 HEADS = plugins.names("gaam_decoder.heads")
-PAIRS = [(attention, "linear") for attention in VARIANTS] + [("gaam", head) for head in HEADS]
+PAIRS = [(attention, "linear") for attention in VARIANTS] + [
+    ("gaam", head) for head in HEADS
+]
 COMPILED = [
     *(("gaam", "linear", None), ("gct", "linear", 0.5), ("gaam", "conv", None)),
-    *(("mha-bn", "conv", 0.5), ("skew-gaussian", "mlp", None), ("chi2", "linear", None)),
+    *(
+        ("mha-bn", "conv", 0.5),
+        ("skew-gaussian", "mlp", None),
+        ("chi2", "linear", None),
+    ),
     *(("mha", "linear", 0.5), ("perceiver", "linear", None), ("laplace", "mlp", 0.5)),
     ("nadaraya-watson:kernel=boxcar", "linear", None),
 ]
@@ -57,16 +63,22 @@ def compiles(device: torch.device) -> None:
         pytest.skip(missing)
 
 
-def is_the_plain_loop(ours: Group, attention: str, head: str, clip: float | None) -> None:
+def is_the_plain_loop(
+    ours: Group, attention: str, head: str, clip: float | None
+) -> None:
     found = {**ours.state.parameters, **ours.state.buffers}
     for place, seed in enumerate(ours.seeds):
         for name, expected in plain_loop(attention, seed, 3, head, clip).items():
             value = found[name][place].cpu()
-            torch.testing.assert_close(value, expected, atol=GAP, rtol=0, msg=f"{name} of {seed}")
+            torch.testing.assert_close(
+                value, expected, atol=GAP, rtol=0, msg=f"{name} of {seed}"
+            )
 
 
 @on(PAIRS, rehearsed=3)
-def test_seeds_equal_a_plain_loop_on_the_cpu(device: torch.device, value: tuple[str, str]) -> None:
+def test_seeds_equal_a_plain_loop_on_the_cpu(
+    device: torch.device, value: tuple[str, str]
+) -> None:
     """Stacked where that can be; three epochs, clipped so that the norm matters."""
     attention, head = value
     ours = group(attention, seeds_of(*value), head, device=device, clip_grad_norm=0.5)
@@ -114,7 +126,8 @@ def test_rounded_products_are_near_those_of_the_cpu_and_train(
     )  # fmt: skip
     exact = group(attention, ours.seeds, head)
     found, expected = (
-        one.logits(one.data.test, one.state.weights).cpu().double() for one in (ours, exact)
+        one.logits(one.data.test, one.state.weights).cpu().double()
+        for one in (ours, exact)
     )
     assert (found - expected).norm() <= 5 * ROUNDING[dtype] * expected.norm()
     ours.train_epoch()
@@ -143,9 +156,14 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
         compiles(device)
     engine = replace(EAGER, dtype=dtype, compiled=compiled)
     scale = "dynamic" if dtype == "float16" else "none"
-    options: dict[str, Any] = {"schedule": "plateau", "loss_scale": scale, "device": device}
+    options: dict[str, Any] = {
+        "schedule": "plateau",
+        "loss_scale": scale,
+        "device": device,
+    }
     whole, first, second = (
-        group(attention, [1, 4], head, torch.float32, engine, **options) for _ in range(3)
+        group(attention, [1, 4], head, torch.float32, engine, **options)
+        for _ in range(3)
     )
     for one, epochs in ((whole, 5), (first, 3)):
         for _ in range(epochs):
@@ -159,14 +177,18 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
         assert torch.equal(expected, second._tensors()[name]), name
 
 
-@pytest.mark.parametrize("device", [pytest.param("cuda", marks=needs_gpu)], indirect=True)
+@pytest.mark.parametrize(
+    "device", [pytest.param("cuda", marks=needs_gpu)], indirect=True
+)
 def test_as_many_seeds_as_are_chosen_together_fit(device: torch.device) -> None:
     """With little memory left: half a GiB."""
     with little(device, 2**29):
         chosen = choose_engine(
             spec("gaam"), recipe("gaam", "linear"), device, num_seeds=256, num_rows=29
         )
-        ours = group("gaam", list(range(chosen.seed_batch)), dtype=torch.float32, device=device)
+        ours = group(
+            "gaam", list(range(chosen.seed_batch)), dtype=torch.float32, device=device
+        )
         ours.train_epoch()
         ours.logits(ours.data.test, ours.state.weights)
 
@@ -183,7 +205,9 @@ def test_seeds_have_the_same_bits_wherever_their_rows_are(
     written = []
     for place, (there, here) in PLACES.items():
         free = {"cpu": here, "cuda": there}
-        monkeypatch.setattr(features, "free_on", lambda where, free=free: free[where.type])
+        monkeypatch.setattr(
+            features, "free_on", lambda where, free=free: free[where.type]
+        )
         config = TrainConfig(
             lr=3e-4, cache=tiny_cache, head=value, seeds=(0, 1), epochs=2, device=str(device),
             compile="off", runs=tmp_path / place,

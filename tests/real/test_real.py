@@ -35,10 +35,14 @@ gaam_cache.extract(gaam_cache.ExtractConfig(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("encoder", ENCODERS, ids=str)
-def test_states_are_those_of_transformers(encoder: RealEncoder, dtype: str, tmp_path: Path) -> None:
+def test_states_are_those_of_transformers(
+    encoder: RealEncoder, dtype: str, tmp_path: Path
+) -> None:
     config = encoder.config(tmp_path, dtype=dtype, storage_dtype="float32")
     summary = gaam_cache.extract(config)
-    states_NLD = np.asarray(gaam_cache.open_cache(config.out)["test"].embeddings[:], np.float64)
+    states_NLD = np.asarray(
+        gaam_cache.open_cache(config.out)["test"].embeddings[:], np.float64
+    )
     expected_NLD = lone_states(encoder, inputs_of(config, "test"), dtype)
     distance_NL = np.linalg.norm(states_NLD - expected_NLD, axis=-1)
     share_NL = distance_NL / np.linalg.norm(expected_NLD, axis=-1)
@@ -51,7 +55,12 @@ def test_a_kill_costs_no_byte(encoder: RealEncoder, tmp_path: Path) -> None:
     config = encoder.config(tmp_path, shard_rows=4)
     whole = encoder.config(tmp_path, shard_rows=4, out=tmp_path / "whole")
     gaam_cache.extract(whole)
-    arguments = [config.encoder, config.dataset, str(config.out), str(config.allow_outside)]
+    arguments = [
+        config.encoder,
+        config.dataset,
+        str(config.out),
+        str(config.allow_outside),
+    ]
     worker = subprocess.Popen([sys.executable, "-c", EXTRACT, *arguments])
     while worker.poll() is None and not list(config.out.glob("shards/*.json")):
         time.sleep(0.01)
@@ -62,10 +71,14 @@ def test_a_kill_costs_no_byte(encoder: RealEncoder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoder", TEXT_ENCODERS, ids=str)
-def test_predictions_are_those_of_the_training(encoder: RealEncoder, tmp_path: Path) -> None:
+def test_predictions_are_those_of_the_training(
+    encoder: RealEncoder, tmp_path: Path
+) -> None:
     config = encoder.config(tmp_path)
     gaam_cache.extract(config)
-    run = _train(config.out, tmp_path / "runs", attn=("gaam",), lr=0.01, epochs=3, seeds=2)
+    run = _train(
+        config.out, tmp_path / "runs", attn=("gaam",), lr=0.01, epochs=3, seeds=2
+    )
     exponent_SNC = np.exp(run.logits - run.logits.max(-1, keepdims=True))
     expected_NC = (exponent_SNC / exponent_SNC.sum(-1, keepdims=True)).mean(0)
     decoder = gaam_decoder.load(run.path, temperature=False)
@@ -81,7 +94,9 @@ OF_DATA = [
 
 
 @pytest.mark.parametrize(("encoder", "rows"), OF_DATA)
-def test_accuracy_is_that_of_scikit_learn(encoder: RealEncoder, rows: int, tmp_path: Path) -> None:
+def test_accuracy_is_that_of_scikit_learn(
+    encoder: RealEncoder, rows: int, tmp_path: Path
+) -> None:
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
@@ -90,7 +105,9 @@ def test_accuracy_is_that_of_scikit_learn(encoder: RealEncoder, rows: int, tmp_p
     cache = gaam_cache.open_cache(config.out)
     train, test = cache["train"], cache["test"]
     scaler = StandardScaler()
-    train_NF = scaler.fit_transform(np.asarray(train.embeddings[:]).reshape(len(train), -1))
+    train_NF = scaler.fit_transform(
+        np.asarray(train.embeddings[:]).reshape(len(train), -1)
+    )
     test_NF = scaler.transform(np.asarray(test.embeddings[:]).reshape(len(test), -1))
     scores = []
     for penalty in (1e-4, 1e-3, 1e-2):

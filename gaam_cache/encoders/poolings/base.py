@@ -44,7 +44,10 @@ def filled(x_BTD: Tensor, length_B: Tensor, value: float) -> Tensor:
 def load_poolings(names: Sequence[str]) -> dict[str, Pooling]:
     """The poolings of these names."""
     found = f"--pool {','.join(names)}"
-    loaded = {name: plugins.load(PACKAGE, name, kind="pooling", found=found)() for name in names}
+    loaded = {
+        name: plugins.load(PACKAGE, name, kind="pooling", found=found)()
+        for name in names
+    }
     if len(loaded) != len(names):
         raise ConfigError("a pooling is given twice", found=",".join(names))
     return loaded

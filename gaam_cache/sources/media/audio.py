@@ -21,7 +21,17 @@ apart, as speech encoders have them, it holds at most four."""
 CANCELLED = 0.1
 """Of the loudness of the channels: what of it their mean has at least. Of two that have nothing in
 common it has 0.7."""
-STARTS = (b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff", b"ID3")
+STARTS = (
+    b"RIFF",
+    b"RIFX",
+    b"RF64",
+    b"FORM",
+    b"fLaC",
+    b"OggS",
+    b".snd",
+    b"caff",
+    b"ID3",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +58,11 @@ class _Sound(Item):
     def samples(self) -> NDArray[np.float32]:
         """Decoded: float32 (frames,), the mean of all channels; not to be written to."""
         file = Item(
-            name=self.name, path=self.path, offset=self.offset, size=self.size, sha256=self.sha256
+            name=self.name,
+            path=self.path,
+            offset=self.offset,
+            size=self.size,
+            sha256=self.sha256,
         )
         return _decoded_file(file)[self.start : self.stop]
 
@@ -69,7 +83,9 @@ class Audio(Media):
         return mpeg or (head.startswith(STARTS) and head[8:12] != b"WEBP")
 
     @classmethod
-    def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Sound]:
+    def items(
+        cls, content: bytes, config: ExtractConfig, **file: Any
+    ) -> Sequence[_Sound]:
         """All of a sound, its beginning, or its pieces, as the configuration says.
 
         Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds * rate).
@@ -81,7 +97,9 @@ class Audio(Media):
         start = i = 0
         while start < whole and (split or not found):
             i += 1
-            end = whole if seconds is None else max(round(i * seconds * rate), start + 1)
+            end = (
+                whole if seconds is None else max(round(i * seconds * rate), start + 1)
+            )
             stop = min(end, whole)
             if not found or stop == end or stop - start >= SHORTEST_TAIL * rate:
                 silent = not x_T[start:stop].any()
@@ -100,7 +118,10 @@ class Audio(Media):
     @classmethod
     def decoders(cls) -> dict[str, str]:
         module = library("soundfile", cls.kind)
-        versions = {"soundfile": module.__version__, "libsndfile": module.__libsndfile_version__}
+        versions = {
+            "soundfile": module.__version__,
+            "libsndfile": module.__libsndfile_version__,
+        }
         return {"gaam": RULES} | versions
 
 
@@ -124,7 +145,9 @@ def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
         ) from error
     if not len(x_TC) or not np.isfinite(x_TC).all():
         found = "numbers that are not finite" if len(x_TC) else "no samples"
-        raise DataError("a sound is empty or damaged", expected="samples", found=found, where=where)
+        raise DataError(
+            "a sound is empty or damaged", expected="samples", found=found, where=where
+        )
     if x_TC.shape[1] == 1:
         return rate, x_TC[:, 0].astype(np.float32)
     x_T = x_TC.mean(axis=1)

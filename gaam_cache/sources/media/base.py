@@ -68,7 +68,9 @@ class Item:
             content = file.read(self.size)
         if hashlib.sha256(content).hexdigest() != self.sha256:
             what = "a file of the data set was changed or removed while it was in use"
-            raise DataError(what, expected=f"SHA-256 {self.sha256:.12}...", where=self.where)
+            raise DataError(
+                what, expected=f"SHA-256 {self.sha256:.12}...", where=self.where
+            )
         return content
 
 
@@ -90,7 +92,9 @@ class Media(Rows):
 
     @classmethod
     @abstractmethod
-    def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[Item]:
+    def items(
+        cls, content: bytes, config: ExtractConfig, **file: Any
+    ) -> Sequence[Item]:
         """Decode a file, so that nothing is found wrong later, and say of what rows it is made.
 
         Raises:
@@ -113,12 +117,17 @@ class Media(Rows):
 
 def media() -> dict[str, type[Media]]:
     """All kinds of files that there are."""
-    return {name: plugins.load(MEDIA, name, kind="kind of files") for name in plugins.names(MEDIA)}
+    return {
+        name: plugins.load(MEDIA, name, kind="kind of files")
+        for name in plugins.names(MEDIA)
+    }
 
 
 def file_in(cell: Any) -> Any:
     """What a cell says of a file, its bytes or its name; None where it names none."""
-    if isinstance(cell, Mapping):  # as the library ``datasets`` stores sounds and pictures
+    if isinstance(
+        cell, Mapping
+    ):  # as the library ``datasets`` stores sounds and pictures
         cell = cell.get("path") if cell.get("bytes") is None else cell.get("bytes")
     blank = isinstance(cell, str) and not cell.strip()
     return None if blank or not cell else cell
@@ -163,12 +172,16 @@ class Files:
             return True
         return path.resolve(strict=True).is_relative_to(self._folder.resolve())
 
-    def _of_one_kind(self, decoded: Future[tuple[Any, Sequence[Item]]]) -> Sequence[Item]:
+    def _of_one_kind(
+        self, decoded: Future[tuple[Any, Sequence[Item]]]
+    ) -> Sequence[Item]:
         kind, items = decoded.result()
         self.kind = self.kind or kind
         if kind not in (None, self.kind):
             what = "a file is of another kind than the first"
-            raise DataError(what, expected=f"a {self.kind.noun}", found=f"a {kind.noun}")
+            raise DataError(
+                what, expected=f"a {self.kind.noun}", found=f"a {kind.noun}"
+            )
         return items
 
     def _decoded(self, place: str, cell: Any) -> tuple[Any, Sequence[Item]]:
@@ -193,12 +206,21 @@ class Files:
             kind = next((one for one in self._media if one.claims(head)), None)
             if kind is None:
                 found = f"{len(content):,} bytes that begin {content[:12]!r}"
-                raise DataError("a file is no sound or picture that can be read", found=found)
-            file |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                raise DataError(
+                    "a file is no sound or picture that can be read", found=found
+                )
+            file |= {
+                "size": len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
             return kind, kind.items(content, self._config, **file)
         except DataError as error:
-            error.details.setdefault("found", excerpt(cell if isinstance(cell, str) else place))
+            error.details.setdefault(
+                "found", excerpt(cell if isinstance(cell, str) else place)
+            )
             raise
         except (OSError, ValueError, TypeError) as error:
             expected = f"a path relative to {self._folder}"
-            raise DataError("a file cannot be read", expected=expected, found=str(error)) from error
+            raise DataError(
+                "a file cannot be read", expected=expected, found=str(error)
+            ) from error

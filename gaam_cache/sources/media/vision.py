@@ -18,10 +18,21 @@ RULES = "upright, on white, the upper 8 of 16 bits"
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "MPO")
 """Nothing else is tried, such as what would start another program."""
 STARTS = (
-    *(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    *(
+        b"\x89PNG",
+        b"\xff\xd8\xff",
+        b"GIF8",
+        b"BM",
+        b"II*\0",
+        b"MM\0*",
+        b"II+\0",
+        b"MM\0+",
+    ),
     *(b"P%d" % number for number in range(1, 7)),
 )
-MODES = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"})
+MODES = frozenset(
+    {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
+)
 """Pillow's modes of 8 bits or fewer, of which it is known what they look like."""
 
 
@@ -47,7 +58,9 @@ class _Seen(NamedTuple):
 class _Picture(Item):
     """A picture, and what is known of its brightness."""
 
-    bits: int | None  # of a grey value of 16 bits those that are used, where somebody says so
+    bits: (
+        int | None
+    )  # of a grey value of 16 bits those that are used, where somebody says so
     darkest: int
     peak: int
     depth: int
@@ -58,7 +71,9 @@ class _Picture(Item):
     def identity(self) -> bytes:
         """The digest of the file, and how its grey values are read where that is not as usual."""
         other = self.grey and self.bits not in (None, 16)
-        return bytes.fromhex(self.sha256) + (f"{self.bits} bits".encode() if other else b"")
+        return bytes.fromhex(self.sha256) + (
+            f"{self.bits} bits".encode() if other else b""
+        )
 
     def pixels(self) -> NDArray[np.uint8]:
         """What is seen: shape (height, width, 3), RGB."""
@@ -78,16 +93,31 @@ class Vision(Media):
     kind: ClassVar[str] = "vision"
     noun: ClassVar[str] = "picture"
     suffixes: ClassVar[frozenset[str]] = frozenset(
-        {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".webp", ".bmp", ".tif", ".tiff"}
+        {
+            ".png",
+            ".jpg",
+            ".jpeg",
+            ".jpe",
+            ".jfif",
+            ".gif",
+            ".webp",
+            ".bmp",
+            ".tif",
+            ".tiff",
+        }
         | {".ppm", ".pgm", ".pbm", ".pnm"}
     )
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
-        return head.startswith(STARTS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
+        return head.startswith(STARTS) or (
+            head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+        )
 
     @classmethod
-    def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Picture]:  # noqa: ARG003
+    def items(
+        cls, content: bytes, config: ExtractConfig, **file: Any
+    ) -> Sequence[_Picture]:  # noqa: ARG003
         seen = _decoded(content, Item(**file).where, config.grey_bits)
         about = {"bits": config.grey_bits, **seen._asdict()}
         pixels_HW3 = about.pop("pixels")
@@ -103,7 +133,9 @@ class Vision(Media):
         """
         # of colours Pillow gives the upper 8 bits alone, whatever is said
         deep = [one for one in self.inputs if one.depth == 16]
-        guessed = any(one.bits is None or not (one.grey or one.bits == 16) for one in deep)
+        guessed = any(
+            one.bits is None or not (one.grey or one.bits == 16) for one in deep
+        )
         darkest, peak = _range_of(deep)
         if guessed and peak - darkest < FEWEST_LEVELS << 8:
             bits = next((n for n in GREY_BITS if peak < 2**n), 16)
@@ -126,7 +158,9 @@ class Vision(Media):
                 f"{peak} of 255: values that are none, such as numbers of classes, have to be "
                 "spread over 0 to 255 before"
             )
-        yield from self.few_alike(sum(one.blank for one in self.inputs), "show one colour alone")
+        yield from self.few_alike(
+            sum(one.blank for one in self.inputs), "show one colour alone"
+        )
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
@@ -146,17 +180,25 @@ def _range_of(pictures: Sequence[_Picture]) -> tuple[int, int]:
 
 def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
     """The pixels of a picture file, and how bright it is."""
-    module, operations = library("PIL.Image", "vision"), library("PIL.ImageOps", "vision")
+    module, operations = (
+        library("PIL.Image", "vision"),
+        library("PIL.ImageOps", "vision"),
+    )
     try:
         with module.open(io.BytesIO(content), formats=FORMATS) as image:
             pages = getattr(image, "n_frames", 1)
-            if pages > 1 and image.format != "MPO":  # a JPEG with a preview: the first is meant
+            if (
+                pages > 1 and image.format != "MPO"
+            ):  # a JPEG with a preview: the first is meant
                 raise ValueError(f"{pages} pictures in one file; one is expected")
             # Pillow takes the upper 8 bits of colours of 16, and says so only here
             deep = any(";16" in str(tile[3]) for tile in image.tile)
             image.load()
             upright = operations.exif_transpose(image)
-            grey = upright.mode.startswith("I;16") and upright.info.get("transparency") is None
+            grey = (
+                upright.mode.startswith("I;16")
+                and upright.info.get("transparency") is None
+            )
             if grey:
                 grey_HW = np.array(upright)
                 pixels_HW3 = _rgb_of_grey(grey_HW, grey_bits or 16)
@@ -179,7 +221,9 @@ def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
 def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
     """The upper 8 of so many bits, in all three colours: (height, width, 3)."""
     if (peak := int(grey_HW.max())) >> bits:
-        raise ValueError(f"a value of {peak:,}, which is more than the {bits} bits of grey-bits")
+        raise ValueError(
+            f"a value of {peak:,}, which is more than the {bits} bits of grey-bits"
+        )
     grey_HW1 = (grey_HW >> (bits - 8)).astype(np.uint8)[..., None]
     return np.repeat(grey_HW1, 3, axis=2)
 
@@ -188,12 +232,17 @@ def _rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
     """What is seen of a loaded picture, on white: (height, width, 3); its darkest and brightest."""
     hidden = image.info.get("transparency")
     if image.mode not in MODES:
-        raise ValueError(f"values of Pillow's mode {image.mode}, whose brightness nobody knows")
+        raise ValueError(
+            f"values of Pillow's mode {image.mode}, whose brightness nobody knows"
+        )
     if hidden is None and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
         seen_HW3 = np.array(image.convert("RGB"))
         return np.ascontiguousarray(seen_HW3), int(seen_HW3.min()), int(seen_HW3.max())
     rgba_HWC = np.array(image.convert("RGBA"))
-    rgb_HWC, alpha_HW1 = rgba_HWC[..., :3].astype(np.uint16), rgba_HWC[..., 3:].astype(np.uint16)
+    rgb_HWC, alpha_HW1 = (
+        rgba_HWC[..., :3].astype(np.uint16),
+        rgba_HWC[..., 3:].astype(np.uint16),
+    )
     on_white_HWC = rgb_HWC * alpha_HW1 + 255 * (255 - alpha_HW1)
     seen_HW3 = ((on_white_HWC + np.uint16(127)) // np.uint16(255)).astype(np.uint8)
     return seen_HW3, int(rgb_HWC.min()), int(rgb_HWC.max())

@@ -16,8 +16,30 @@ BYTE_ORDER_MARK = "\ufeff"
 WRITTEN_FOR_NOTHING = frozenset({"nan", "-nan", "null", "nat", "<na>", "#n/a", "\\n"})
 """What programs write into a table where there is no value, in lower case."""
 DOUBTFUL = frozenset(
-    {"none", "na", "n/a", "n.a", "unknown", "unk", "undefined", "missing", "nil", "tbd", "?", "-"}
-    | {"unlabeled", "unlabelled", "not labeled", "not labelled", "no label", "no_label", "--", ""}
+    {
+        "none",
+        "na",
+        "n/a",
+        "n.a",
+        "unknown",
+        "unk",
+        "undefined",
+        "missing",
+        "nil",
+        "tbd",
+        "?",
+        "-",
+    }
+    | {
+        "unlabeled",
+        "unlabelled",
+        "not labeled",
+        "not labelled",
+        "no label",
+        "no_label",
+        "--",
+        "",
+    }
     | {"not available", "not applicable"}
 )
 """What people write where there is no label, and what classes are called too: in lower case,
@@ -26,7 +48,9 @@ AROUND = " <>[](){}_.'\""
 CODES = frozenset({"99", "255", "999", "9999"})
 """Numbers that stand for no label where the number before them is no class."""
 NEGATIVE = re.compile(r"-0*[1-9]\d{0,17}(\.0*)?", re.ASCII)
-NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+NUMBER = re.compile(
+    r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE
+)
 NO_REGRESSION = "gaam tells classes apart, and regression does not exist yet"
 ONE_EACH = 0.9  # different whole numbers to a row: classes have several rows each
 FEWEST_NUMBERS = 50  # rows that can say so
@@ -59,7 +83,9 @@ def is_blank(text: str) -> bool:
     """Whether nothing of the text can be seen: white space, control and zero-width characters."""
     if text[:1].isalnum():  # nearly every text
         return False
-    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
+    return all(
+        char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text
+    )
 
 
 def class_of(
@@ -101,10 +127,14 @@ def class_of(
             if value < 0:
                 raise _missing(value, names)
             if value >= len(names):
-                raise _unusable("a label is unusable", value, _expected(names), "--label-column")
+                raise _unusable(
+                    "a label is unusable", value, _expected(names), "--label-column"
+                )
             return sys.intern(names[int(value)])
     else:
-        raise _unusable("a label is unusable", value, _expected(names), "--label-column")
+        raise _unusable(
+            "a label is unusable", value, _expected(names), "--label-column"
+        )
     if not is_odd(name) or spelling(name) in map(spelling, odd_classes):
         return sys.intern(name)
     hint = f"remove such rows; if it is a class: --set odd-classes={shlex.quote(name.strip())}"
@@ -147,7 +177,11 @@ def spelling(name: str) -> str:
 
 
 def refuse_quantities(
-    labels: Sequence[str], origin: str, *, sampled: bool = False, odd_classes: Collection[str] = ()
+    labels: Sequence[str],
+    origin: str,
+    *,
+    sampled: bool = False,
+    odd_classes: Collection[str] = (),
 ) -> None:
     """Refuse labels that are quantities, such as prices or scores, and no classes.
 
@@ -164,7 +198,9 @@ def refuse_quantities(
         DataError: they are quantities.
     """
     known = set(map(spelling, odd_classes))
-    distinct = [label for label in dict.fromkeys(labels) if spelling(label) not in known]
+    distinct = [
+        label for label in dict.fromkeys(labels) if spelling(label) not in known
+    ]
     if len(distinct) < 2 or not all(map(is_number, distinct)):
         return
     numbers = list(map(float, distinct))
@@ -174,7 +210,9 @@ def refuse_quantities(
     if not fractions and (sampled or not many or spread < 2 * len(distinct)):
         return
     what = (
-        "numbers with fractions" if fractions else "a whole number of its own for nearly every row"
+        "numbers with fractions"
+        if fractions
+        else "a whole number of its own for nearly every row"
     )
     shown = ", ".join(distinct[:3])
     raise DataError(
@@ -189,7 +227,11 @@ def refuse_quantities(
 
 def kept_value(value: Any, column: str) -> str:
     """What a kept column has of a row: a string, or the decimal text of a whole number."""
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "\0"
+    text = (
+        str(value)
+        if isinstance(value, str | int) and not isinstance(value, bool)
+        else "\0"
+    )
     if "\0" in text or len(text.encode(errors="replace")) > MAX_VALUE_BYTES:
         expected = f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number"
         problem = f"the column '{column}' cannot be kept"

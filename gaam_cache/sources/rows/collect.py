@@ -12,7 +12,7 @@ import numpy as np
 
 from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.common.messages import excerpt
-from gaam_cache.common.terminal import Report, counting, silent
+from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.config import CLIP_OF, ExtractConfig
 from gaam_cache.sources.base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts, held_out
 from gaam_cache.sources.media.base import Files, file_in
@@ -39,7 +39,9 @@ class Columns(NamedTuple):
     inputs: tuple[str, ...]  # those that make an input together
     label: str | None  # that of the class; None where nobody knows it
     kept: tuple[str, ...] = ()
-    of_files: bool = False  # the input is a sound or picture, of one column; else it is a text
+    of_files: bool = (
+        False  # the input is a sound or picture, of one column; else it is a text
+    )
 
     @property
     def all(self) -> list[str]:
@@ -55,10 +57,14 @@ class Table(NamedTuple):
         [Columns], Iterator[Record]
     ]  # reads it from its start; at least those columns
     stored: tuple[str, ...] = ()  # columns that hold sounds or pictures themselves
-    class_names: tuple[str, ...] | None = None  # in order, if declared: whole numbers index them
+    class_names: tuple[str, ...] | None = (
+        None  # in order, if declared: whole numbers index them
+    )
 
 
-def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) -> Columns:
+def choose(
+    table: Table, config: ExtractConfig, label: str | None, origin: str
+) -> Columns:
     """The columns of a table that make rows; no ``label``: nobody asks for the classes."""
     file = config.file_column
     if file is None and not config.text_columns and "text" not in table.names:
@@ -68,14 +74,19 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
     columns = Columns(inputs, label, config.keep_columns, file is not None)
     if label in inputs:
         what = f"'{label}' is label and input: every decoder would be right"
-        raise ConfigError(what, expected="another --label-column or --text-column", where=origin)
+        raise ConfigError(
+            what, expected="another --label-column or --text-column", where=origin
+        )
     if missing := [column for column in columns.all if column not in table.names]:
         hint = "--text-column, --file-column (of sounds or pictures) and --label-column name "
         hint += "columns; --set unlabelled=SPLIT is for a split without labels"
         if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t| "):
             hint = "fields are not parted by commas: --set delimiter=semicolon (or tab, pipe)"
         plain = [name.isprintable() and name == name.strip() for name in table.names]
-        shown = [one if ok else excerpt(one) for one, ok in zip(table.names, plain, strict=True)]
+        shown = [
+            one if ok else excerpt(one)
+            for one, ok in zip(table.names, plain, strict=True)
+        ]
         raise ConfigError(
             f"no column '{missing[0]}'",
             expected=f"one of: {', '.join(shown)}",
@@ -93,7 +104,7 @@ def collect(
     split: str,
     origin: str,
     folder: Path = Path(),
-    report: Report = silent,
+    report: ReportProgress = no_progress,
 ) -> Rows:
     """Records become rows; paths of files are relative to ``folder``, labels as they stand.
 
@@ -124,7 +135,9 @@ def collect(
     gathered = _Gathered(columns)
     total = 0
     every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
-    for place, record, *read in counting(records, report, f"reading {origin}", every=every):
+    for place, record, *read in with_progress(
+        records, report, f"reading {origin}", every=every
+    ):
         total += 1
         try:
             made = _inputs_of(record, columns, *read)
@@ -139,8 +152,14 @@ def collect(
         problems.check_labels(gathered.labels, sampled=config.limit is not None)
     problems.check(total)
     if not gathered.labels:
-        left = f"{wanted.skipped:,} of which nothing is to be encoded" if wanted.skipped else "none"
-        raise DataError("no rows", expected="at least one row", found=left, where=origin)
+        left = (
+            f"{wanted.skipped:,} of which nothing is to be encoded"
+            if wanted.skipped
+            else "none"
+        )
+        raise DataError(
+            "no rows", expected="at least one row", found=left, where=origin
+        )
     gathered.tell_kinds(split)
     if files and config.clip_mode == "split":
         gathered.kept[CLIP_OF] = [item.name for item in gathered.inputs]
@@ -157,7 +176,9 @@ def collect(
         skipped=skipped,
         labelled=columns.label is not None,
         units=gathered.numbers if files else (),
-        held_out=[of_test[number - 1] for number in gathered.numbers] if of_test else (),
+        held_out=[of_test[number - 1] for number in gathered.numbers]
+        if of_test
+        else (),
     )
 
 
@@ -201,7 +222,9 @@ class _Choice(NamedTuple):
     """Which rows a limit takes."""
 
     rows: Sequence[int]  # their numbers in the table, from 0, ascending
-    held_out: Sequence[bool] = ()  # whether each is of 'test', where splits are made of a table
+    held_out: Sequence[
+        bool
+    ] = ()  # whether each is of 'test', where splits are made of a table
     skipped: int = 0  # records of the whole table of which nothing is to be encoded
 
 
@@ -211,13 +234,15 @@ def _choose_rows(
     config: ExtractConfig,
     names: tuple[str, ...] | None,
     problems: "_Problems",
-    report: Report,
+    report: ReportProgress,
 ) -> _Choice | None:
     """What a limit takes of a table, by the labels of all its rows; None: every row is read."""
     limit, fraction = config.limit, config.test_fraction
     if limit is None or (config.limit_rule == "first" and fraction is not None):
         return None
-    if config.test_groups is not None:  # which rows are of 'test' their groups say, not labels
+    if (
+        config.test_groups is not None
+    ):  # which rows are of 'test' their groups say, not labels
         return None
     if columns.label is None or config.limit_rule == "first":
         return _Choice(range(limit))
@@ -227,7 +252,9 @@ def _choose_rows(
     labels = list[str]()
     total = 0
     records = rows.among(table.records(needed))
-    for place, record in counting(records, report, f"reading the labels of {problems.origin}"):
+    for place, record in with_progress(
+        records, report, f"reading the labels of {problems.origin}"
+    ):
         total += 1
         try:
             labels.append(_label_of(record, columns, config, names))
@@ -253,7 +280,9 @@ def _choose_rows(
 class _Wanted:
     """Records of which something is to be encoded, and that a limit takes."""
 
-    def __init__(self, columns: Columns, config: ExtractConfig, choice: _Choice | None) -> None:
+    def __init__(
+        self, columns: Columns, config: ExtractConfig, choice: _Choice | None
+    ) -> None:
         self.skipped = 0
         """Records of which nothing is to be encoded, so far."""
         self._columns, self._skip_empty = columns, config.skip_empty
@@ -279,7 +308,9 @@ class _Wanted:
         cells = [record[column] for column in self._columns.inputs]
         if self._columns.of_files:
             return file_in(cells[0]) is None
-        return all(cell is None or (isinstance(cell, str) and is_blank(cell)) for cell in cells)
+        return all(
+            cell is None or (isinstance(cell, str) and is_blank(cell)) for cell in cells
+        )
 
 
 class _Problems:
@@ -303,7 +334,9 @@ class _Problems:
 
     def check_labels(self, labels: Sequence[str], *, sampled: bool = False) -> None:
         """Raise what is wrong with all labels together, whatever is wrong with single rows."""
-        origin = f"{self.origin}, column '{self._config.label_column}' of '{self._split}'"
+        origin = (
+            f"{self.origin}, column '{self._config.label_column}' of '{self._split}'"
+        )
         odd_classes = self._config.odd_classes
         refuse_quantities(labels, origin, sampled=sampled, odd_classes=odd_classes)
 
@@ -319,7 +352,9 @@ class _Problems:
             lines = [f"{row}: {error.reason}" for row, error in self._first]
             if self._count > SHOWN:
                 lines.append(f"and {self._count - SHOWN:,} more")
-            first.message = f"{self._count:,} of {total:,} rows cannot be used: {first.message}"
+            first.message = (
+                f"{self._count:,} of {total:,} rows cannot be used: {first.message}"
+            )
             first.details["found"] = "\n".join(lines)
         raise first
 
@@ -330,10 +365,14 @@ class _Problems:
         hint = "--label-column names the column of the classes; rows without classes are for "
         hint += "gaam predict"
         if self._split != reference and self._config.test_fraction is None:
-            others = " ".join(f"--split {name}" for name in splits if name != self._split)
+            others = " ".join(
+                f"--split {name}" for name in splits if name != self._split
+            )
             hint = f"--set unlabelled={self._split} keeps its rows to predict on; {others} alone "
             hint += "leaves them out"
-        values = [f"{value} in {n:,} rows" for value, n in self._unlabelled.most_common(SHOWN)]
+        values = [
+            f"{value} in {n:,} rows" for value, n in self._unlabelled.most_common(SHOWN)
+        ]
         return DataError(
             f"'{self._split}' has no labels",
             expected="a class for each of its rows, or a split that is said to have none",
@@ -344,7 +383,9 @@ class _Problems:
 
 
 def _inputs_of(
-    record: Mapping[str, Any], columns: Columns, read: Callable[[], Sequence[Any]] | None = None
+    record: Mapping[str, Any],
+    columns: Columns,
+    read: Callable[[], Sequence[Any]] | None = None,
 ) -> Sequence[Any]:
     """The text of a record, or what ``read`` makes of its file; never nothing."""
     if read is not None:
@@ -375,17 +416,29 @@ def _label_of(
 
 
 def given_rows(
-    rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, places: Sequence[str]
+    rows: Sequence[str],
+    kind: str,
+    config: ExtractConfig,
+    *,
+    origin: str,
+    places: Sequence[str],
 ) -> Rows:
     """Texts, or paths of files, that a program hands over, checked as those of a data set are."""
     records = zip(places, ({"row": row} for row in rows), strict=True)
     table = Table(["row"], lambda columns: iter(records))
     columns = Columns(("row",), None, of_files=kind != Texts.kind)
-    settings = {"limit": None, "test_fraction": None, "skip_empty": False, "allow_outside": True}
+    settings = {
+        "limit": None,
+        "test_fraction": None,
+        "skip_empty": False,
+        "allow_outside": True,
+    }
     every = replace(config, **settings)  # type: ignore[arg-type]
     found = collect(table, columns, every, split="", origin=origin, folder=Path.cwd())
     if found.kind != kind or len(found) != len(rows):
         what = "a file is not one row as those that were trained on"
         count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
-        raise DataError(what, expected=f"one row of {kind} each", found=count, where=origin)
+        raise DataError(
+            what, expected=f"one row of {kind} each", found=count, where=origin
+        )
     return found

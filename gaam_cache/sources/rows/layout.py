@@ -17,7 +17,9 @@ SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(?:-[0-9a-f]{8,})?")
 """A shard as ``datasets`` calls it, without suffix: split, number, count; once a hash too."""
 VALIDATION = ("validation", "valid", "val", "dev")
 """What people call one and the same split."""
-BOOKKEEPING = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json"})
+BOOKKEEPING = frozenset(
+    {"dataset_info.json", "dataset_infos.json", "dataset_dict.json"}
+)
 BOOKKEEPING |= {"state.json", "config.json", "metadata.json"}
 """Files beside the data that are no tables of a split."""
 SHARD_FOLDER = "data"
@@ -58,8 +60,12 @@ class SplitFiles:
         missing = sorted(set(expected) - set(numbers))
         problem = "shards of a split do not belong together"
         if missing:
-            names = [f"{self.split}-{number:05}-of-{self.count:05}" for number in missing]
-            problem = f"{len(missing)} of {self.count} shards of '{self.split}' are missing: "
+            names = [
+                f"{self.split}-{number:05}-of-{self.count:05}" for number in missing
+            ]
+            problem = (
+                f"{len(missing)} of {self.count} shards of '{self.split}' are missing: "
+            )
             problem += ", ".join(names[:3]) + ", ..." * (len(names) > 3)
         raise DataError(
             problem,
@@ -83,7 +89,9 @@ def stem_of(path: Path) -> str:
 def _plain(path: Path) -> PurePath:
     """The name of a file without what says that it is compressed."""
     inner = PurePath(path.stem)
-    compressed = path.suffix.lower() == COMPRESSED and inner.suffix.lower() in TEXT_SUFFIXES
+    compressed = (
+        path.suffix.lower() == COMPRESSED and inner.suffix.lower() in TEXT_SUFFIXES
+    )
     return inner if compressed else PurePath(path.name)
 
 
@@ -117,9 +125,13 @@ def check_file(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        problem = "a link leads nowhere" if path.is_symlink() else "a file cannot be read"
+        problem = (
+            "a link leads nowhere" if path.is_symlink() else "a file cannot be read"
+        )
         hint = "get the file again"
-        raise DataError(problem, found=str(error), where=str(path), hint=hint) from error
+        raise DataError(
+            problem, found=str(error), where=str(path), hint=hint
+        ) from error
     refuse_pointer(head, str(path))
 
 
@@ -164,7 +176,9 @@ def candidates(split: str, items: Iterable[T], name: Callable[[T], str]) -> list
 def tell_synonym(split: str, name: str, where: Path) -> None:
     """Say that a split is there under another name."""
     if name != split:
-        text = f"'{split}' is read from '{name}' of {where}, which is another word for it"
+        text = (
+            f"'{split}' is read from '{name}' of {where}, which is another word for it"
+        )
         warnings.warn(text, GaamWarning, stacklevel=3)
 
 
@@ -208,7 +222,9 @@ def files_of_split(
     name = "" if only else f"'{split}' "
     problem = f"no data for the split '{split}' at '{path}'"
     if chosen:
-        problem = f"several files may be {'the data' if only else repr(split)} at '{path}'"
+        problem = (
+            f"several files may be {'the data' if only else repr(split)} at '{path}'"
+        )
     raise NotFoundError(
         problem,
         expected=f"one table {name}ending in {', '.join(suffixes)}, or all of its shards",

@@ -31,7 +31,9 @@ def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
     remainders = {name: count * rows % total for name, count in sharing.items()}
     for name, count in sharing.items():
         taken[name] = count * rows // total
-    by_remainder = sorted(sharing, key=lambda name: (-remainders[name], -sharing[name], name))
+    by_remainder = sorted(
+        sharing, key=lambda name: (-remainders[name], -sharing[name], name)
+    )
     for name in by_remainder[: limit - sum(taken.values())]:
         taken[name] += 1
     return taken

@@ -105,7 +105,10 @@ def _tell_utf8(path: Path, config: ExtractConfig) -> None:
     if asked is None or codecs.lookup(asked).name.startswith("utf"):
         return
     decoder, plain = codecs.getincrementaldecoder("utf-8")(), True
-    with suppress(UnicodeDecodeError, OSError, EOFError, zlib.error), _opened(path) as file:
+    with (
+        suppress(UnicodeDecodeError, OSError, EOFError, zlib.error),
+        _opened(path) as file,
+    ):
         while piece := file.read(PIECE_BYTES):
             plain &= decoder.decode(piece).isascii()
         decoder.decode(b"", final=True)
@@ -162,7 +165,9 @@ def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Generator[
             hint = f"it is compressed by gzip: call it {path.name}{COMPRESSED}"
         name = "UTF-8" if encoding == "utf-8-sig" else encoding
         message = f"the file cannot be read as {name}"
-        raise DataError(message, found=str(error), where=str(path), hint=hint) from error
+        raise DataError(
+            message, found=str(error), where=str(path), hint=hint
+        ) from error
 
 
 def _head(path: Path) -> bytes:
@@ -216,7 +221,11 @@ def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
             if row and not names:
                 names, header = row, _plain(row)
                 yield names
-            elif len(row) > 1 and row[0].strip().casefold() == header[0] and _plain(row) == header:
+            elif (
+                len(row) > 1
+                and row[0].strip().casefold() == header[0]
+                and _plain(row) == header
+            ):
                 raise DataError(
                     "the names of the columns stand in the file again",
                     expected="one header, in the first line",
@@ -225,9 +234,13 @@ def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
                     hint="files were joined: remove that line",
                 )
             elif len(row) == len(names) > 0:
-                if delimiter == "\t" and any("\t" in field and "\n" in field for field in row):
+                if delimiter == "\t" and any(
+                    "\t" in field and "\n" in field for field in row
+                ):
                     text = f"{path}, {place}: a quoted field holds tabs and line breaks; if the "
-                    text += "file is written without quotes, rows are lost: write it as CSV"
+                    text += (
+                        "file is written without quotes, rows are lost: write it as CSV"
+                    )
                     warnings.warn(text, GaamWarning, stacklevel=2)
                 yield place, dict(zip(names, row, strict=True))
             elif row:
@@ -289,7 +302,9 @@ def _json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
         if not isinstance(record, dict):
             expected = "one JSON object on each line"
             problem = "a line is no JSON object"
-            raise DataError(problem, expected=expected, found=excerpt(line), where=where)
+            raise DataError(
+                problem, expected=expected, found=excerpt(line), where=where
+            )
         if not named:
             yield list(record)
         named = True
@@ -328,7 +343,9 @@ def _is_json_lines(path: Path, config: ExtractConfig) -> bool:
         first, second = next(filled, ""), next(filled, None)
     record = _decoded(first, f"{path}, line 1")
     alone = second is None
-    return isinstance(record, dict) and not (alone and isinstance(record.get(DATA), list))
+    return isinstance(record, dict) and not (
+        alone and isinstance(record.get(DATA), list)
+    )
 
 
 def _parquet(path: Path) -> Table:
@@ -340,7 +357,9 @@ def _parquet(path: Path) -> Table:
         with reading_file(str(path)), pq.ParquetFile(path) as file:
             batches = file.iter_batches(size, columns=columns.all)
             rows = (row for batch in batches for row in batch.to_pylist())
-            yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
+            yield from (
+                (f"row {number}", row) for number, row in enumerate(rows, start=1)
+            )
 
     with reading_file(str(path)):
         schema = pq.read_schema(path)
@@ -359,10 +378,14 @@ def dataset_table(data: Any, config: ExtractConfig) -> Table:
     stored = []
     for column, feature in data.features.items():
         if isinstance(feature, datasets.Audio | datasets.Image):
-            data = data.cast_column(column, type(feature)(decode=False))  # decoding is ours
+            data = data.cast_column(
+                column, type(feature)(decode=False)
+            )  # decoding is ours
             stored.append(column)
     feature = data.features.get(config.label_column)
-    declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+    declared = (
+        tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+    )
 
     def records(columns: Columns) -> Iterator[Record]:
         for number, record in enumerate(data.select_columns(columns.all), start=1):

@@ -40,7 +40,9 @@ def rendered(
     )
     environment.filters |= {"raw": Markup, "harmless": harmless}
     for filter_name, make in filters.items():
-        environment.filters[filter_name] = lambda *values, make=make: Markup(make(*values))
+        environment.filters[filter_name] = lambda *values, make=make: Markup(
+            make(*values)
+        )
     about = []
     for table, of_table in zip(tables, sections_of(tables, section), strict=True):
         shown: dict[str, Any] = {
@@ -62,4 +64,6 @@ def rendered(
             about.append(shown | more(table))
     template = environment.get_template(f"{name}.jinja")
     alone = section is not None
-    return template.render(tables=about, separate=SEPARATE, alone=alone, **(words or {}))
+    return template.render(
+        tables=about, separate=SEPARATE, alone=alone, **(words or {})
+    )

@@ -11,7 +11,11 @@ from gaam_decoder.reports.sections.base import sections_of
 from gaam_decoder.reports.table import Format, Table
 
 TITLE = "title"  # of the table that a line is of
-UNNAMED = ("cache", "scores", "comparison")  # their values are columns by their own names
+UNNAMED = (
+    "cache",
+    "scores",
+    "comparison",
+)  # their values are columns by their own names
 # at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
 # the full-width forms that some take as well
 _FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20])")
@@ -35,9 +39,16 @@ class Csv(Format):
         else:
             found = [line for table in tables for line in _lines(table)]
         if self.columns and len(tables) == 1:
-            found = [{name: line[name] for name in line if name != TITLE} for line in found]
-        lines = [{_cell(name): _cell(value) for name, value in line.items()} for line in found]
-        pandas.DataFrame(lines, dtype=object).to_csv(stream, index=False, lineterminator="\n")
+            found = [
+                {name: line[name] for name in line if name != TITLE} for line in found
+            ]
+        lines = [
+            {_cell(name): _cell(value) for name, value in line.items()}
+            for line in found
+        ]
+        pandas.DataFrame(lines, dtype=object).to_csv(
+            stream, index=False, lineterminator="\n"
+        )
 
 
 def _chosen(table: Table, columns: Sequence[Column]) -> Iterator[dict[str, Any]]:
@@ -59,7 +70,9 @@ def _lines_of_section(tables: Sequence[Table], name: str) -> Iterator[dict[str, 
 
 def _lines(table: Table) -> Iterator[dict[str, Any]]:
     about = table.to_dict()
-    shared = {name: about["cache"][name] for name in ("fingerprint", "encoder", "dataset")}
+    shared = {
+        name: about["cache"][name] for name in ("fingerprint", "encoder", "dataset")
+    }
     if table.apart:
         shared["cache_differs_by"] = table.apart
     left_out = table.selection.left_out if table.selection else {}
@@ -67,10 +80,20 @@ def _lines(table: Table) -> Iterator[dict[str, Any]]:
     shared |= {"left_out": counts or None, "compared_by": table.score}
     shared["conclusion"] = conclusion(table)
     if (groups := about["groups"]) is not None:
-        shared |= {"groups": groups["number"], "grouped_by": ", ".join(groups["columns"])}
-    tested = {name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")}
+        shared |= {
+            "groups": groups["number"],
+            "grouped_by": ", ".join(groups["columns"]),
+        }
+    tested = {
+        name: about[name] for name in ("tested_on", "test_rows", "majority_accuracy")
+    }
     for row, values in zip(table.shown, about["rows"], strict=True):
-        yield shared | flat(values) | tested | {"settings": row.settings, "evaluated": True}
+        yield (
+            shared
+            | flat(values)
+            | tested
+            | {"settings": row.settings, "evaluated": True}
+        )
     for final in about["final_models"]:
         yield shared | flat(final)
 

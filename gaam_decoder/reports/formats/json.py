@@ -23,7 +23,11 @@ class Json(Format):
         if self.section is None:
             objects = [_values(table, of_table) for table, of_table in every]
         else:
-            objects = [_alone(table, section) for table, of_table in every for section in of_table]
+            objects = [
+                _alone(table, section)
+                for table, of_table in every
+                for section in of_table
+            ]
         first, *others = objects
         first |= {"other_caches": others} if others else {}
         # null for what is no number, such as in the attention map of a lost seed

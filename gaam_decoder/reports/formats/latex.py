@@ -49,4 +49,6 @@ def escape(text: str) -> str:
 
 def _cell(text: str) -> str:
     """A cell whose minus signs are minus signs."""
-    return " ".join(f"${p}$" if _SIGNED.fullmatch(p) else escape(p) for p in text.split())
+    return " ".join(
+        f"${p}$" if _SIGNED.fullmatch(p) else escape(p) for p in text.split()
+    )

@@ -25,9 +25,13 @@ from gaam_decoder.reports.sections.base import Section, answers, sections_of, si
 from gaam_decoder.reports.table import AT_EDGE, SEPARATE, Format, Table
 
 PLAIN_WIDTH = 120  # where the output is no terminal and COLUMNS does not say
-LEAST_WIDTH = 80  # on a narrower screen lines wrap: in a narrower table numbers would be cut
+LEAST_WIDTH = (
+    80  # on a narrower screen lines wrap: in a narrower table numbers would be cut
+)
 MOST_NOTES = 6
-LONGEST_NAME = 20  # characters that the column of decoders has at least, which rich folds
+LONGEST_NAME = (
+    20  # characters that the column of decoders has at least, which rich folds
+)
 ALIASES = ("text", "txt", "table", "console")
 
 
@@ -49,7 +53,11 @@ class Terminal(Format):
         console.width = 10_000 if self.section else max(console.width, LEAST_WIDTH)
         every = sections_of(tables, self.section)
         several = zip(tables, every, strict=True)
-        shown = [(table, of_table) for table, of_table in several if of_table or not self.section]
+        shown = [
+            (table, of_table)
+            for table, of_table in several
+            if of_table or not self.section
+        ]
         for number, (table, of_table) in enumerate(shown):
             if number:
                 console.print()
@@ -78,9 +86,13 @@ def _write(
     elif table.rows:
         console.print(_main(table, console), "")
     if table.rows:
-        heads = {row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name}
+        heads = {
+            row.head for row in table.rows if f"+ {brief(row.head, 60)}" not in row.name
+        }
         how = f"{of_score(table)}{''.join(f', head {brief(head)}' for head in heads)}"
-        how += f", differences to {brief(str(table.baseline))}" if table.compared else ""
+        how += (
+            f", differences to {brief(str(table.baseline))}" if table.compared else ""
+        )
         _say(console, "; ".join([how, *below(table)[:1]]))
         for line in below(table)[1:]:
             _say(console, line)
@@ -91,9 +103,14 @@ def _write(
         if one.answers:
             _write_section(one, console)
     if len(notes) > MOST_NOTES:
-        _say(console, f"{len(notes) - MOST_NOTES} more notes in --format html, markdown and json")
+        _say(
+            console,
+            f"{len(notes) - MOST_NOTES} more notes in --format html, markdown and json",
+        )
     if further:
-        _say(console, f"more by --section NAME: {', '.join(one.name for one in further)}")
+        _say(
+            console, f"more by --section NAME: {', '.join(one.name for one in further)}"
+        )
     _say(console, f"signature: {signature(table)}")
 
 
@@ -114,7 +131,9 @@ def _drawn(sheet: Sheet) -> RichTable:
     drawn.add_column(_text(sheet.header[0]), overflow="fold")
     for name in sheet.header[1:]:
         words = name in sheet.words
-        drawn.add_column(_text(name), justify="left" if words else "right", no_wrap=True)
+        drawn.add_column(
+            _text(name), justify="left" if words else "right", no_wrap=True
+        )
     for line in sheet.lines:
         drawn.add_row(*map(_text, line))
     return drawn
@@ -136,7 +155,9 @@ def _main(table: Table, console: Console) -> RichTable:
     for column in DISPENSABLE:
         if first + sum(width.values()) > console.width:
             width.pop(column, None)
-    header, *lines = zip(["decoder", *names], *(drawn[one] for one in width), strict=True)
+    header, *lines = zip(
+        ["decoder", *names], *(drawn[one] for one in width), strict=True
+    )
     return _drawn(Sheet("", [*header], [*map(list, lines)]))
 
 

@@ -19,7 +19,9 @@ from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 
 PACKAGE = "gaam_decoder.reports.sections"
-PAIRS_HINT = "--pairs layers, or another setting in which rows differ, compares each with each"
+PAIRS_HINT = (
+    "--pairs layers, or another setting in which rows differ, compares each with each"
+)
 Parts = tuple[Sequence[Sheet], Sequence[Picture]]
 
 
@@ -34,7 +36,9 @@ class Section:
     """What a reader asked for by an option, without full stops: it stands under the title."""
     lines: Sequence[str] = ()  # what has to be read with it
     values: Any = None  # the same for programs, as JSON values; fractions, not percent
-    make: Callable[[], Parts]  # when they are shown: they read what runs hold of each seed
+    make: Callable[
+        [], Parts
+    ]  # when they are shown: they read what runs hold of each seed
 
     @cached_property
     def parts(self) -> Parts:
@@ -54,12 +58,16 @@ class Writer(ABC):
 
 def sections(table: Table) -> list[Section]:
     """All sections of a table, in their order; none without rows."""
-    every = [plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)]
+    every = [
+        plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)
+    ]
     every.sort(key=lambda writer: writer.place)
     return [section for writer in every if table.rows for section in writer.of(table)]
 
 
-def sections_of(tables: Sequence[Table], name: str | None = None) -> list[list[Section]]:
+def sections_of(
+    tables: Sequence[Table], name: str | None = None
+) -> list[list[Section]]:
     """The sections of every table; those of that name alone, where there is one.
 
     Raises:
@@ -68,11 +76,17 @@ def sections_of(tables: Sequence[Table], name: str | None = None) -> list[list[S
     every = [sections(table) for table in tables]
     if name is None:
         return every
-    names = list(dict.fromkeys(section.name for of_table in every for section in of_table))
+    names = list(
+        dict.fromkeys(section.name for of_table in every for section in of_table)
+    )
     if name not in names:
         hint = PAIRS_HINT if name == "pairs" else None
-        raise plugins.unknown("section of these runs", name, names, where="--section", hint=hint)
-    return [[section for section in of_table if section.name == name] for of_table in every]
+        raise plugins.unknown(
+            "section of these runs", name, names, where="--section", hint=hint
+        )
+    return [
+        [section for section in of_table if section.name == name] for of_table in every
+    ]
 
 
 def answers(table: Table, of_table: Sequence[Section]) -> list[str]:

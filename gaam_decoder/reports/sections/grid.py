@@ -16,7 +16,9 @@ NO_AXES = {"split_seed", "fold", "repeats", "val_fraction", "val_folds", "shard_
 NO_AXES |= {"test_split", "plugins"}
 """Settings that are no quantity, or decide which rows are which."""
 ALL = "all"
-Cells = dict[str, dict[Any, float]]  # a line for all else, in it the accuracy at every value
+Cells = dict[
+    str, dict[Any, float]
+]  # a line for all else, in it the accuracy at every value
 
 
 class Grid(Writer):
@@ -47,16 +49,24 @@ def _cells(table: Table) -> tuple[str, Cells]:
     rows, of_rows = [row for row in table.rows if row.finished and not row.shuffled], []
     for row in rows:
         left_out = NO_AXES | {name for tuning in row.tunings for name in tuning.names}
-        mine = {k: v for k, v in row.recipe.items() if k not in left_out and v is not None}
+        mine = {
+            k: v for k, v in row.recipe.items() if k not in left_out and v is not None
+        }
         of_rows.append({"layers": ALL, "train_rows": ALL} | mine)
-    values = {name: {of.get(name) for of in of_rows} - {None} for of in of_rows for name in of}
+    values = {
+        name: {of.get(name) for of in of_rows} - {None} for of in of_rows for name in of
+    }
     varied = sorted(name for name, of in values.items() if len(of) > 1)
-    numbers = {name for name in varied if all(type(v) in (int, float) for v in values[name])}
+    numbers = {
+        name for name in varied if all(type(v) in (int, float) for v in values[name])
+    }
     axes = [name for name in varied if name in numbers | {"layers", "train_rows"}]
     axis, cells = max(axes, key=lambda name: len(values[name]), default=""), Cells()
     for row, of in zip(rows, of_rows, strict=True):
         rest = [f"{brief(row.attention)} + {brief(row.head, 60)}"]
-        rest += [brief(f"{k}={of[k]}") for k in varied if k != axis and of.get(k, ALL) != ALL]
+        rest += [
+            brief(f"{k}={of[k]}") for k in varied if k != axis and of.get(k, ALL) != ALL
+        ]
         if axis in of:
             cells.setdefault(", ".join(rest), {})[of[axis]] = row.accuracy.mean or 0.0
     # a line of one value is on no axis
@@ -75,12 +85,18 @@ def _parts(axis: str, cells: Cells) -> Parts:
     every = {value for line in cells.values() for value in line}
     values = sorted(every, key=lambda value: (_number(value), str(value)))
     header = [axis, *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)]
-    table = [[name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()]
+    table = [
+        [name, *(percent(of.get(v)) for v in values)] for name, of in cells.items()
+    ]
     sheet = Sheet(f"accuracy % by {axis}", header, table)
     at = {value: _number(value) for value in values if _number(value) < math.inf}
     low, high = (of(at.values(), default=0) for of in (min, max))
     points = [(name, [v for v in at if v in of], of) for name, of in cells.items()]
-    lines = [Line(n, [at[v] for v in p], [100 * of[v] for v in p]) for n, p, of in points if p[1:]]
+    lines = [
+        Line(n, [at[v] for v in p], [100 * of[v] for v in p])
+        for n, p, of in points
+        if p[1:]
+    ]
     picture = Picture(
         "grid",
         f"Accuracy by {axis}",

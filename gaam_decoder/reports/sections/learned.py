@@ -52,30 +52,53 @@ class Learned(Writer):
             yield _beside_alone(table, found)
         elif any(map(_importance, rows)):
             heading = "What mechanisms read of every layer"
-            yield Section(name="importance", heading=heading, make=lambda: _shares(table))
+            yield Section(
+                name="importance", heading=heading, make=lambda: _shares(table)
+            )
         if any(run.log for row in rows if not row.fitted for run in row.runs):
-            yield Section(name="curves", heading="Learning curves", make=lambda: _curves(table))
-        header = ["decoder", "parameter", "start", "min", "median", "max", "sd of seed medians"]
+            yield Section(
+                name="curves", heading="Learning curves", make=lambda: _curves(table)
+            )
+        header = [
+            "decoder",
+            "parameter",
+            "start",
+            "min",
+            "median",
+            "max",
+            "sd of seed medians",
+        ]
         lines = []
         for row in table.shown:
             for name, of in row.learned.items():
                 start = dict.fromkeys(f"{value:.3g}" for value in of["start"] or ())
-                values = [of[key] for key in ("min", "median", "max", "seed_medians_sd")]
+                values = [
+                    of[key] for key in ("min", "median", "max", "seed_medians_sd")
+                ]
                 cells = ["-" if value is None else f"{value:.3g}" for value in values]
-                lines.append([row.label, brief(name, 40), " to ".join(start) or "-", *cells])
+                lines.append(
+                    [row.label, brief(name, 40), " to ".join(start) or "-", *cells]
+                )
         if lines:
             title = "learned parameters after training, over heads, features and seeds"
             sheet = Sheet(title, header, lines)
-            yield Section(name="learned", heading="Learned parameters", make=lambda: ((sheet,), ()))
+            yield Section(
+                name="learned",
+                heading="Learned parameters",
+                make=lambda: ((sheet,), ()),
+            )
         # of every feature, other than the weights of gaussian-mixture
         shape, none = (table.cache["hidden_size"],), np.empty(0)
-        learnt = [(row, row.runs[0].learned.get(OFFSET, none)) for row in rows if row.finished]
+        learnt = [
+            (row, row.runs[0].learned.get(OFFSET, none)) for row in rows if row.finished
+        ]
         if gates := [row for row, offset in learnt if offset.shape[2:] == shape]:
             gate = planted_gate(table.cache)
             yield Section(
                 name="gates",
                 heading="Learned gates",
-                lead=f"of {len(gates)} rows" + f", beside the planted one ({gate})" * bool(gate),
+                lead=f"of {len(gates)} rows"
+                + f", beside the planted one ({gate})" * bool(gate),
                 lines=(GATE,),
                 make=lambda: _gates(gates[:MOST_LINES], gate),
                 values={"planted": table.cache.get("planted") if gate else None},
@@ -85,22 +108,38 @@ class Learned(Writer):
 def _curves(table: Table) -> Parts:
     import pandas
 
-    held_out = HELD_OUT.get("".join({r.select for r in table.rows}), "held-out accuracy, %")
+    held_out = HELD_OUT.get(
+        "".join({r.select for r in table.rows}), "held-out accuracy, %"
+    )
     names = {"loss": "training loss", "train_accuracy": "training accuracy, %"}
     panels = dict[str, list[Line]]()
     for row in table.rows:
         counts = {} if row.fitted else first_runs(row.runs)
-        every = [one for run in row.runs for one in run.log if counts.get(one["seed"]) is run]
+        every = [
+            one for run in row.runs for one in run.log if counts.get(one["seed"]) is run
+        ]
         log = pandas.DataFrame(every)  # of each seed that of the run that counts
         for key, what in (names | {"accuracy": held_out}).items() if len(log) else ():
-            by_epoch = log.astype({key: float}).groupby("epoch")[key] if key in log else None
+            by_epoch = (
+                log.astype({key: float}).groupby("epoch")[key] if key in log else None
+            )
             if by_epoch is not None and len(mean_E := by_epoch.mean().dropna()):
                 mean_E *= (factor := 1 if key == "loss" else 100)
                 sd_E = factor * by_epoch.std(ddof=0)[mean_E.index]
-                line = Line(row.label, [*mean_E.index], [*mean_E], (mean_E - sd_E, mean_E + sd_E))
+                line = Line(
+                    row.label,
+                    [*mean_E.index],
+                    [*mean_E],
+                    (mean_E - sd_E, mean_E + sd_E),
+                )
                 panels.setdefault(what, []).append(line)
-    ends = [{o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines} for lines in panels.values()]
-    cells = [[row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows]
+    ends = [
+        {o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines}
+        for lines in panels.values()
+    ]
+    cells = [
+        [row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows
+    ]
     sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells)
     drawn = [(what, lines[:MOST_LINES]) for what, lines in panels.items()]
     picture = Picture(
@@ -119,27 +158,40 @@ def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     head and recipe but for the layers; what was tuned may differ. The rows of its own mechanism
     count, or where it has none, those of others.
     """
-    usable = [row for row in rows if row.finished and not row.shuffled and row.folds == 1]
+    usable = [
+        row for row in rows if row.finished and not row.shuffled and row.folds == 1
+    ]
     singles = [row for row in usable if len(row.runs[0].layer_numbers) == 1]
     for row in usable:
-        layers, apart = row.runs[0].layer_numbers, ("layers", *(TUNED if row.tunings else ()))
+        layers, apart = (
+            row.runs[0].layer_numbers,
+            ("layers", *(TUNED if row.tunings else ())),
+        )
         by_mechanism: dict[str, dict[int, Row]] = {}
         for one in singles:
             (layer,) = one.runs[0].layer_numbers
             same = one.head == row.head and same_recipe(one.recipe, row.recipe, apart)
             if same and layer in layers:
                 by_mechanism.setdefault(one.attention, {})[layer] = one
-        enough = {name: of for name, of in by_mechanism.items() if len(of) >= LEAST_LAYERS}
-        enough = {name: of for name, of in enough.items() if name == row.attention} or enough
+        enough = {
+            name: of for name, of in by_mechanism.items() if len(of) >= LEAST_LAYERS
+        }
+        enough = {
+            name: of for name, of in enough.items() if name == row.attention
+        } or enough
         factor_SL = factor_by_seed(row.runs, row.finished) if enough else None
         if factor_SL is None or not np.isfinite(factor_SL).all():
             continue
         for name, of in enough.items():
             alone = [of[layer] for layer in sorted(of)]
-            if not (seeds := sorted(set.intersection(*(set(one.finished) for one in alone)))):
+            if not (
+                seeds := sorted(set.intersection(*(set(one.finished) for one in alone)))
+            ):
                 continue
             mine_SL = factor_SL[:, [layers.index(layer) for layer in sorted(of)]]
-            right_LSN = np.stack([one.right[list(map(one.finished.index, seeds))] for one in alone])
+            right_LSN = np.stack(
+                [one.right[list(map(one.finished.index, seeds))] for one in alone]
+            )
             # accuracies of the same rows differ by 1/N or not at all; less is rounding
             factor_L, accuracy_L = mine_SL.mean(0), right_LSN.mean(2).mean(1).round(9)
             columns = zip(sorted(of), factor_L, accuracy_L, strict=True)
@@ -150,7 +202,11 @@ def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 "seeds_of_importance": list(row.finished),
                 "seeds_alone": seeds,
                 "layers": [
-                    {"layer": layer, "importance": float(factor), "accuracy": float(accuracy)}
+                    {
+                        "layer": layer,
+                        "importance": float(factor),
+                        "accuracy": float(accuracy),
+                    }
                     for layer, factor, accuracy in columns
                 ],
             }
@@ -158,7 +214,9 @@ def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 def _rho(one_L: NDArray[Any], other_L: NDArray[Any]) -> float | None:
     """Rank correlation; None where one of both is the same of all layers."""
-    from scipy.stats import spearmanr  # a report of no importance does without: a second
+    from scipy.stats import (
+        spearmanr,  # a report of no importance does without: a second
+    )
 
     if not (np.ptp(one_L) and np.ptp(other_L)):
         return None
@@ -193,12 +251,16 @@ def _shares(table: Table, *first: Sheet) -> Parts:
     lines, curves = [], []
     for row in table.rows:
         if of := _importance(row):
-            by_share = sorted(zip(of.contribution, of.layers, strict=True), reverse=True)
+            by_share = sorted(
+                zip(of.contribution, of.layers, strict=True), reverse=True
+            )
             told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
             lines.append([row.label, ", ".join(told[:3]), told[-1]])
             mean_L = np.array(of.contribution)
             sd_L = np.array(of.contribution_sd or 0 * mean_L)
-            curves.append(Line(row.label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L)))
+            curves.append(
+                Line(row.label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L))
+            )
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet("share of layers in the summed attention", header, lines)
     panels = [("share of the layer, %", curves[:MOST_LINES])]

@@ -50,14 +50,20 @@ class EveryPair(Writer):
     def of(self, table: Table) -> Iterator[Section]:
         """Nothing without pairs, or where the only one is the comparison with the baseline."""
         found, unit = table.pairs, table.unit
-        claims = [one.claim for g in found.groups for one in g.pairs.values()] if found else []
+        claims = (
+            [one.claim for g in found.groups for one in g.pairs.values()]
+            if found
+            else []
+        )
         if not found or not claims:
             return
         as_baseline = found.axis == "attn" and table.baseline and len(claims) < 2
         if as_baseline and not found.asked:
             return
         axis = found.axis.replace("_", "-")
-        of_what = "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+        of_what = (
+            "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+        )
         count = Counter[str](claim.verdict for claim in claims)
         told = [f"{count.pop('better', 0) + count.pop('worse', 0)} differ"]
         told += [f"{number} {verdict}" for verdict, number in sorted(count.items())]
@@ -93,7 +99,9 @@ def _lines(table: Table, found: Pairs) -> list[str]:
             f"and with the row of all; {MOST_LISTED} pairs at most are listed, JSON has every one"
         )
     if len(groups) == MOST_GROUPS:
-        lines.append(f"of more than {MOST_GROUPS} groups those of most rows are compared")
+        lines.append(
+            f"of more than {MOST_GROUPS} groups those of most rows are compared"
+        )
     return lines
 
 
@@ -113,7 +121,9 @@ def _answers(table: Table, found: Pairs, axis: str) -> list[str]:
     answers = [_answer(group, axis, table) for group in groups[:MOST_ANSWERS]]
     if len(groups) > MOST_ANSWERS:
         more = len(groups) - MOST_ANSWERS
-        answers.append(f"{more} more groups of rows differ in {axis} alone: --section pairs")
+        answers.append(
+            f"{more} more groups of rows differ in {axis} alone: --section pairs"
+        )
     return answers
 
 
@@ -121,7 +131,9 @@ def _answer(group: Group, axis: str, table: Table) -> str:
     """What the best row is beside all others, and the pair of it and the next."""
     unit, best = table.unit, group.rows[0]
     prefix = f"{group.name}: " if group.name else ""
-    of_best = {second: one for (first, second), one in group.pairs.items() if first == 0}
+    of_best = {
+        second: one for (first, second), one in group.pairs.items() if first == 0
+    }
     mean = f"{unit.text(best.chosen.mean)}{'%' if unit.percent else ''}"
     text = f"{in_words(axis, group.labels[:1])} has the best mean {unit.title}, {mean}"
     labels: dict[str, list[str]] = {}
@@ -150,7 +162,9 @@ def _answer(group: Group, axis: str, table: Table) -> str:
     second, nearest = min(of_best.items())
     text += f"; {_pair(group, axis, 0, second)}: {unit.difference(nearest.claim.difference)}"
     if interval := nearest.claim.interval_corrected:
-        text += f", {unit.span(interval, signed=True)}, p {p_value(nearest.claim.p_holm)}"
+        text += (
+            f", {unit.span(interval, signed=True)}, p {p_value(nearest.claim.p_holm)}"
+        )
     return f"{prefix}{text}"
 
 
@@ -162,8 +176,14 @@ def in_words(axis: str, labels: Sequence[str]) -> str:
         names = [f"{axis} {label}" for label in labels]
     else:
         single = sorted(int(label) for label in labels if label.isdecimal())
-        names = [f"layer{'s' if len(single) > 1 else ''} {spell_numbers(single)}"] if single else []
-        names += [f"layers {one}" for one in labels if not one.isdecimal() and one != ALL]
+        names = (
+            [f"layer{'s' if len(single) > 1 else ''} {spell_numbers(single)}"]
+            if single
+            else []
+        )
+        names += [
+            f"layers {one}" for one in labels if not one.isdecimal() and one != ALL
+        ]
         names += ["all layers"] if ALL in labels else []
     if len(names) > MOST_NAMED:
         names[MOST_NAMED:] = [f"{len(names) - MOST_NAMED} more"]
@@ -188,12 +208,19 @@ def _list(group: Group, axis: str, unit: Score) -> Sheet:
     places = sorted(group.pairs)
     if len(places) > MOST_LISTED:
         best, references = {*range(MOST_VALUES)}, {*group.references}
-        places = [pair for pair in places if references & {*pair} and {*pair} <= best | references]
+        places = [
+            pair
+            for pair in places
+            if references & {*pair} and {*pair} <= best | references
+        ]
     lines = []
     for first, second in places[:MOST_LISTED]:
         claim = group.pairs[first, second].claim
         cells = [_pair(group, axis, first, second), unit.difference(claim.difference)]
-        cells += [unit.span(claim.interval_corrected, signed=True), p_value(claim.p_holm)]
+        cells += [
+            unit.span(claim.interval_corrected, signed=True),
+            p_value(claim.p_holm),
+        ]
         lines.append([*cells, verdict(claim)])
     header = [column.name for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
     listed = "every pair"

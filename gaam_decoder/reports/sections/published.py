@@ -30,11 +30,19 @@ class Published(Writer):
         name = _plain(Path(dataset_name).stem)
         named = (of for of in content["datasets"].values() if name in of["names"])
         # where the paper names no classes, as many
-        fits = (of for of in named if len(classes) == of.get("num_classes", len(classes)))
-        alike = (of for of in fits if sorted(map(_plain, of["classes"] or classes)) == classes)
+        fits = (
+            of for of in named if len(classes) == of.get("num_classes", len(classes))
+        )
+        alike = (
+            of
+            for of in fits
+            if sorted(map(_plain, of["classes"] or classes)) == classes
+        )
         dataset: dict[str, Any] = next(alike, {})
         known = dataset.get("mechanisms", {})
-        whole = [r.attention for r in table.rows if not (r.recipe.get("layers") or r.drawn)]
+        whole = [
+            r.attention for r in table.rows if not (r.recipe.get("layers") or r.drawn)
+        ]
         names = [one if one in known else one.partition(":")[0] for one in whole]
         found = {name: known[name] for name in names if name in known}
         if not found:
@@ -46,7 +54,10 @@ class Published(Writer):
             "across the rows of a batch there, and over layers here (published=true: as theirs)",
             *(f"{name}: {of['code']}" for name, of in found.items() if "code" in of),
         ]
-        ranges = (f"{k} {low} to {high}" for k, (low, high) in dataset["learned_ranges"].items())
+        ranges = (
+            f"{k} {low} to {high}"
+            for k, (low, high) in dataset["learned_ranges"].items()
+        )
         lines += [f"gaam learned {' and '.join(ranges)} there"] * ("gaam" in found)
         cells = [
             [name, f"{of['mean']:.1f}", ", ".join(map(str, of["values"]))]

@@ -89,7 +89,11 @@ def _calibration(table: Table) -> Section:
             fitted = [f"{by['mean']:.3g}" if by else "-"] * table.temperature
             lines.append([row.label, unit.text(value_S.mean()), sd, *means, *fitted])
             bins = dict(zip(("rows", "right", "sum"), row.bins.tolist(), strict=True))
-            about = {"decoder": row.label, "ece": float(value_S.mean()), "temperature": by}
+            about = {
+                "decoder": row.label,
+                "ece": float(value_S.mean()),
+                "temperature": by,
+            }
             values.append(about | bins)
     header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
     header += ["temperature"] * table.temperature

@@ -41,16 +41,22 @@ def check_tracker(name: str) -> None:
             raise ConfigError(f"--set track={name} needs {needs}", hint=hint) from error
 
 
-def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult]) -> None:
+def track_seeds(
+    name: str, runs: Path, work: str, results: Iterable[SeedResult]
+) -> None:
     """Write the curves of seeds that are finished, a warning where that fails: they are trained."""
     if name == "none":
         return
     curves = {}
     for one in results:
         known = [(e["epoch"], {k: e.get(k) for k in CURVES}) for e in one.log]
-        curves[one.seed] = [(n, {k: v for k, v in e.items() if v is not None}) for n, e in known]
+        curves[one.seed] = [
+            (n, {k: v for k, v in e.items() if v is not None}) for n, e in known
+        ]
     try:
         plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
     except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained
         text = f"track {name} could not write curves of {work} ({type(error).__name__}: {error})"
-        warnings.warn(f"{text}: log.jsonl of the run has them", GaamWarning, stacklevel=2)
+        warnings.warn(
+            f"{text}: log.jsonl of the run has them", GaamWarning, stacklevel=2
+        )

@@ -42,12 +42,16 @@ class Auroc(Score):
 def _below(of: Floats, than: Floats) -> Floats:
     """For each of ``than`` the share of ``of`` that is smaller, equal ones counted half."""
     ranked = np.sort(of)
-    both = np.searchsorted(ranked, than, "left") + np.searchsorted(ranked, than, "right")
+    both = np.searchsorted(ranked, than, "left") + np.searchsorted(
+        ranked, than, "right"
+    )
     share: Floats = both / (2 * len(of))
     return share
 
 
-def _of_part(odds_NC: Floats, label_N: NDArray[np.int64]) -> tuple[Floats, float] | None:
+def _of_part(
+    odds_NC: Floats, label_N: NDArray[np.int64]
+) -> tuple[Floats, float] | None:
     """What every row adds, and what one can change; None where all rows are of one class."""
     count_C = np.bincount(label_N, minlength=odds_NC.shape[1])
     there = np.flatnonzero((count_C > 0) & (count_C < len(label_N)))
@@ -59,7 +63,10 @@ def _of_part(odds_NC: Floats, label_N: NDArray[np.int64]) -> tuple[Floats, float
         own, rest = odds_NC[own_N, of_class], odds_NC[~own_N, of_class]
         above_own, above_rest = _below(rest, own), 1 - _below(own, rest)
         area = float(above_own.mean())
-        weight_own, weight_rest = 1 / (len(own) * len(there)), 1 / (len(rest) * len(there))
+        weight_own, weight_rest = (
+            1 / (len(own) * len(there)),
+            1 / (len(rest) * len(there)),
+        )
         value += area / len(there)
         change_N[own_N] += weight_own * (above_own - area)
         change_N[~own_N] += weight_rest * (above_rest - area)

@@ -53,7 +53,9 @@ class Answers:
         others_NC = log_p_NC.copy()
         np.put_along_axis(others_NC, first_N1, -np.inf, -1)
         most_N1 = others_NC.max(-1, keepdims=True)
-        of_first_N1 = most_N1 + np.log(np.exp(others_NC - most_N1).sum(-1, keepdims=True))
+        of_first_N1 = most_N1 + np.log(
+            np.exp(others_NC - most_N1).sum(-1, keepdims=True)
+        )
         np.put_along_axis(rest_NC, first_N1, of_first_N1, -1)
         # what is equal but for the order in which it was summed is equal
         size_NC = np.maximum(np.maximum(-log_p_NC, -rest_NC), 1.0)
@@ -108,7 +110,9 @@ class Score(ABC):
     """Whether it says how good the sizes of probabilities are, so that it is of scaled logits where
     a temperature was fitted; what only ranks them (AUROC) is of logits as they are."""
     fewest_classes: ClassVar[int] = 1  # with which it says anything
-    no_claim: ClassVar[str] = ""  # why nothing is claimed of differences; '' where something may be
+    no_claim: ClassVar[str] = (
+        ""  # why nothing is claimed of differences; '' where something may be
+    )
 
     @abstractmethod
     def of(self, answers: Answers) -> Found | None:
@@ -163,6 +167,10 @@ class Score(ABC):
         if interval is None:
             return "-"
         half = 50 * (interval[1] - interval[0])
-        digits = (0 if half >= 10 else 1 if half >= 1 or not signed else 2) if self.percent else 4
+        digits = (
+            (0 if half >= 10 else 1 if half >= 1 or not signed else 2)
+            if self.percent
+            else 4
+        )
         form = f"{'+' if signed else ''}z.{digits}f"
         return " to ".join(f"{self.factor * bound:{form}}" for bound in interval)

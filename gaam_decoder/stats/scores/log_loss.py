@@ -25,6 +25,8 @@ class LogLoss(Score):
         """The loss of every row."""
         loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
         rows = answers.num_rows / answers.repeats
-        worst = max(float(loss_N.max()), math.log(rows))  # p of 1 in N is as rare as one row
+        worst = max(
+            float(loss_N.max()), math.log(rows)
+        )  # p of 1 in N is as rare as one row
         unseen = (worst / rows) ** 2
         return Found(value=float(loss_N.mean()), by_row=loss_N, unseen=unseen)

@@ -18,7 +18,9 @@ class MacroF1(Score):
         """The derivative of the mean in the weight of every row."""
         label_N, predicted_N = answers.labels, answers.predicted_N
         right_N = predicted_N == label_N
-        either_C = answers.count_C + np.bincount(predicted_N, minlength=answers.num_classes)
+        either_C = answers.count_C + np.bincount(
+            predicted_N, minlength=answers.num_classes
+        )
         seen_C = either_C > 0
         hits_C = np.bincount(label_N[right_N], minlength=answers.num_classes)
         f1_C = 2 * hits_C / np.maximum(either_C, 1)

@@ -24,6 +24,8 @@ class Top5(Score):
         rows = np.arange(answers.num_rows)
         own_N1 = answers.logits[rows, answers.labels][:, None]
         earlier_NC = np.arange(answers.num_classes) < answers.labels[:, None]
-        before_NC = (answers.logits > own_N1) | ((answers.logits == own_N1) & earlier_NC)
+        before_NC = (answers.logits > own_N1) | (
+            (answers.logits == own_N1) & earlier_NC
+        )
         right_N = before_NC.sum(-1) < FIVE
         return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)

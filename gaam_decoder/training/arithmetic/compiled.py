@@ -50,7 +50,9 @@ class Compiler:
                 return self._compile(method, shapes)(*arguments)
             except _errors() as error:  # before anything has been computed
                 first = str(error).strip().splitlines()[0]
-                warnings.warn(f"not compiled, so slower: {first}", GaamWarning, stacklevel=2)
+                warnings.warn(
+                    f"not compiled, so slower: {first}", GaamWarning, stacklevel=2
+                )
                 self.works = False
         return method(*arguments)
 
@@ -62,7 +64,9 @@ class Compiler:
         key = (method.__name__, shapes)
         if key not in self._compiled:
             plain: Any = method.__func__  # type: ignore[attr-defined]
-            code = plain.__code__.replace()  # a new object: torch keeps what it compiled by it
+            code = (
+                plain.__code__.replace()
+            )  # a new object: torch keeps what it compiled by it
             copy = types.FunctionType(code, plain.__globals__, plain.__name__)
             bound = types.MethodType(copy, method.__self__)  # type: ignore[attr-defined]
             self._compiled[key] = torch.compile(

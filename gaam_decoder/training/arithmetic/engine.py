@@ -21,13 +21,20 @@ from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
 COMPILER_SECONDS = 20.0  # what compiling a step and an evaluation may cost, generously
-EAGER_SECONDS_PER_NUMBER = 2e-8  # of a batch: what a compiler saves of a step of gates, measured
+EAGER_SECONDS_PER_NUMBER = (
+    2e-8  # of a batch: what a compiler saves of a step of gates, measured
+)
 WORKING_SET = 8 * 2**20  # bytes of a step per thread that stay in the caches of a CPU
 LEAST_STACKED = 6  # seeds for which stacking pays where nothing is compiled, measured
-LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of products, not of parameters
+LOWER = {
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}  # of products, not of parameters
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a group may take
-ON_PAPER = 2**20  # numbers of a batch beyond which a decoder is measured without memory: for that
+ON_PAPER = (
+    2**20
+)  # numbers of a batch beyond which a decoder is measured without memory: for that
 # torch imports its compiler, 1.4 seconds
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
@@ -107,7 +114,9 @@ def choose_engine(
         parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
         # parameters, gradients, two moments and the best epoch so far; gradients of activations
         per_seed = 5 * parameters + 2 * activations
-        fitting = min(int(MEMORY_SHARE * free_on(device) / per_seed), MOST_SEEDS[device.type])
+        fitting = min(
+            int(MEMORY_SHARE * free_on(device) / per_seed), MOST_SEEDS[device.type]
+        )
         together, why_together = max(1, fitting), "as memory allows"
         # a step of an optimiser reads and writes all of the first four
         cached = WORKING_SET * torch.get_num_threads() // (4 * parameters + activations)
@@ -129,7 +138,9 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
     """What autograd keeps of one batch of one seed, in bytes."""
     kept = 0
 
-    def count(tensor: Tensor) -> None:  # a result that is kept by what made it is never freed
+    def count(
+        tensor: Tensor,
+    ) -> None:  # a result that is kept by what made it is never freed
         nonlocal kept
         kept += tensor.numel() * tensor.element_size()
 
@@ -162,7 +173,9 @@ def keep_freed_memory() -> None:
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)
-        libc.mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD: of one piece; glibc takes no larger ones
+        libc.mallopt(
+            -3, 32 * 2**20
+        )  # M_MMAP_THRESHOLD: of one piece; glibc takes no larger ones
         libc.mallopt(-1, 512 * 2**20)  # M_TRIM_THRESHOLD: in all
 
 

@@ -36,8 +36,12 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, seeds: int, device: torch.device) -> Scaling:
-        counts = (torch.zeros(seeds, dtype=torch.int64, device=device) for _ in range(4))
-        return cls(torch.full((seeds,), START, device=device, dtype=torch.float32), *counts)
+        counts = (
+            torch.zeros(seeds, dtype=torch.int64, device=device) for _ in range(4)
+        )
+        return cls(
+            torch.full((seeds,), START, device=device, dtype=torch.float32), *counts
+        )
 
     def update(self, finite_S: Tensor) -> None:
         """After good steps, whose gradients are finite, a scale grows; after another it falls."""
@@ -63,7 +67,9 @@ class State(NamedTuple):
 
     parameters: Stacked
     buffers: Stacked
-    moments: dict[str, Stacked]  # what the optimiser remembers of every parameter, by its names
+    moments: dict[
+        str, Stacked
+    ]  # what the optimiser remembers of every parameter, by its names
     loss_S: Tensor  # losses of the epoch's rows so far, added up
     hit_S: Tensor  # rows of the epoch that were right when they were seen
     scaling: Scaling | None  # of the losses, where they are scaled
@@ -81,7 +87,9 @@ class State(NamedTuple):
 
         def stacked(of_seeds: Sequence[Stacked]) -> Stacked:
             return {
-                name: torch.stack([of_seed[name].detach() for of_seed in of_seeds]).to(device)
+                name: torch.stack([of_seed[name].detach() for of_seed in of_seeds]).to(
+                    device
+                )
                 for name in of_seeds[0]
             }
 
@@ -90,7 +98,9 @@ class State(NamedTuple):
             parameters=parameters,
             buffers=stacked([dict(decoder.named_buffers()) for decoder in decoders]),
             moments={
-                moment: {name: torch.zeros_like(value) for name, value in parameters.items()}
+                moment: {
+                    name: torch.zeros_like(value) for name, value in parameters.items()
+                }
                 for moment in moments
             },
             loss_S=torch.zeros(len(decoders), dtype=decoders[0].dtype, device=device),
@@ -106,11 +116,15 @@ class State(NamedTuple):
         """What has to be kept to go on after an epoch, by name."""
         parts = {"parameters": self.parameters, "buffers": self.buffers, **self.moments}
         found = {
-            f"{part}.{name}": value for part, of in parts.items() for name, value in of.items()
+            f"{part}.{name}": value
+            for part, of in parts.items()
+            for name, value in of.items()
         }
         if self.scaling is not None:
             lasting = ("scale_S", "good_S", "steps_S")
-            found |= {f"scaling.{name}": getattr(self.scaling, name) for name in lasting}
+            found |= {
+                f"scaling.{name}": getattr(self.scaling, name) for name in lasting
+            }
         return found
 
 
@@ -125,7 +139,9 @@ class Batch(NamedTuple):
     weight_SB: Tensor | None = None  # of rows in the loss; None where all count alike
 
 
-def unscaled(gradients: dict[str, Tensor], scale_S: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+def unscaled(
+    gradients: dict[str, Tensor], scale_S: Tensor
+) -> tuple[dict[str, Tensor], Tensor]:
     """Gradients of the loss itself, and whether all those of a seed are finite, (S,).
 
     What is looked at are the gradients of the scaled loss, as there.

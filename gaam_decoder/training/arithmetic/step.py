@@ -19,10 +19,24 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.compiled import Compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, keep_freed_memory
-from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights, clipped, unscaled
+from gaam_decoder.training.arithmetic.state import (
+    Batch,
+    Stacked,
+    State,
+    Weights,
+    clipped,
+    unscaled,
+)
 
 IN_A_STEP = (
-    *("loss", "class_weights", "optimizer", "weight_decay", "clip_grad_norm", "clip_order"),
+    *(
+        "loss",
+        "class_weights",
+        "optimizer",
+        "weight_decay",
+        "clip_grad_norm",
+        "clip_order",
+    ),
     *("loss_scale", "eval_dtype"),
 )
 """Settings of a recipe that a step knows, as it was compiled; others reach it as tensors."""
@@ -50,10 +64,15 @@ class Step:
     ``decoder`` is any of the kind, on the device; its parameters are not used.
     """
 
-    def __init__(self, decoder: Decoder, loss_of: Loss, recipe: Recipe, engine: Engine) -> None:
+    def __init__(
+        self, decoder: Decoder, loss_of: Loss, recipe: Recipe, engine: Engine
+    ) -> None:
         self._decoder, self._dtype, self._loss_of = decoder, decoder.dtype, loss_of
         self._optimizer: Optimizer = build(recipe.optimizer, "optimizer")
-        self._weight_decay, self._clip_grad_norm = recipe.weight_decay, recipe.clip_grad_norm
+        self._weight_decay, self._clip_grad_norm = (
+            recipe.weight_decay,
+            recipe.clip_grad_norm,
+        )
         # the norm that is clipped is of the gradient of the scaled loss, as published
         self._clip_first = recipe.clip_order == "clip-first"
         # matrix products where they are not of the type of the parameters
@@ -77,7 +96,9 @@ class Step:
         if state.scaling is not None and not self._clip_first:
             found = self._run(self._unscale, shapes, state, found)
         if self._clip_grad_norm is not None:
-            found = found._replace(gradients=clipped(found.gradients, self._clip_grad_norm))
+            found = found._replace(
+                gradients=clipped(found.gradients, self._clip_grad_norm)
+            )
         if state.scaling is not None and self._clip_first:
             found = self._run(self._unscale, shapes, state, found)
         self._run(self._update, shapes, state, batch, found)
@@ -99,13 +120,17 @@ class Step:
             differentiate = grad_and_value(self._loss, has_aux=True)
         scale_S = None if state.scaling is None else state.scaling.scale_S
         own = (x_SBLD, batch.label_SB, batch.noise_SBK, batch.weight_SB, scale_S)
-        gradients, (_, found) = _over_seeds(differentiate, state.parameters, state.buffers, *own)
+        gradients, (_, found) = _over_seeds(
+            differentiate, state.parameters, state.buffers, *own
+        )
         return Found(gradients, *found)
 
     @torch.enable_grad()
     def _differentiated(self, parameters: Stacked, *others: Any) -> tuple[Stacked, Any]:
         """What torch.func finds too; but it imports torch's compiler for that, 1.4 seconds."""
-        own = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+        own = {
+            name: value.detach().requires_grad_() for name, value in parameters.items()
+        }
         scaled, found = self._loss(own, *others)
         gradients = torch.autograd.grad(scaled, [*own.values()], materialize_grads=True)
         return dict(zip(own, gradients, strict=True)), (scaled, found)
@@ -116,12 +141,17 @@ class Step:
         return found._replace(gradients=gradients, finite_S=finite_S)
 
     def _update(self, state: State, batch: Batch, found: Found) -> None:
-        for name, value in found.buffers.items():  # of steps that are not taken too, as in torch
+        for (
+            name,
+            value,
+        ) in found.buffers.items():  # of steps that are not taken too, as in torch
             state.buffers[name].copy_(value)
         rows, loss_S, numbers = batch.label_SB.shape[1], found.loss_S, batch.numbers
         hit_S = (found.logits_SBC.argmax(-1) == batch.label_SB).sum(1)
         if state.scaling is not None and found.finite_S is not None:
-            at_S = float64(state.scaling.steps_S + 1)  # float32 would lose 1e-5 of Adam's
+            at_S = float64(
+                state.scaling.steps_S + 1
+            )  # float32 would lose 1e-5 of Adam's
             if each := self._optimizer.numbers(at_S):
                 numbers = torch.stack(each).to(loss_S)
             state.scaling.update(found.finite_S)
@@ -169,7 +199,9 @@ class Step:
     ) -> Tensor:
         """Logits of one seed, in the type of its parameters."""
         with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
-            logits_BC = functional_call(self._decoder, (parameters, buffers), (x_BLD, noise_BK))
+            logits_BC = functional_call(
+                self._decoder, (parameters, buffers), (x_BLD, noise_BK)
+            )
         return logits_BC.to(self._dtype)
 
 
@@ -177,11 +209,13 @@ def _over_seeds(function: Callable[..., Any], parameters: Stacked, *others: Any)
     """A function of one seed's tensors, of those of all: all have the seeds first, or are None."""
     stacked = (parameters, *others)
     if len(next(iter(parameters.values()))) > 1:
-        return vmap(function, in_dims=tuple(None if one is None else 0 for one in stacked))(
-            *stacked
-        )
+        return vmap(
+            function, in_dims=tuple(None if one is None else 0 for one in stacked)
+        )(*stacked)
     # alone: nothing to map over
-    return _each(lambda value: value[None], function(*_each(lambda value: value[0], stacked)))
+    return _each(
+        lambda value: value[None], function(*_each(lambda value: value[0], stacked))
+    )
 
 
 def _each(function: Callable[[Tensor], Tensor], tree: Any) -> Any:

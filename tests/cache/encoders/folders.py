@@ -18,7 +18,11 @@ from transformers.utils import SAFE_WEIGHTS_NAME as WEIGHTS
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 
-TEXTS = ["goal", "bank star vote cup loan", "atom army goal team price robot treaty race"]
+TEXTS = [
+    "goal",
+    "bank star vote cup loan",
+    "atom army goal team price robot treaty race",
+]
 State = dict[str, Tensor]
 
 

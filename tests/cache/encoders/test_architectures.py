@@ -29,7 +29,9 @@ REPRESENTATIVE = {
 
 def test_representative_architectures_are_right(tmp_path: Path) -> None:
     """Four of them; ``tests/contract/test_1_states.py`` has others."""
-    expected = {name: REPRESENTATIVE[name] for name in ("xlnet", "fsmt", "mpt", "deepseek_v32")}
+    expected = {
+        name: REPRESENTATIVE[name] for name in ("xlnet", "fsmt", "mpt", "deepseek_v32")
+    }
     results = {name: architectures.judge(name, tmp_path / name) for name in expected}
     assert {one["verdict"] for one in results.values()} == {"right"}, results
     assert {name: one["batching"] for name, one in results.items()} == expected
@@ -39,12 +41,22 @@ def test_representative_architectures_are_right(tmp_path: Path) -> None:
 def test_every_architecture_is_right_or_refused(tmp_path: Path) -> None:
     """Of the walk, in a process of its own: what forks must not have threads."""
     command = [sys.executable, "-m", "tests.benchmarks.architectures", tmp_path / "all"]
-    alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    alone = dict.fromkeys(
+        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
+    )
     environment = os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     results = json.loads((tmp_path / "all").read_text())
-    bad = {name: one for name, one in results.items() if one["verdict"] in {"wrong", "crashed"}}
+    bad = {
+        name: one
+        for name, one in results.items()
+        if one["verdict"] in {"wrong", "crashed"}
+    }
     assert not bad, json.dumps(bad, indent=1)
     assert sum(one["verdict"] == "right" for one in results.values()) > 200
-    assert {name: results[name]["batching"] for name in REPRESENTATIVE} == REPRESENTATIVE
+    assert {
+        name: results[name]["batching"] for name in REPRESENTATIVE
+    } == REPRESENTATIVE

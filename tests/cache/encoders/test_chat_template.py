@@ -47,7 +47,9 @@ def open_text(folder: Path, **settings: Any) -> TextEncoder:
     return TextEncoder.open(ExtractConfig(encoder=str(folder), **settings))
 
 
-@pytest.mark.parametrize("template", [name for name in TEMPLATES if name != "with the date"])
+@pytest.mark.parametrize(
+    "template", [name for name in TEMPLATES if name != "with the date"]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_are_those_of_the_tokenizers_own_template(
     kind: str, template: str, tmp_path: Path
@@ -60,8 +62,12 @@ def test_tokens_are_those_of_the_tokenizers_own_template(
         assert ids.tolist() == tokenizer.apply_chat_template(message, return_dict=False)
     assert not inputs.doubled
     # the text is cut, and not the markup
-    markup = tokenizer.apply_chat_template([{"role": "user", "content": "q"}], return_dict=False)
-    [whole] = open_text(folder, chat_template=True, max_length=400).prepare([TEXTS[3]]).items
+    markup = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "q"}], return_dict=False
+    )
+    [whole] = (
+        open_text(folder, chat_template=True, max_length=400).prepare([TEXTS[3]]).items
+    )
     cut = open_text(folder, chat_template=True, max_length=48).prepare([TEXTS[3]])
     [ids] = (one.tolist() for one in cut.items)
     same = [one == other for one, other in zip(markup, whole.tolist(), strict=False)]
@@ -79,7 +85,9 @@ def test_a_prompt_and_pooling_over_the_text_go_with_a_template(tmp_path: Path) -
     inputs = encoder.prepare(["news item"])
     [item] = inputs.items
     message = [{"role": "user", "content": "Topic: news item?"}]
-    assert item.ids.tolist() == tokenizer.apply_chat_template(message, return_dict=False)
+    assert item.ids.tolist() == tokenizer.apply_chat_template(
+        message, return_dict=False
+    )
     shown = tokenizer.decode(item.ids[item.start : item.stop])
     assert shown.replace("\u0120", "").replace(" ", "") == "newsitem"
 
@@ -106,15 +114,22 @@ def test_a_cache_of_a_template_is_verified_and_predicted_from(tmp_path: Path) ->
     folder = with_template("byte-level", TEMPLATES["plain"], tmp_path / "encoder")
     texts = [f"{text} {number}" for number, (_, text) in enumerate(random_rows(12, 1))]
     for split in ("train", "test"):
-        write_csv(tmp_path / f"{split}.csv", [("ab"[n % 2], x) for n, x in enumerate(texts)])
+        write_csv(
+            tmp_path / f"{split}.csv", [("ab"[n % 2], x) for n, x in enumerate(texts)]
+        )
     config = ExtractConfig(
-        encoder=str(folder), dataset=str(tmp_path), out=tmp_path / "cache", chat_template=True
+        encoder=str(folder),
+        dataset=str(tmp_path),
+        out=tmp_path / "cache",
+        chat_template=True,
     )
     gaam_cache.extract(config)
     cache = gaam_cache.open_cache(config.out)
     assert gaam_cache.verify(config.out, recompute_rows=5).good
     again = RowEncoder.open(cache.plan).encode(texts, pooling="mean")
-    np.testing.assert_allclose(again, cache["train"].embeddings[:].astype(np.float32), atol=2e-3)
+    np.testing.assert_allclose(
+        again, cache["train"].embeddings[:].astype(np.float32), atol=2e-3
+    )
     with pytest.raises(ConfigError, match="holds another cache"):
         gaam_cache.extract(replace(config, chat_template=False))
 
@@ -122,9 +137,17 @@ def test_a_cache_of_a_template_is_verified_and_predicted_from(tmp_path: Path) ->
 REFUSED = {
     "none": (None, {}, "no chat template"),
     "of no text": ("{{ messages[0]['role'] }}", {}, "exactly once"),
-    "of the text twice": ("{{ (messages[0]['content'] + ' ') * 2 }}", {}, "exactly once"),
+    "of the text twice": (
+        "{{ (messages[0]['content'] + ' ') * 2 }}",
+        {},
+        "exactly once",
+    ),
     "that fails": ("{{ raise_exception('no system message') }}", {}, "cannot be used"),
-    "longer than the maximum": (TEMPLATES["plain"], {"max_length": 6}, "leaves no room"),
+    "longer than the maximum": (
+        TEMPLATES["plain"],
+        {"max_length": 6},
+        "leaves no room",
+    ),
 }
 """Template, settings, and what is said."""
 
@@ -152,9 +175,13 @@ DOUBLED: dict[str, tuple[list[str], dict[str, Any], set[str]]] = {
 
 @pytest.mark.parametrize("case", DOUBLED)
 @pytest.mark.parametrize("kind", ["wordpiece", "byte-level", "unigram"])
-def test_special_tokens_that_stand_twice_are_named(kind: str, case: str, tmp_path: Path) -> None:
+def test_special_tokens_that_stand_twice_are_named(
+    kind: str, case: str, tmp_path: Path
+) -> None:
     texts, settings, expected = DOUBLED[case]
-    found = open_text(save(kind, tmp_path / "encoder"), **settings).prepare(texts).doubled
+    found = (
+        open_text(save(kind, tmp_path / "encoder"), **settings).prepare(texts).doubled
+    )
     assert found == dict.fromkeys(expected, 1)
 
 
@@ -178,5 +205,7 @@ def test_an_extraction_warns_of_them(tmp_path: Path) -> None:
 
 
 def test_a_template_is_for_texts(gaam: Callable[..., Outcome], tmp_path: Path) -> None:
-    outcome = gaam("extract", "--encoder", "tfidf", "--chat-template", "--out", tmp_path / "c")
+    outcome = gaam(
+        "extract", "--encoder", "tfidf", "--chat-template", "--out", tmp_path / "c"
+    )
     assert (outcome.code, "another --encoder" in outcome.err) == (2, True)

@@ -22,12 +22,22 @@ FAMILIES: dict[str, tuple[type, type, dict[str, Any]]] = {
     "llama": (
         transformers.LlamaConfig,
         transformers.LlamaForCausalLM,
-        {**SIZES, "intermediate_size": 48, "num_key_value_heads": 2, "tie_word_embeddings": True},
+        {
+            **SIZES,
+            "intermediate_size": 48,
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": True,
+        },
     ),
     "mistral": (
         transformers.MistralConfig,
         transformers.MistralForCausalLM,
-        {**SIZES, "intermediate_size": 48, "num_key_value_heads": 2, "tie_word_embeddings": False},
+        {
+            **SIZES,
+            "intermediate_size": 48,
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": False,
+        },
     ),
     "gpt2": (
         transformers.GPT2Config,
@@ -42,7 +52,12 @@ FAMILIES: dict[str, tuple[type, type, dict[str, Any]]] = {
     "roberta": (
         transformers.RobertaConfig,
         transformers.RobertaForSequenceClassification,
-        {**SIZES, "intermediate_size": 48, "max_position_embeddings": 70, "num_labels": 5},
+        {
+            **SIZES,
+            "intermediate_size": 48,
+            "max_position_embeddings": 70,
+            "num_labels": 5,
+        },
     ),
     "t5": (
         transformers.T5Config,
@@ -65,7 +80,9 @@ def save_checkpoint(folder: Path, family: str, dtype: str) -> Path:
             torch.nn.init.normal_(parameter, std=0.2)
     model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size="20KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 1
-    transformers.GenerationConfig(temperature=0.7, do_sample=True).save_pretrained(folder)
+    transformers.GenerationConfig(temperature=0.7, do_sample=True).save_pretrained(
+        folder
+    )
     filled = TEMPLATE + "{# " + "a template has many words " * 80 + "#}"
     (folder / "chat_template.jinja").write_text(filled)
     return folder
@@ -73,7 +90,9 @@ def save_checkpoint(folder: Path, family: str, dtype: str) -> Path:
 
 def lone_states(folder: Path, texts: list[str], dtype: str) -> np.ndarray:
     """Mean states by transformers alone, one row at a time: (N, L, D)."""
-    model: Any = transformers.AutoModel.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
+    model: Any = transformers.AutoModel.from_pretrained(
+        folder, dtype=getattr(torch, dtype)
+    ).eval()
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     rows = []
@@ -87,7 +106,9 @@ def lone_states(folder: Path, texts: list[str], dtype: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", EXPLAINED)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_states_are_those_of_transformers(family: str, dtype: str, tmp_path: Path) -> None:
+def test_states_are_those_of_transformers(
+    family: str, dtype: str, tmp_path: Path
+) -> None:
     folder = save_checkpoint(tmp_path / "encoder", family, dtype)
     rows = random_rows(12, 1)
     write_csv(tmp_path / "rows/train.csv", [("a", "goal"), ("b", "bank"), *rows])
@@ -103,12 +124,16 @@ def test_states_are_those_of_transformers(family: str, dtype: str, tmp_path: Pat
     states_NLD = gaam_cache.open_cache(config.out)["train"].embeddings[2:]
     expected_NLD = lone_states(folder, [text for _, text in rows], dtype)
     distance_NL = np.linalg.norm(states_NLD - expected_NLD, axis=-1)
-    assert (distance_NL / np.linalg.norm(expected_NLD, axis=-1)).max() <= EXPLAINED[dtype]
+    assert (distance_NL / np.linalg.norm(expected_NLD, axis=-1)).max() <= EXPLAINED[
+        dtype
+    ]
 
 
 def test_a_vocabulary_alone_is_a_tokenizer(tmp_path: Path) -> None:
     with_json = build_encoder(tmp_path / "encoder", "bert")
-    rows = write_csv(tmp_path / "rows.csv", [("a", "goal"), ("b", "bank"), *random_rows(20, 1)])
+    rows = write_csv(
+        tmp_path / "rows.csv", [("a", "goal"), ("b", "bank"), *random_rows(20, 1)]
+    )
     caches = []
     for name in ("tokenizer.json", "vocab.txt"):
         if name == "vocab.txt":

@@ -44,7 +44,9 @@ def llama(tmp_path: Path) -> Path:
 
 
 def with_prefix(prefix: str) -> Callable[[State], State]:
-    return lambda tensors: {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+    return lambda tensors: {
+        f"{prefix}{name}": tensor for name, tensor in tensors.items()
+    }
 
 
 def added(*shape: int, name: str) -> Callable[[State], State]:
@@ -59,7 +61,11 @@ def test_a_chat_template_is_no_file_of_the_tokenizer(llama: Path, place: str) ->
     else:
         (llama / place).write_text(LONG)
     after = opened(llama).identity()
-    differ = {name for name in after["files"] if after["files"][name] != before["files"].get(name)}
+    differ = {
+        name
+        for name in after["files"]
+        if after["files"][name] != before["files"].get(name)
+    }
     assert differ == ({place} if place.endswith(".json") else set())
 
 
@@ -80,19 +86,33 @@ def test_what_plays_no_part_changes_no_state(bert: Path, case: str) -> None:
 
 
 def in_bytes(tensors: State) -> State:
-    return {n: t.to(torch.int8) if "query.weight" in n else t for n, t in tensors.items()}
+    return {
+        n: t.to(torch.int8) if "query.weight" in n else t for n, t in tensors.items()
+    }
 
 
 REFUSED: dict[str, tuple[Callable[[State], State], str]] = {
     "adapter": (added(4, 32, name="encoder.layer.0.attention.lora_A.weight"), "lora_A"),
     "prompt": (added(4, 32, name="prompt_encoder.embedding.weight"), "prompt_encoder"),
-    "layer more": (added(32, name="encoder.layer.3.output.dense.bias"), "num_hidden_layers 3"),
-    "parameter more": (added(32, name="encoder.layer.0.attention.norm.bias"), "attention.norm"),
-    "scales": (added(32, name="encoder.layer.0.output.dense.SCB"), "quantization_config"),
+    "layer more": (
+        added(32, name="encoder.layer.3.output.dense.bias"),
+        "num_hidden_layers 3",
+    ),
+    "parameter more": (
+        added(32, name="encoder.layer.0.attention.norm.bias"),
+        "attention.norm",
+    ),
+    "scales": (
+        added(32, name="encoder.layer.0.output.dense.SCB"),
+        "quantization_config",
+    ),
     "whole numbers": (in_bytes, "quantised"),
     "prefix of a wrapper": (with_prefix("module."), "begin with 'module.'"),
     "second copy": (added(32, name="bert.encoder.layer.0.output.dense.bias"), "twice"),
-    "second model": (added(32, name="teacher.encoder.layer.0.output.dense.bias"), "teacher"),
+    "second model": (
+        added(32, name="teacher.encoder.layer.0.output.dense.bias"),
+        "teacher",
+    ),
 }
 
 
@@ -123,7 +143,14 @@ TASKS = {
 @pytest.mark.parametrize("task", TASKS)
 def test_checkpoints_of_models_for_a_task_are_read(task: str, tmp_path: Path) -> None:
     """Their heads play no part; what a version of transformers left out is computed."""
-    sizes = {"d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 2, "n_head": 4, "n_layer": 2}
+    sizes = {
+        "d_kv": 8,
+        "num_heads": 4,
+        "d_ff": 48,
+        "num_layers": 2,
+        "n_head": 4,
+        "n_layer": 2,
+    }
     config = transformers.CONFIG_MAPPING[TASKS[task]](
         vocab_size=24,
         hidden_size=32,
@@ -138,10 +165,16 @@ def test_checkpoints_of_models_for_a_task_are_read(task: str, tmp_path: Path) ->
     )
     build_encoder(tmp_path, "bert")
     getattr(transformers, task)._from_config(config).save_pretrained(tmp_path)
-    read = transformers.T5EncoderModel if task == "T5EncoderModel" else transformers.AutoModel
+    read = (
+        transformers.T5EncoderModel
+        if task == "T5EncoderModel"
+        else transformers.AutoModel
+    )
     model = read.from_pretrained(tmp_path)
     part = model.get_encoder() if model.config.is_encoder_decoder else model
-    np.testing.assert_allclose(states(tmp_path), states_of(part, tmp_path), atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(
+        states(tmp_path), states_of(part, tmp_path), atol=1e-5, rtol=1e-4
+    )
 
 
 def links(folder: Path) -> Path:
@@ -151,7 +184,9 @@ def links(folder: Path) -> Path:
         place.mkdir(parents=True)
     for number, file in enumerate(sorted(folder.iterdir())):
         shutil.copy(file, blobs / f"{number}")
-        (snapshot / file.name).symlink_to(os.path.relpath(blobs / f"{number}", snapshot))
+        (snapshot / file.name).symlink_to(
+            os.path.relpath(blobs / f"{number}", snapshot)
+        )
     return snapshot
 
 
@@ -250,7 +285,9 @@ NOTICES: dict[str, tuple[dict[str, dict[str, object]], dict[str, object], str | 
 
 
 @pytest.mark.parametrize("case", NOTICES)
-def test_what_sentence_transformers_does_besides_is_one_line(bert: Path, case: str) -> None:
+def test_what_sentence_transformers_does_besides_is_one_line(
+    bert: Path, case: str
+) -> None:
     files, options, message = NOTICES[case]
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     modules = [{"path": path, "type": f"models.{kind}"} for path, kind in kinds.items()]
@@ -270,20 +307,26 @@ def test_adapters_beside_weights_that_nobody_applies_are_said(llama: Path) -> No
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["same", "other"])
-def test_pickled_weights_beside_are_compared_and_never_read(llama: Path, same: bool) -> None:
+def test_pickled_weights_beside_are_compared_and_never_read(
+    llama: Path, same: bool
+) -> None:
     tensors = load_file(llama / WEIGHTS)
     if not same:
         tensors["norm.weight"] = tensors["norm.weight"] + 1
     torch.save(tensors, llama / "pytorch_model.bin")
     notices = opened(llama).notices()
     assert len(notices) == (not same)
-    assert all("model.safetensors is read; pytorch_model.bin" in notice for notice in notices)
+    assert all(
+        "model.safetensors is read; pytorch_model.bin" in notice for notice in notices
+    )
 
 
 def test_weights_beside_that_are_not_read_are_said(llama: Path) -> None:
     tensors = load_file(llama / WEIGHTS)
     save_file(tensors, llama / "model_ema.safetensors")
-    torch.save(tensors, llama / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    torch.save(
+        tensors, llama / "pytorch_model.bin", _use_new_zipfile_serialization=False
+    )
     first, second = opened(llama).notices()
     assert "model.safetensors is read; model_ema.safetensors beside it is not" in first
     assert "pytorch_model.bin beside it, which cannot be compared, is not" in second

@@ -36,9 +36,13 @@ def kept() -> list[Path]:
     return sorted(folder.rglob("*.json"))
 
 
-def loaded(folder: Path, longest: int | None = None, **settings: Any) -> tuple[TextEncoder, bool]:
+def loaded(
+    folder: Path, longest: int | None = None, **settings: Any
+) -> tuple[TextEncoder, bool]:
     """An encoder, and whether it was measured."""
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), device="cpu", **settings))
+    encoder = TextEncoder.open(
+        ExtractConfig(encoder=str(folder), device="cpu", **settings)
+    )
     told: list[str] = []
     encoder.load_for(longest, tell=told.append)
     return encoder, bool(told)
@@ -65,7 +69,9 @@ def resealed(text: str, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_is_no_sound_result_is_measured_anew(damage: str, encoders: dict[str, Path]) -> None:
+def test_what_is_no_sound_result_is_measured_anew(
+    damage: str, encoders: dict[str, Path]
+) -> None:
     first, measured = loaded(encoders["llama"])
     assert measured
     assert first.acts_causal is True
@@ -170,13 +176,17 @@ def test_a_row_that_the_memory_is_too_small_for_is_refused_before_it_is_run(
         assert "--max-length 2048" in caught.value.details["to do"]
     encoder, _ = loaded(folder, 500, max_length=8192)
     assert encoder.batching == "padded"
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), device="cpu", max_length=8192))
+    encoder = TextEncoder.open(
+        ExtractConfig(encoder=str(folder), device="cpu", max_length=8192)
+    )
     encoder.load_for(batching="alone")
     with pytest.raises(ShortOfMemoryError):
         encoder.load_for(3000, batching="alone")
 
 
-def test_a_few_rows_of_a_plan_are_encoded_without_measuring(tiny_config: ExtractConfig) -> None:
+def test_a_few_rows_of_a_plan_are_encoded_without_measuring(
+    tiny_config: ExtractConfig,
+) -> None:
     gaam_cache.extract(tiny_config)
     cache = gaam_cache.open_cache(tiny_config.out)
     [file] = kept()

@@ -38,7 +38,9 @@ class Case:
         """With random weights; returns the adapted model."""
         peft = pytest.importorskip("peft")
         model = getattr(transformers, self.task).from_pretrained(base)
-        adapted = peft.get_peft_model(model, getattr(peft, self.config)(**self.settings))
+        adapted = peft.get_peft_model(
+            model, getattr(peft, self.config)(**self.settings)
+        )
         for name, parameter in adapted.named_parameters():
             if parameter.requires_grad or "lora" in name:
                 torch.nn.init.normal_(parameter, std=0.3)
@@ -74,11 +76,15 @@ def test_an_adapter_alone_is_applied_to_the_base_model_that_it_names(
 ) -> None:
     adapted = ADAPTERS[case].save(llama, tmp_path / "adapter")
     expected = states_of(adapted, llama)
-    np.testing.assert_allclose(states(tmp_path / "adapter"), expected, atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(
+        states(tmp_path / "adapter"), expected, atol=1e-5, rtol=1e-4
+    )
     assert np.abs(states(llama) - expected).max() > 0.01
 
 
-def test_an_adapter_is_on_record_and_its_base_may_move(llama: Path, tmp_path: Path) -> None:
+def test_an_adapter_is_on_record_and_its_base_may_move(
+    llama: Path, tmp_path: Path
+) -> None:
     adapter = tmp_path / "adapter"
     LORA.save(llama, adapter)
     rows = write_csv(tmp_path / "rows.csv", random_rows(6, 0))
@@ -87,9 +93,11 @@ def test_an_adapter_is_on_record_and_its_base_may_move(llama: Path, tmp_path: Pa
     cache = gaam_cache.open_cache(tmp_path / "cache")
     assert cache.plan.encoder_label == f"{adapter} (adapter of llama)"
     files = cache.plan.identity["files"]
-    assert {"adapter_model.safetensors", "base/model.safetensors", "base/tokenizer.json"} <= set(
-        files
-    )
+    assert {
+        "adapter_model.safetensors",
+        "base/model.safetensors",
+        "base/tokenizer.json",
+    } <= set(files)
     moved = llama.rename(tmp_path / "moved")
     change_json(adapter / "adapter_config.json", base_model_name_or_path=str(moved))
     assert opened(adapter).identity()["files"] == files
@@ -98,7 +106,9 @@ def test_an_adapter_is_on_record_and_its_base_may_move(llama: Path, tmp_path: Pa
     assert opened(adapter).identity()["files"] != files
 
 
-def test_an_adapter_beside_weights_is_applied_to_them_once(llama: Path, tmp_path: Path) -> None:
+def test_an_adapter_beside_weights_is_applied_to_them_once(
+    llama: Path, tmp_path: Path
+) -> None:
     adapted = LORA.save(llama, tmp_path / "adapter")
     expected = states_of(adapted, llama)
     beside = Path(shutil.copytree(llama, tmp_path / "beside"))
@@ -127,7 +137,9 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_an_adapter_that_does_not_fit_is_refused(llama: Path, tmp_path: Path, case: str) -> None:
+def test_an_adapter_that_does_not_fit_is_refused(
+    llama: Path, tmp_path: Path, case: str
+) -> None:
     LORA.save(llama, tmp_path / "adapter")
     change, message = WRONG[case]
     change(tmp_path / "adapter" / "adapter_config.json")
@@ -149,7 +161,9 @@ NAMES = {
 }
 
 
-def write_gguf(file: Path, folder: Path, change: Callable[[Any], object] = bool) -> Path:
+def write_gguf(
+    file: Path, folder: Path, change: Callable[[Any], object] = bool
+) -> Path:
     """The weights of a Llama as llama.cpp stores them, with a tokenizer of characters."""
     gguf = pytest.importorskip("gguf")
     pytest.importorskip("accelerate")
@@ -190,9 +204,10 @@ def write_gguf(file: Path, folder: Path, change: Callable[[Any], object] = bool)
 
 def gguf_name(name: str) -> str:
     if not name.startswith("layers."):
-        return {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight"}[
-            name
-        ]
+        return {
+            "embed_tokens.weight": "token_embd.weight",
+            "norm.weight": "output_norm.weight",
+        }[name]
     _, layer, module = name.removesuffix(".weight").split(".", 2)
     return f"blk.{layer}.{NAMES[module]}.weight"
 
@@ -208,7 +223,9 @@ def test_a_gguf_file_is_read_with_its_tokenizer_and_nothing_beside_it(
     ids = encoder.prepare(["star in"]).items[0]
     assert [CHARACTERS[i] for i in ids] == ["s", "t", "ar", "Ġ", "i", "n"]
     expected = pooled(transformers.AutoModel.from_pretrained(llama), list(ids))
-    np.testing.assert_allclose(encoder.encode([ids])["mean"][0], expected, atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(
+        encoder.encode([ids])["mean"][0], expected, atol=1e-5, rtol=1e-4
+    )
     files = encoder.identity()["files"]
     assert len(files) == 1
     assert opened(file.rename(tmp_path / "other.gguf")).identity()["files"] == files
@@ -253,7 +270,9 @@ TOWERS: dict[str, Callable[[], Any]] = {
         text_config={**TEXT, "eos_token_id": 3}, vision_config=SMALL
     ),
     "SigLIP": lambda: transformers.SiglipConfig(text_config=TEXT, vision_config=SMALL),
-    "SigLIP2": lambda: transformers.Siglip2Config(text_config=TEXT, vision_config=SMALL),
+    "SigLIP2": lambda: transformers.Siglip2Config(
+        text_config=TEXT, vision_config=SMALL
+    ),
     "text model of SigLIP": lambda: transformers.SiglipTextConfig(**TEXT),
 }
 
@@ -268,7 +287,9 @@ def test_of_a_model_of_texts_and_pictures_the_tower_of_texts_is_run(
     kind._from_config(config).save_pretrained(tmp_path)
     model = kind.from_pretrained(tmp_path)
     tower = getattr(model, "text_model", model)
-    np.testing.assert_allclose(states(tmp_path), states_of(tower, tmp_path), atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(
+        states(tmp_path), states_of(tower, tmp_path), atol=1e-5, rtol=1e-4
+    )
     content = json.loads((tmp_path / "config.json").read_text())
     assert (
         opened(tmp_path).max_length

@@ -12,7 +12,12 @@ LENGTHS = torch.tensor([1, 4, 7])
 
 def brute_force(name: str, x: np.ndarray, length: int) -> np.ndarray:
     real = x[:length].astype(np.float64)
-    return {"mean": real.mean(0), "last": real[-1], "first": real[0], "max": real.max(0)}[name]
+    return {
+        "mean": real.mean(0),
+        "last": real[-1],
+        "first": real[0],
+        "max": real.max(0),
+    }[name]
 
 
 @pytest.mark.parametrize("name", plugins.names("gaam_cache.encoders.poolings"))
@@ -29,5 +34,9 @@ def test_padding_never_reaches_the_result(name: str, padding: float) -> None:
 
 
 def test_mean_of_half_precision_accumulates_in_float32() -> None:
-    x = torch.full((1, 4000, 2), 60000.0, dtype=torch.float16)  # the float16 sum overflows
-    assert load_poolings(["mean"])["mean"](x, torch.tensor([4000])).tolist() == [[60000.0, 60000.0]]
+    x = torch.full(
+        (1, 4000, 2), 60000.0, dtype=torch.float16
+    )  # the float16 sum overflows
+    assert load_poolings(["mean"])["mean"](x, torch.tensor([4000])).tolist() == [
+        [60000.0, 60000.0]
+    ]

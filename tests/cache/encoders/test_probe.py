@@ -39,7 +39,11 @@ def test_a_token_that_the_model_takes_for_padding_may_be_in_a_text(
     pad: int, tmp_path: Path
 ) -> None:
     sizes = {"vocab_size": 24, "emb_dim": 32, "n_layers": 2, "n_heads": 4}
-    options = sizes | {"max_position_embeddings": 130, "pad_index": pad, "pad_token_id": pad}
+    options = sizes | {
+        "max_position_embeddings": 130,
+        "pad_index": pad,
+        "pad_token_id": pad,
+    }
     config = transformers.XLMConfig(**options)
     folder = saved(config, tmp_path / "encoder")
     encoder = TextEncoder.open(ExtractConfig(encoder=str(folder)))
@@ -63,7 +67,9 @@ class Shift:
 
     dtype: str
     times: float
-    rounding: bool  # gone in higher precision, as rounding is, and as a wrong mask is not
+    rounding: (
+        bool  # gone in higher precision, as rounding is, and as a wrong mask is not
+    )
     memory: bool = True  # for a copy of the model in higher precision
     of_copies: bool = True  # also beside copies of the same row
 

@@ -58,10 +58,15 @@ class Alone:
         place = (prompt or "{text}").index("{text}")
         whole = text if prompt is None else prompt[:place] + text + prompt[place + 6 :]
         own_characters = set(range(place, place + len(text)))
-        read = self.tokenizer(whole, return_offsets_mapping=True, return_special_tokens_mask=True)
+        read = self.tokenizer(
+            whole, return_offsets_mapping=True, return_special_tokens_mask=True
+        )
         kept = []
         for token, (start, stop), special in zip(
-            read["input_ids"], read["offset_mapping"], read["special_tokens_mask"], strict=True
+            read["input_ids"],
+            read["offset_mapping"],
+            read["special_tokens_mask"],
+            strict=True,
         ):
             held = set(range(start, stop)) or {max(start - 1, 0)}
             if prompt is None:
@@ -70,7 +75,9 @@ class Alone:
             kept.append((token, own, own and held <= own_characters))
         while len(kept) > MAX_LENGTH:
             del kept[max(i for i, (_, _, inside) in enumerate(kept) if inside)]
-        return [token for token, _, _ in kept], [i for i, (_, own, _) in enumerate(kept) if own]
+        return [token for token, _, _ in kept], [
+            i for i, (_, own, _) in enumerate(kept) if own
+        ]
 
     @torch.no_grad()
     def states(self, ids: list[int], places: list[int]) -> dict[str, np.ndarray]:
@@ -107,13 +114,21 @@ def test_states_are_those_of_transformers_for_every_tokenizer_prompt_and_text(
                 where = places if over == "text" else list(range(len(ids)))
                 for pool, expected in alone.states(ids, where).items():
                     np.testing.assert_allclose(
-                        pooled[pool][place], expected, rtol=1e-5, atol=1e-5, err_msg=text
+                        pooled[pool][place],
+                        expected,
+                        rtol=1e-5,
+                        atol=1e-5,
+                        err_msg=text,
                     )
 
 
-def config_for(folder: Path, root: Path, texts: list[str], **options: Any) -> ExtractConfig:
+def config_for(
+    folder: Path, root: Path, texts: list[str], **options: Any
+) -> ExtractConfig:
     root.mkdir(exist_ok=True)
-    lines = [json.dumps({"text": text, "label": "ab"[i % 2]}) for i, text in enumerate(texts)]
+    lines = [
+        json.dumps({"text": text, "label": "ab"[i % 2]}) for i, text in enumerate(texts)
+    ]
     (root / "train.jsonl").write_text("\n".join(lines))
     return ExtractConfig(
         encoder=str(folder), dataset=str(root / "train.jsonl"), splits=("train",),
@@ -121,10 +136,14 @@ def config_for(folder: Path, root: Path, texts: list[str], **options: Any) -> Ex
     )  # fmt: skip
 
 
-def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(tmp_path: Path) -> None:
+def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(
+    tmp_path: Path,
+) -> None:
     folder = save("wordpiece", tmp_path / "encoder")
     texts = ["goal", "vote", "\ue000", "star"]
-    config = config_for(folder, tmp_path, texts, prompt="news: {text}", pool_over="text")
+    config = config_for(
+        folder, tmp_path, texts, prompt="news: {text}", pool_over="text"
+    )
     with pytest.raises(DataError, match=r"train\.jsonl, row 3"):
         gaam_cache.extract(config)
 

@@ -32,7 +32,11 @@ LABELS = ["a", "b"] * 4
 
 
 def reference(
-    folder: Path, texts: list[str], max_length: int, pool: str = "mean", first_layer: int = 1
+    folder: Path,
+    texts: list[str],
+    max_length: int,
+    pool: str = "mean",
+    first_layer: int = 1,
 ) -> np.ndarray:
     """Pooled ``hidden_states`` of one text at a time: (N, L, D), written without our code."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -46,7 +50,9 @@ def reference(
     return pooled(runs)[pool].numpy()
 
 
-def config_for(encoder: str | Path, tmp_path: Path, texts: list[str] = TEXTS) -> ExtractConfig:
+def config_for(
+    encoder: str | Path, tmp_path: Path, texts: list[str] = TEXTS
+) -> ExtractConfig:
     rows = [(label, text) for label, text in zip(LABELS, texts, strict=False)]
     write_csv(tmp_path / "data" / "train.csv", rows)
     return ExtractConfig(
@@ -77,7 +83,9 @@ def test_minilm_equals_transformers(tmp_path: Path) -> None:
     summary = gaam_cache.extract(config)
     states = gaam_cache.open_cache(config.out)["train"].embeddings[:]
     assert (summary.max_length, summary.truncated) == (512, 1)
-    np.testing.assert_allclose(states, reference(folder, texts, 512), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(
+        states, reference(folder, texts, 512), atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("architecture", ["bert", "llama"])

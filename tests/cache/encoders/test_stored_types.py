@@ -93,7 +93,9 @@ def test_states_are_those_of_transformers_whatever_the_stored_type(
     prepared = encoder.prepare(rows)
     states = encoder.encode(prepared.batch(np.arange(len(rows))))["mean"]
 
-    model = transformers.AutoModel.from_pretrained(folder, dtype=getattr(torch, computed)).eval()
+    model = transformers.AutoModel.from_pretrained(
+        folder, dtype=getattr(torch, computed)
+    ).eval()
     part = model.get_encoder() if model.config.is_encoder_decoder else model
     for row, x_LD in zip(rows, states, strict=True):
         given = {
@@ -102,6 +104,8 @@ def test_states_are_those_of_transformers_whatever_the_stored_type(
         }
         with torch.no_grad():
             layers = part(**given, output_hidden_states=True).hidden_states[1:]
-        expected_LD = torch.stack([pooled(x_BTD[0]).float().mean(0) for x_BTD in layers])
+        expected_LD = torch.stack(
+            [pooled(x_BTD[0]).float().mean(0) for x_BTD in layers]
+        )
         apart_L = (x_LD - expected_LD).norm(dim=-1) / expected_LD.norm(dim=-1)
         assert apart_L.max() < NEAR[computed]

@@ -37,7 +37,9 @@ def test_states_are_those_of_scikit_learn(spec: str, config: ExtractConfig) -> N
     config = replace(config, encoder=spec)
     gaam_cache.extract(config)
     cache = gaam_cache.open_cache(config.out)
-    options = dict(part.split("=") for part in spec.partition(":")[2].split(",") if part)
+    options = dict(
+        part.split("=") for part in spec.partition(":")[2].split(",") if part
+    )
     train = texts(config, "train")
     theirs = text.TfidfVectorizer(
         token_pattern=r"\w+",
@@ -48,7 +50,9 @@ def test_states_are_those_of_scikit_learn(spec: str, config: ExtractConfig) -> N
     frequency = (text.CountVectorizer(
         token_pattern=r"\w+", vocabulary=words, ngram_range=theirs.ngram_range
     ).fit_transform(train) > 0).sum(0).A1  # fmt: skip
-    ranked = sorted(zip(-frequency, words, strict=True))[: int(options.get("features", 4096))]
+    ranked = sorted(zip(-frequency, words, strict=True))[
+        : int(options.get("features", 4096))
+    ]
     chosen = sorted(word for _, word in ranked)
     theirs.vocabulary = chosen
     theirs.fit(train)
@@ -61,11 +65,16 @@ def test_states_are_those_of_scikit_learn(spec: str, config: ExtractConfig) -> N
 def test_no_row_that_is_tested_has_a_say(config: ExtractConfig, tmp_path: Path) -> None:
     gaam_cache.extract(config)
     other = Path(shutil.copytree(config.dataset, tmp_path / "other"))
-    write_csv(other / "test.csv", [(label, f"{text} unseen") for label, text in random_rows(24, 7)])
+    write_csv(
+        other / "test.csv",
+        [(label, f"{text} unseen") for label, text in random_rows(24, 7)],
+    )
     changed = replace(config, dataset=str(other), out=tmp_path / "changed")
     gaam_cache.extract(changed)
     first, second = (gaam_cache.open_cache(one.out) for one in (config, changed))
-    np.testing.assert_array_equal(first["train"].embeddings[:], second["train"].embeddings[:])
+    np.testing.assert_array_equal(
+        first["train"].embeddings[:], second["train"].embeddings[:]
+    )
     identity = [cache.plan.fingerprint_fields["encoder"] for cache in (first, second)]
     assert identity[0] == identity[1]
     assert identity[0]["fitted_on"] == "train"
@@ -90,9 +99,14 @@ def test_words_of_every_script() -> None:
 
 
 def test_a_text_without_a_known_word_has_the_state_zero(tmp_path: Path) -> None:
-    write_csv(tmp_path / "d" / "train.csv", [("a", "one two"), ("b", "two three"), ("a", "!!")])
+    write_csv(
+        tmp_path / "d" / "train.csv",
+        [("a", "one two"), ("b", "two three"), ("a", "!!")],
+    )
     write_csv(tmp_path / "d" / "test.csv", [("a", "four"), ("b", "??")])
-    config = ExtractConfig(encoder="tfidf", dataset=str(tmp_path / "d"), out=tmp_path / "c")
+    config = ExtractConfig(
+        encoder="tfidf", dataset=str(tmp_path / "d"), out=tmp_path / "c"
+    )
     gaam_cache.extract(config)
     cache = gaam_cache.open_cache(config.out)
     assert not cache["test"].embeddings[:].any()

@@ -27,10 +27,14 @@ def test_states_equal_a_model_built_from_the_configuration(
     folder = shutil.copytree(encoders[architecture], tmp_path / "reference")
     with torch.random.fork_rng():
         torch.manual_seed(seed or 0)
-        model = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(folder))
+        model = transformers.AutoModel.from_config(
+            transformers.AutoConfig.from_pretrained(folder)
+        )
     model.save_pretrained(folder)
     states = gaam_cache.open_cache(config.out)["train"].embeddings[:]
-    np.testing.assert_allclose(states, reference(folder, TEXTS, 60), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(
+        states, reference(folder, TEXTS, 60), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_no_weights_need_be_there_and_whatever_was_drawn_before_bytes_are_equal(
@@ -49,5 +53,7 @@ def test_no_weights_need_be_there_and_whatever_was_drawn_before_bytes_are_equal(
     state = torch.random.get_rng_state()
     gaam_cache.extract(second)
     assert torch.equal(state, torch.random.get_rng_state())
-    shards = {name: x for name, x in shard_bytes(first.out).items() if name != "cache.json"}
+    shards = {
+        name: x for name, x in shard_bytes(first.out).items() if name != "cache.json"
+    }
     assert shards.items() <= shard_bytes(second.out).items()

@@ -53,10 +53,18 @@ def test_an_index_names_weight_files_of_its_own_folder_only(folder: Path) -> Non
 def test_what_a_configuration_must_not_name_is_refused(folder: Path) -> None:
     outside = ["../elsewhere/config.5.json"]
     for file, change, said in (
-        ("tokenizer_config.json", {"fast_tokenizer_files": outside}, "fast_tokenizer_files"),
+        (
+            "tokenizer_config.json",
+            {"fast_tokenizer_files": outside},
+            "fast_tokenizer_files",
+        ),
         ("config.json", {"configuration_files": outside}, "configuration_files"),
         ("config.json", {"attn_implementation": "someone/kernels"}, "someone/kernels"),
-        ("config.json", {"transformers_weights": "model-other.safetensors"}, "model-other"),
+        (
+            "config.json",
+            {"transformers_weights": "model-other.safetensors"},
+            "model-other",
+        ),
         ("config.json", {"hidden_size": 256}, "256"),
         ("config.json", {"num_hidden_layers": 24}, r"layer\.\d+"),
     ):

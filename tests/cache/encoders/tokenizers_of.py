@@ -8,7 +8,14 @@ from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 LINES = [
     "Topic of this news item: the goal of the bank is a star",
@@ -38,7 +45,9 @@ def wordpiece() -> Tokenizer:
 def byte_level(*, trim: bool, prefix: bool) -> Tokenizer:
     found = Tokenizer(models.BPE())
     found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=SPECIAL, initial_alphabet=BYTES)
+    trainer = trainers.BpeTrainer(
+        vocab_size=330, special_tokens=SPECIAL, initial_alphabet=BYTES
+    )
     found.train_from_iterator(LINES, trainer)
     bytes_of = processors.ByteLevel(trim_offsets=trim, add_prefix_space=prefix)
     found.post_processor = bytes_of if trim else processors.Sequence([bytes_of, AROUND])
@@ -48,10 +57,14 @@ def byte_level(*, trim: bool, prefix: bool) -> Tokenizer:
 def unigram(*, nfkc: bool) -> Tokenizer:
     found = Tokenizer(models.Unigram())
     if nfkc:
-        found.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+        found.normalizer = normalizers.Sequence(
+            [normalizers.NFKC(), normalizers.Lowercase()]
+        )
     scheme = "always" if nfkc else "never"
     found.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=nfkc)
-    trainer = trainers.UnigramTrainer(vocab_size=180, special_tokens=SPECIAL, unk_token="[UNK]")
+    trainer = trainers.UnigramTrainer(
+        vocab_size=180, special_tokens=SPECIAL, unk_token="[UNK]"
+    )
     found.train_from_iterator(LINES, trainer)
     found.post_processor = AROUND
     return found

@@ -39,5 +39,7 @@ def test_batches_are_those_of_the_definition() -> None:
         budget = int(rng.choice([1, rng.integers(1, 60), rng.integers(1, 900), 16384]))
         for batching in BATCHINGS:
             found = token_budget_batches(lengths, budget, batching)
-            assert [batch.tolist() for batch in found] == row_by_row(lengths, budget, batching)
+            assert [batch.tolist() for batch in found] == row_by_row(
+                lengths, budget, batching
+            )
             assert sorted(row for batch in found for row in batch) == list(range(count))

@@ -50,17 +50,37 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder, its cache and a run."""
     root = tmp_path_factory.mktemp("behaviour")
     build_encoder(root / "encoder", "bert")
-    write_csv(root / "rows/train.csv", [("a", "goal"), ("b", "bank"), *random_rows(28, 1)])
+    write_csv(
+        root / "rows/train.csv", [("a", "goal"), ("b", "bank"), *random_rows(28, 1)]
+    )
     write_csv(root / "rows/test.csv", random_rows(10, 2))
     return root
 
 
 def extract(made: Path, out: Path, gaam: Gaam) -> Any:
-    return gaam("extract", "--encoder", made / "encoder", "--dataset", made / "rows", "--out", out)
+    return gaam(
+        "extract",
+        "--encoder",
+        made / "encoder",
+        "--dataset",
+        made / "rows",
+        "--out",
+        out,
+    )
 
 
 def train(cache: Path, runs: Path, gaam: Gaam) -> list[str]:
-    options = ("--attn", "none", "--seeds", 1, "--epochs", 1, "--lr", 0.01, "--no-probe")
+    options = (
+        "--attn",
+        "none",
+        "--seeds",
+        1,
+        "--epochs",
+        1,
+        "--lr",
+        0.01,
+        "--no-probe",
+    )
     trained = gaam("train", "--cache", cache, "--runs", runs, *options)
     assert trained.code == 0, trained.err
     return sorted(folder.parent.name for folder in runs.glob("*/run.json"))
@@ -80,7 +100,9 @@ def recompute(made: Path, cache: Path, runs: Path, gaam: Gaam) -> Any:
     return gaam("verify", cache, "--recompute", 2)
 
 
-@pytest.mark.parametrize("command", [resume, predict, recompute], ids=lambda it: it.__name__)
+@pytest.mark.parametrize(
+    "command", [resume, predict, recompute], ids=lambda it: it.__name__
+)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_library_that_computes_otherwise_is_refused(
     change: str,

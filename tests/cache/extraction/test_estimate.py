@@ -24,11 +24,17 @@ def bare(tiny_config: ExtractConfig, tmp_path: Path) -> ExtractConfig:
     folder = Path(shutil.copytree(tiny_config.encoder, tmp_path / "bare"))
     for file in folder.glob("*.safetensors"):
         file.unlink()
-    return replace(tiny_config, encoder=str(folder), device="cuda:7", tokens_per_second=50.0)
+    return replace(
+        tiny_config, encoder=str(folder), device="cuda:7", tokens_per_second=50.0
+    )
 
 
 @pytest.mark.parametrize(
-    "more", [{"pool": ("mean", "last"), "storage_dtype": "float32"}, {"max_length": 5, "limit": 7}]
+    "more",
+    [
+        {"pool": ("mean", "last"), "storage_dtype": "float32"},
+        {"max_length": 5, "limit": 7},
+    ],
 )
 def test_rows_tokens_and_bytes_are_those_of_the_cache_that_is_then_made(
     more: dict[str, Any],
@@ -38,7 +44,10 @@ def test_rows_tokens_and_bytes_are_those_of_the_cache_that_is_then_made(
 ) -> None:
     monkeypatch.setattr(MODULE, "SAMPLE_SECONDS", 0.05)
     config = replace(tiny_config, **more)
-    timed, named = gaam_cache.estimate(config), gaam_cache.estimate(replace(bare, **more))
+    timed, named = (
+        gaam_cache.estimate(config),
+        gaam_cache.estimate(replace(bare, **more)),
+    )
     assert not config.out.exists()
     summary = gaam_cache.extract(config)
     cache = gaam_cache.open_cache(config.out)
@@ -48,7 +57,9 @@ def test_rows_tokens_and_bytes_are_those_of_the_cache_that_is_then_made(
         assert said.exact_tokens
         assert said.rows == {name: len(cache[name]) for name in cache}
         assert said.tokens == sum(int(cache[name].num_tokens.sum()) for name in cache)
-        assert said.truncated_share * summary.rows_made == pytest.approx(summary.truncated)
+        assert said.truncated_share * summary.rows_made == pytest.approx(
+            summary.truncated
+        )
         assert said.bytes == item * sum(torch.Size(one.shape).numel() for one in states)
         assert said.seconds == pytest.approx(said.tokens / said.tokens_per_second)
     assert timed.timed_on == "cpu"
@@ -66,7 +77,9 @@ def test_many_rows_are_estimated_from_a_sample(
     assert said.seconds == pytest.approx(said.tokens / 100, rel=0.01)
 
 
-def test_what_the_first_row_becomes_is_shown(tiny_config: ExtractConfig, tmp_path: Path) -> None:
+def test_what_the_first_row_becomes_is_shown(
+    tiny_config: ExtractConfig, tmp_path: Path
+) -> None:
     rows = [("a", "goal strange bank"), ("b", "star vote " * 9)]
     data = tmp_path / "data"
     for split in ("train", "test"):

@@ -29,7 +29,9 @@ def test_only_missing_shards_are_made_again_and_what_is_complete_loads_no_weight
     summary = gaam_cache.extract(tiny_config)
     assert (summary.shards_made, summary.rows_made) == (2, 20)
     assert shard_bytes(tiny_config.out) == before
-    monkeypatch.setattr(TextEncoder, "load", lambda self: pytest.fail("weights were loaded"))
+    monkeypatch.setattr(
+        TextEncoder, "load", lambda self: pytest.fail("weights were loaded")
+    )
     assert gaam_cache.extract(tiny_config).shards_made == 0
     assert gaam_cache.extract(replace(tiny_config, devices="2")).shards_made == 0
     assert shard_bytes(tiny_config.out) == before
@@ -39,7 +41,11 @@ def test_every_list_of_labels_has_one_order() -> None:
     orders = {
         ("10", "9", "2", "10"): ("2", "9", "10"),
         ("1", "01", "001", "0001"): ("0001", "001", "01", "1"),  # one number
-        ("10", "9", "--3"): ("--3", "10", "9"),  # not a number, though of minus and digits
+        ("10", "9", "--3"): (
+            "--3",
+            "10",
+            "9",
+        ),  # not a number, though of minus and digits
     }
     for labels, order in orders.items():
         assert class_order(set(labels)) == order
@@ -50,7 +56,10 @@ def test_every_list_of_labels_has_one_order() -> None:
     [(70000.0, "--storage-dtype float32"), (float("nan"), "--dtype float32")],
 )
 def test_a_number_that_cannot_be_stored_stops_with_row_and_layer(
-    value: float, option: str, tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+    value: float,
+    option: str,
+    tiny_config: ExtractConfig,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     row_ids = TextEncoder.open(tiny_config).prepare(["goal"]).items[0].tolist()
     encode = TextEncoder.encode

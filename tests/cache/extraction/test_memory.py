@@ -16,13 +16,18 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from tests.conftest import shard_bytes
 
-OF_A_GPU = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has none")
+OF_A_GPU = torch.OutOfMemoryError(
+    "CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has none"
+)
 ERRORS = [OF_A_GPU, RuntimeError("DefaultCPUAllocator: can't allocate memory")]
 ENCODE, ALONE = TextEncoder.encode, TextEncoder.encode_alone
 
 
 def limit(
-    monkeypatch: pytest.MonkeyPatch, most: int, error: Exception = OF_A_GPU, first: int = 0
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    error: Exception = OF_A_GPU,
+    first: int = 0,
 ) -> list[int]:
     """Let batches of more than ``most`` tokens fail, after some; returns the sizes of those."""
     refused: list[int] = []
@@ -62,7 +67,9 @@ def test_a_budget_that_is_too_large_is_halved_until_it_fits_and_stays_so(
         summary = gaam_cache.extract(config)
     assert refused
     assert summary.smaller_batches is not None
-    assert 50 < summary.smaller_batches <= 100, "halved once more than needed, or less often"
+    assert 50 < summary.smaller_batches <= 100, (
+        "halved once more than needed, or less often"
+    )
     asked = f"--set batch-tokens={summary.smaller_batches}"
     assert len([one for one in said if asked in str(one.message)]) == 1
     assert len(refused) < 10, "what did not fit is tried again with every shard"
@@ -72,11 +79,17 @@ def test_a_budget_that_is_too_large_is_halved_until_it_fits_and_stays_so(
     if error is not OF_A_GPU:
         return
     monkeypatch.undo()
-    same = replace(config, out=config.out.with_name("same"), batch_tokens=summary.smaller_batches)
+    same = replace(
+        config, out=config.out.with_name("same"), batch_tokens=summary.smaller_batches
+    )
     other = gaam_cache.extract(same)
-    assert shard_bytes(same.out) == shard_bytes(config.out), "not what the budget alone makes"
+    assert shard_bytes(same.out) == shard_bytes(config.out), (
+        "not what the budget alone makes"
+    )
     for name in ("tokens", "rows_made", "padding_share", "truncated", "proven"):
-        assert getattr(other, name) == getattr(summary, name), f"{name} counts what was dropped"
+        assert getattr(other, name) == getattr(summary, name), (
+            f"{name} counts what was dropped"
+        )
 
 
 def test_a_row_that_does_not_fit_alone_ends_it_and_what_is_published_stays(
@@ -87,7 +100,9 @@ def test_a_row_that_does_not_fit_alone_ends_it_and_what_is_published_stays(
         gaam_cache.extract(tiny_config)
     assert ".csv, row " in caught.value.details["where"]
     before = shard_bytes(tiny_config.out)
-    assert any(name.endswith(".h5") for name in before), "nothing was published: it shows less"
+    assert any(name.endswith(".h5") for name in before), (
+        "nothing was published: it shows less"
+    )
     monkeypatch.undo()
     gaam_cache.extract(tiny_config)
     assert before.items() <= shard_bytes(tiny_config.out).items()

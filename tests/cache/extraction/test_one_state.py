@@ -15,7 +15,9 @@ from gaam_cache.config import ExtractConfig
 from tests.conftest import shard_bytes
 from tests.tiny import WORDS, build_encoder, random_rows, write_csv
 
-STRANGE = [f"strange{number}" for number in range(40)]  # words that no tiny tokenizer knows
+STRANGE = [
+    f"strange{number}" for number in range(40)
+]  # words that no tiny tokenizer knows
 HEADER = " ".join(WORDS * 5)  # longer than what a tiny encoder reads
 USUAL = [text for _, text in random_rows(40, 3)]
 
@@ -33,15 +35,37 @@ def said_of(config: ExtractConfig) -> list[str]:
         warnings.simplefilter("always", GaamWarning)
         gaam_cache.extract(config)
     messages = [str(one.message) for one in caught if one.category is GaamWarning]
-    return [text for text in messages if "inflates" not in text and "copies of" not in text]
+    return [
+        text for text in messages if "inflates" not in text and "copies of" not in text
+    ]
 
 
 ALL_ONE: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
     "unknown words": ("bert", STRANGE, {}, "unknown to the tokenizer"),
-    "a header before the cut": ("bert", [f"{HEADER} {x}" for x in WORDS], {}, "100% of the rows"),
-    "the first token of a causal encoder": ("llama", USUAL, {"pool": "first"}, "left to right"),
-    "shards of few rows": ("bert", STRANGE, {"shard_rows": 2}, "unknown to the tokenizer"),
-    "the input of the class token": ("bert", USUAL, {"pool": "first", "layers": "0"}, "explain"),
+    "a header before the cut": (
+        "bert",
+        [f"{HEADER} {x}" for x in WORDS],
+        {},
+        "100% of the rows",
+    ),
+    "the first token of a causal encoder": (
+        "llama",
+        USUAL,
+        {"pool": "first"},
+        "left to right",
+    ),
+    "shards of few rows": (
+        "bert",
+        STRANGE,
+        {"shard_rows": 2},
+        "unknown to the tokenizer",
+    ),
+    "the input of the class token": (
+        "bert",
+        USUAL,
+        {"pool": "first", "layers": "0"},
+        "explain",
+    ),
 }
 """Encoder, texts, settings, and the reason that is named."""
 
@@ -133,7 +157,9 @@ def test_an_encoder_with_the_vocabulary_of_another_is_warned_of(tmp_path: Path) 
     config = transformers.AutoConfig.from_pretrained(folder, vocab_size=400)
     transformers.AutoModel.from_config(config).save_pretrained(folder)
     config = ExtractConfig(
-        encoder=str(folder), dataset=data_of(tmp_path / "data", USUAL), out=tmp_path / "cache"
+        encoder=str(folder),
+        dataset=data_of(tmp_path / "data", USUAL),
+        out=tmp_path / "cache",
     )
     assert any("another model's" in text for text in said_of(config))
 
@@ -179,21 +205,31 @@ def test_what_rounding_takes_away_is_held_against_the_spread_over_rows(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GaamWarning)
         gaam_cache.write(tmp_path / "cache", splits, **how)
-    messages = [str(one.message) for one in caught if "copies of" not in str(one.message)]
+    messages = [
+        str(one.message) for one in caught if "copies of" not in str(one.message)
+    ]
     if expected is None:
         assert messages == []
     else:
         assert any(expected in text for text in messages), messages
 
 
-def test_an_extraction_says_what_rounding_takes_away(tiny_cache: Path, tmp_path: Path) -> None:
+def test_an_extraction_says_what_rounding_takes_away(
+    tiny_cache: Path, tmp_path: Path
+) -> None:
     """Six random layers of one another make rows alike: float16 keeps few roundings of them."""
     plan = gaam_cache.open_cache(tiny_cache).plan
     config = ExtractConfig(
-        encoder=plan.encoder["path"], dataset=plan.dataset["path"], out=tmp_path / "cache"
+        encoder=plan.encoder["path"],
+        dataset=plan.dataset["path"],
+        out=tmp_path / "cache",
     )
-    assert any("float16 rounds away part of what tells texts" in one for one in said_of(config))
-    assert shard_bytes(config.out) == shard_bytes(tiny_cache), "what is measured decides no byte"
+    assert any(
+        "float16 rounds away part of what tells texts" in one for one in said_of(config)
+    )
+    assert shard_bytes(config.out) == shard_bytes(tiny_cache), (
+        "what is measured decides no byte"
+    )
     exact = ExtractConfig(
         encoder=plan.encoder["path"], dataset=plan.dataset["path"], out=tmp_path / "exact",
         storage_dtype="float32",

@@ -17,12 +17,13 @@ from gaam_cache.common.errors import NumericsError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder, _TextForward
 from gaam_cache.extraction.batches import token_budget_batches
-from gaam_cache.extraction.states import StateMaker, choose_rows
+from gaam_cache.extraction.states import StateExtractor, choose_rows
 from gaam_cache.store.plan import BATCHINGS
 
 
 @pytest.mark.parametrize(
-    ("dtype", "storage_dtype", "away"), [("float32", "float16", 2e-4), ("bfloat16", "float32", 0.4)]
+    ("dtype", "storage_dtype", "away"),
+    [("float32", "float16", 2e-4), ("bfloat16", "float32", 0.4)],
 )
 def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
     dtype: Any,
@@ -33,7 +34,9 @@ def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
 ) -> None:
     encode = TextEncoder.encode
 
-    def spoiled(self: TextEncoder, items: Sequence[list[int]]) -> dict[str, torch.Tensor]:
+    def spoiled(
+        self: TextEncoder, items: Sequence[list[int]]
+    ) -> dict[str, torch.Tensor]:
         pooled = {name: states.clone() for name, states in encode(self, items).items()}
         if len(items) > 1:
             pooled["mean"][:, 1] *= 1 + away
@@ -75,7 +78,11 @@ class Rounded:
 def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_so(
     rounded: Rounded, tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_for, together, alone = TextEncoder.load_for, _TextForward.__call__, _TextForward.reference
+    load_for, together, alone = (
+        TextEncoder.load_for,
+        _TextForward.__call__,
+        _TextForward.reference,
+    )
 
     def times(states: dict[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
         return {name: x_BLD * (1 + share) for name, x_BLD in states.items()}
@@ -90,7 +97,9 @@ def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_
         return times(alone(self, item), rounded.alone if counts else 0.0)
 
     def load_and_shift(self: TextEncoder, *given: Any, **named: Any) -> None:
-        load_for(self, *given, **named)  # what is measured is right: it happens to real rows alone
+        load_for(
+            self, *given, **named
+        )  # what is measured is right: it happens to real rows alone
         monkeypatch.setattr(_TextForward, "__call__", in_batch)
         monkeypatch.setattr(_TextForward, "reference", by_itself)
 
@@ -112,9 +121,11 @@ def test_a_row_whose_rounding_is_amplified_is_accepted_if_higher_precision_says_
 def test_rows_that_changed_places_on_their_way_stop_the_extraction(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assemble = StateMaker._assemble
+    assemble = StateExtractor._assemble
     monkeypatch.setattr(
-        StateMaker, "_assemble", lambda *arguments: np.roll(assemble(*arguments), 1, axis=0)
+        StateExtractor,
+        "_assemble",
+        lambda *arguments: np.roll(assemble(*arguments), 1, axis=0),
     )
     with pytest.raises(NumericsError, match="batch-tokens=1"):
         gaam_cache.extract(tiny_config)
@@ -134,7 +145,11 @@ def test_the_rows_of_a_proof(count: int, seed: int, budget: int, batching: Any) 
     batches = token_budget_batches(lengths, budget, batching)
     rows = choose_rows(lengths, batches)
     assert rows == choose_rows(lengths, batches)
-    assert len(rows) == len(set(rows)) == min(len(lengths), max(2, -(-len(lengths) // 500)))
+    assert (
+        len(rows)
+        == len(set(rows))
+        == min(len(lengths), max(2, -(-len(lengths) // 500)))
+    )
     padding = [max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in batches]
     most = batches[int(np.argmax(padding))]
     assert lengths[rows[0]] == min(lengths[i] for i in most)

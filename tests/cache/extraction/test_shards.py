@@ -19,8 +19,12 @@ DAMAGE: list[Callable[[Path, Path], object]] = [
     lambda file, receipt: os.truncate(file, 100),
     lambda file, receipt: (file.unlink(), file.symlink_to("/dev/zero")),
     lambda file, receipt: receipt.write_text("{"),
-    lambda file, receipt: receipt.write_text(receipt.read_text().replace("20", "21", 1)),
-    lambda file, receipt: receipt.write_bytes(receipt.with_name("train-00001.json").read_bytes()),
+    lambda file, receipt: receipt.write_text(
+        receipt.read_text().replace("20", "21", 1)
+    ),
+    lambda file, receipt: receipt.write_bytes(
+        receipt.with_name("train-00001.json").read_bytes()
+    ),
 ]
 
 

@@ -48,7 +48,9 @@ class Writable:
 
     endpoint = "https://hub.example"
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None
+    ) -> None:
         self.models: dict[str, Repository] = {}
         self.datasets: dict[str, Repository] = {}
         self.written = 0
@@ -58,9 +60,17 @@ class Writable:
         self.silent = False
         """Whether it cannot be reached."""
         self._folder = folder
-        for name in ("repo_exists", "repo_info", "whoami", "create_repo", "upload_folder"):
+        for name in (
+            "repo_exists",
+            "repo_info",
+            "whoami",
+            "create_repo",
+            "upload_folder",
+        ):
             monkeypatch.setattr(huggingface_hub.HfApi, name, getattr(self, name))
-        monkeypatch.setattr(huggingface_hub, "snapshot_download", self.snapshot_download)
+        monkeypatch.setattr(
+            huggingface_hub, "snapshot_download", self.snapshot_download
+        )
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", self.endpoint)
         monkeypatch.setenv("HF_TOKEN", "token-of-someone")
 
@@ -78,7 +88,12 @@ class Writable:
         return repo_id in self.datasets
 
     def repo_info(
-        self, repo_id: str, *, repo_type: str, revision: str | None = None, timeout: Any = None
+        self,
+        repo_id: str,
+        *,
+        repo_type: str,
+        revision: str | None = None,
+        timeout: Any = None,
     ) -> Any:
         if self.silent:
             raise ConnectionError("nobody there")
@@ -111,25 +126,39 @@ class Writable:
             self.fetched |= {name} if repo_type == "model" else set()
         return str(folder)
 
-    def create_repo(self, repo_id: str, *, private: bool = False, **options: Any) -> None:
+    def create_repo(
+        self, repo_id: str, *, private: bool = False, **options: Any
+    ) -> None:
         self.written += 1
         if repo_id not in self.datasets:
             self.datasets[repo_id] = Repository(private=private)
             self.datasets[repo_id].commit({".gitattributes": GIT_ATTRIBUTES})
 
     def upload_folder(
-        self, *, repo_id: str, folder_path: Path, delete_patterns: Any, parent_commit: Any, **_: Any
+        self,
+        *,
+        repo_id: str,
+        folder_path: Path,
+        delete_patterns: Any,
+        parent_commit: Any,
+        **_: Any,
     ) -> None:
         self.written += 1
         there, before = self.datasets[repo_id], self.content(repo_id)
         if parent_commit not in (None, there.branches["main"]):
             raise refusal(412)
-        kept = {".gitattributes": before[".gitattributes"]} if delete_patterns == "*" else before
+        kept = (
+            {".gitattributes": before[".gitattributes"]}
+            if delete_patterns == "*"
+            else before
+        )
         there.commit(kept | folder_content(folder_path))
 
 
 def refusal(status: int, kind: Any = None) -> Exception:
     """What the client raises where the hub answers so."""
     response: Any = SimpleNamespace(status_code=status, headers={}, request=None)
-    error: Exception = (kind or KINDS.get(status, errors.HfHubHTTPError))("no", response=response)
+    error: Exception = (kind or KINDS.get(status, errors.HfHubHTTPError))(
+        "no", response=response
+    )
     return error

@@ -34,7 +34,9 @@ def test_it_is_the_cache_and_other_programs_read_it(
     }
     found = shard_bytes(out)
     shards = {name for name in before if name.startswith("shards/")}
-    assert {name: found[name] for name in shards} == {name: before[name] for name in shards}
+    assert {name: found[name] for name in shards} == {
+        name: before[name] for name in shards
+    }
     assert {(tiny_cache / name).samefile(out / name) for name in shards} == {linked}
     assert (made.files, made.bytes) == (len(found), sum(map(len, found.values())))
     assert gaam_cache.verify(out).good
@@ -58,9 +60,14 @@ def test_of_links_the_files_go_out_and_of_other_files_nothing(
     gaam_cache.export_cache(cache, tmp_path / "out")
     found = shard_bytes(tmp_path / "out")
     assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
-    shards = {n: b for n, b in shard_bytes(tiny_cache).items() if n.startswith("shards/")}
+    shards = {
+        n: b for n, b in shard_bytes(tiny_cache).items() if n.startswith("shards/")
+    }
     assert {n: b for n, b in found.items() if n.startswith("shards/")} == shards
-    for name in ("train-00000.json", "train-00000-*.h5"):  # a file that is none of the cache's
+    for name in (
+        "train-00000.json",
+        "train-00000-*.h5",
+    ):  # a file that is none of the cache's
         (path,) = cache.glob(f"shards/{name}")
         target = path.readlink()
         path.unlink()

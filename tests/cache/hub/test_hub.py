@@ -39,13 +39,20 @@ class Kept:
 
 @pytest.fixture
 def hub(
-    encoders: dict[str, Path], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoders: dict[str, Path],
+    dataset: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Writable:
     """A hub with a model and a data set, which ``datasets`` keeps in a folder of its commit."""
     hub = Writable(monkeypatch, tmp_path / "fetched")
     hub.models[MODEL], hub.datasets[NEWS] = Repository(), Repository()
     files = folder_content(encoders["bert"])
-    files |= {"pytorch_model.bin": b"\x80", "modeling_evil.py": b"1 / 0", "README.md": b"?"}
+    files |= {
+        "pytorch_model.bin": b"\x80",
+        "modeling_evil.py": b"1 / 0",
+        "README.md": b"?",
+    }
     hub.models[MODEL].commit(files | {"onnx/model.safetensors": b"\0"})
     commit = hub.datasets[NEWS].commit(folder_content(dataset) | {"README.md": b"?"})
     load = datasets.load_dataset
@@ -53,7 +60,9 @@ def hub(
     def loaded(path: str, *, split: str, **options: Any) -> Any:
         if hub.datasets[path].refused:
             raise datasets.exceptions.DatasetNotFoundError("closed")
-        return Kept(load("csv", data_files=str(dataset / f"{split}.csv"), split="train"), commit)
+        return Kept(
+            load("csv", data_files=str(dataset / f"{split}.csv"), split="train"), commit
+        )
 
     monkeypatch.setattr(datasets, "load_dataset", loaded)
     return hub
@@ -67,24 +76,43 @@ def test_what_comes_from_the_hub_is_on_record_and_what_is_served(
     there, [news] = gaam_cache.open_cache(tmp_path / "c"), hub.datasets[NEWS].commits
     encoder, rows = there.plan.encoder, there.plan.dataset
     [model] = hub.models[MODEL].commits
-    assert (encoder["name"], encoder["revision"], encoder["path"]) == (MODEL, model, None)
+    assert (encoder["name"], encoder["revision"], encoder["path"]) == (
+        MODEL,
+        model,
+        None,
+    )
     assert rows["revision"] == news
-    assert rows["origin"] == {split: f"{NEWS}@{news}, {split}" for split in ("train", "test")}
-    safe = {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"}
+    assert rows["origin"] == {
+        split: f"{NEWS}@{news}, {split}" for split in ("train", "test")
+    }
+    safe = {
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "model.safetensors",
+    }
     assert hub.fetched == safe
     # the same rows through the same files from this disk: the same fingerprint, the same states
-    local = ExtractConfig(encoder=str(encoders["bert"]), dataset=str(dataset), out=tmp_path / "l")
+    local = ExtractConfig(
+        encoder=str(encoders["bert"]), dataset=str(dataset), out=tmp_path / "l"
+    )
     gaam_cache.extract(local)
     here = gaam_cache.open_cache(tmp_path / "l")
     assert here.fingerprint == there.fingerprint
-    np.testing.assert_array_equal(here["test"].embeddings[:], there["test"].embeddings[:])
+    np.testing.assert_array_equal(
+        here["test"].embeddings[:], there["test"].embeddings[:]
+    )
     # and the copies serve when the hub is gone
     hub.silent = True
-    gaam_cache.extract(ExtractConfig(encoder=MODEL, dataset=NEWS, out=tmp_path / "gone"))
+    gaam_cache.extract(
+        ExtractConfig(encoder=MODEL, dataset=NEWS, out=tmp_path / "gone")
+    )
     assert gaam_cache.open_cache(tmp_path / "gone").fingerprint == here.fingerprint
     hub.datasets["someone/other"] = hub.datasets[NEWS]
     with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
-        gaam_cache.extract(ExtractConfig(dataset="someone/other", out=tmp_path / "none"))
+        gaam_cache.extract(
+            ExtractConfig(dataset="someone/other", out=tmp_path / "none")
+        )
 
 
 def test_an_adapter_of_the_hub_brings_its_base_model(
@@ -97,29 +125,42 @@ def test_an_adapter_of_the_hub_brings_its_base_model(
     file = tmp_path / "adapter" / "adapter_config.json"
     content = json.loads(file.read_text()) | {"base_model_name_or_path": "someone/base"}
     file.write_text(json.dumps(content))
-    for name, folder in (("base", encoders["llama"]), ("adapter", tmp_path / "adapter")):
+    for name, folder in (
+        ("base", encoders["llama"]),
+        ("adapter", tmp_path / "adapter"),
+    ):
         hub.models[f"someone/{name}"] = Repository()
         hub.models[f"someone/{name}"].commit(folder_content(folder))
-    config = ExtractConfig(encoder="someone/adapter", dataset=str(dataset), out=tmp_path / "c")
+    config = ExtractConfig(
+        encoder="someone/adapter", dataset=str(dataset), out=tmp_path / "c"
+    )
     gaam_cache.extract(config)
     plan = gaam_cache.open_cache(tmp_path / "c").plan
     assert plan.encoder_label == "someone/adapter (adapter of someone/base)"
     assert plan.encoder["revision"] in hub.models["someone/adapter"].commits
     assert {"adapter_model.safetensors", "model.safetensors"} <= hub.fetched
-    local = {"encoder": str(tmp_path / "adapter"), "out": tmp_path / "l", "dataset": str(dataset)}
+    local = {
+        "encoder": str(tmp_path / "adapter"),
+        "out": tmp_path / "l",
+        "dataset": str(dataset),
+    }
     content["base_model_name_or_path"] = str(encoders["llama"])
     file.write_text(json.dumps(content))
     assert gaam_cache.extract(ExtractConfig(**local)).fingerprint == plan.fingerprint
 
 
-def test_rows_of_another_commit_are_refused(hub: Writable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_another_commit_are_refused(
+    hub: Writable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = datasets.Dataset.from_dict({"text": ["x"], "label": ["a"]})
     monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: Kept(data, "0" * 40))
     with pytest.raises(HubError, match="0" * 40):
         HubSource().read(ExtractConfig(dataset=NEWS), "train")
 
 
-def test_what_the_hub_does_not_have_or_give_is_told(hub: Writable, tmp_path: Path) -> None:
+def test_what_the_hub_does_not_have_or_give_is_told(
+    hub: Writable, tmp_path: Path
+) -> None:
     for kind in (hub.models, hub.datasets):
         kind["someone/gated"], kind["someone/ill"] = (
             Repository(refused=403),
@@ -131,7 +172,11 @@ def test_what_the_hub_does_not_have_or_give_is_told(hub: Writable, tmp_path: Pat
         ({"encoder": MODEL, "revision": "absent"}, NotFoundError, MODEL),
         ({"dataset": NEWS, "dataset_revision": "absent"}, NotFoundError, NEWS),
         ({"encoder": "someone/gated"}, HubError, f"{hub.endpoint}/someone/gated"),
-        ({"dataset": "someone/gated"}, HubError, f"{hub.endpoint}/datasets/someone/gated"),
+        (
+            {"dataset": "someone/gated"},
+            HubError,
+            f"{hub.endpoint}/datasets/someone/gated",
+        ),
         ({"dataset": "someone/ill"}, HubError, r"someone/ill'\n.* no\n"),
     ]
     for options, kind_of, said in refused:
@@ -144,15 +189,23 @@ def test_of_a_model_that_could_do_harm_neither_weights_nor_code_are_fetched(
     hub: Writable, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
     files = folder_content(encoders["bert"])
-    config = json.loads(files["config.json"]) | {"auto_map": {"AutoModel": "modeling_x.X"}}
+    config = json.loads(files["config.json"]) | {
+        "auto_map": {"AutoModel": "modeling_x.X"}
+    }
     pickled = {**files, "pytorch_model.bin": b"\x80"}
     del pickled["model.safetensors"]
-    coded = {**files, "config.json": json.dumps(config).encode(), "modeling_x.py": b"1 / 0"}
+    coded = {
+        **files,
+        "config.json": json.dumps(config).encode(),
+        "modeling_x.py": b"1 / 0",
+    }
     for content, said in ((coded, "auto_map"), (pickled, "model.safetensors")):
         hub.models["someone/bad"] = Repository()
         hub.models["someone/bad"].commit(content)
         with pytest.raises(ConfigError, match=said):
-            gaam_cache.extract(ExtractConfig(encoder="someone/bad", out=tmp_path / "new"))
+            gaam_cache.extract(
+                ExtractConfig(encoder="someone/bad", out=tmp_path / "new")
+            )
     assert hub.fetched == {"config.json", "tokenizer.json", "tokenizer_config.json"}
 
 
@@ -161,7 +214,9 @@ def test_declared_class_names_keep_their_order(
 ) -> None:
     label = datasets.ClassLabel(names=["World", "Arts"])
     features = datasets.Features({"text": datasets.Value("string"), "label": label})
-    data = datasets.Dataset.from_dict({"text": ["x", "y", "z"], "label": [1, 0, 1]}, features)
+    data = datasets.Dataset.from_dict(
+        {"text": ["x", "y", "z"], "label": [1, 0, 1]}, features
+    )
     monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: data)
     read = HubSource().read(ExtractConfig(dataset=NEWS), "train")
     assert read.class_names == ("World", "Arts")
@@ -179,7 +234,10 @@ configs:
 
 
 def test_a_subset_is_asked_for_named_recorded_and_read_again(
-    hub: Writable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gaam: Callable[..., Outcome]
+    hub: Writable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gaam: Callable[..., Outcome],
 ) -> None:
     from datasets.load import load_dataset as load
 
@@ -200,7 +258,15 @@ def test_a_subset_is_asked_for_named_recorded_and_read_again(
         monkeypatch.setattr(datasets, "load_dataset", loaded)
 
     serve()
-    command = ("extract", "--encoder", "tfidf", "--dataset", NEWS, "--out", tmp_path / "c")
+    command = (
+        "extract",
+        "--encoder",
+        "tfidf",
+        "--dataset",
+        NEWS,
+        "--out",
+        tmp_path / "c",
+    )
     for option in ((), ("--subset", "sst")):
         refused = gaam(*command, *option)
         assert refused.code == 2
@@ -238,7 +304,9 @@ def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
     weights = Path(packaged.__path__[0]) / "model" / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     assert TextEncoder.open(config).identity()["files"]["model.safetensors"] == digest
-    other = Path(shutil.copytree(weights.parents[1], tmp_path / weights.parents[1].name))
+    other = Path(
+        shutil.copytree(weights.parents[1], tmp_path / weights.parents[1].name)
+    )
     with (other / "model" / "model.safetensors").open("ab") as file:
         file.write(b"\0")
     monkeypatch.delitem(sys.modules, packaged.__name__)

@@ -37,7 +37,11 @@ def test_what_is_pushed_is_the_folder_byte_for_byte(
     there = look(NAME, kind="dataset", private=private)
     assert there.send(folder, yes=True) == f"{hub.endpoint}/datasets/{NAME}"
     said, files = capsys.readouterr().err, folder_content(folder)
-    for words in (f"{len(files)} files", f"{sum(map(len, files.values())):,} bytes", "someone"):
+    for words in (
+        f"{len(files)} files",
+        f"{sum(map(len, files.values())):,} bytes",
+        "someone",
+    ):
         assert words in said
     assert ("private" in said, "PUBLIC" in said) == (private, not private)
     assert hub.content(NAME) == HEAD | files
@@ -59,7 +63,9 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
         (other / name).write_bytes((folder / name).read_bytes() + b"\n")
     there = look(NAME, kind="dataset", overwrite=True)
     there.send(other, yes=True)
-    assert hub.content(NAME) == HEAD | folder_content(other), "what is no longer there is gone"
+    assert hub.content(NAME) == HEAD | folder_content(other), (
+        "what is no longer there is gone"
+    )
     with pytest.raises(HubError):  # somebody has committed since it was looked at
         there.send(folder, yes=True)
     assert hub.content(NAME) == HEAD | folder_content(other)

@@ -17,7 +17,9 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.sources import Rows, find_source, held_out, held_out_groups, limited
 from tests.conftest import write_csv
 
-LABELS = st.lists(st.sampled_from(["a", "b", "c", "日本", "7"]), min_size=1, max_size=60)
+LABELS = st.lists(
+    st.sampled_from(["a", "b", "c", "日本", "7"]), min_size=1, max_size=60
+)
 
 
 @given(LABELS, st.floats(0.001, 0.999), st.integers(0, 2**31 - 1))
@@ -28,33 +30,50 @@ def test_the_rule_is_the_one_that_its_text_says(
     held = set()
     for label in set(labels):
         rows = [row for row, other in enumerate(labels) if other == label]
-        rows.sort(key=lambda row: (hashlib.sha256(b"%d %d" % (seed, row)).digest()[:8], row))
+        rows.sort(
+            key=lambda row: (hashlib.sha256(b"%d %d" % (seed, row)).digest()[:8], row)
+        )
         held |= set(rows[: min(len(rows) - 1, max(1, round(fraction * len(rows))))])
     assert set(held_out(labels, fraction, seed).nonzero()[0].tolist()) == held
 
 
 def test_golden_rows() -> None:
     """Whoever changes the rule changes the meaning of every accuracy that was made by it."""
-    for seed, rows in {0: [6, 13, 14, 17, 25, 34, 35, 38], 7: [3, 6, 7, 8, 19, 22, 32, 36]}.items():
-        assert held_out(["a", "b", "a", "c", "b"] * 8, 0.2, seed).nonzero()[0].tolist() == rows
+    for seed, rows in {
+        0: [6, 13, 14, 17, 25, 34, 35, 38],
+        7: [3, 6, 7, 8, 19, 22, 32, 36],
+    }.items():
+        assert (
+            held_out(["a", "b", "a", "c", "b"] * 8, 0.2, seed).nonzero()[0].tolist()
+            == rows
+        )
 
 
-def groups_by_hand(labels: list[str], groups: list[str], millionths: int, seed: int) -> set[str]:
+def groups_by_hand(
+    labels: list[str], groups: list[str], millionths: int, seed: int
+) -> set[str]:
     """The names of the groups that the rule holds out, as its text says, with whole numbers."""
 
     def counted(held: set[str]) -> dict[str, int]:
-        rows = [label for label, group in zip(labels, groups, strict=True) if group in held]
+        rows = [
+            label for label, group in zip(labels, groups, strict=True) if group in held
+        ]
         return {label: rows.count(label) for label in set(labels)}
 
     total = counted(set(groups))
 
     def off(held: set[str]) -> int:
-        return sum(abs(10**6 * count - millionths * total[c]) for c, count in counted(held).items())
+        return sum(
+            abs(10**6 * count - millionths * total[c])
+            for c, count in counted(held).items()
+        )
 
     def allowed(held: set[str]) -> bool:
         return all(count < total[c] for c, count in counted(held).items())
 
-    order = sorted(set(groups), key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
+    order = sorted(
+        set(groups), key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest()
+    )
     held = set[str]()
     for name in order:
         then = counted(held | {name})
@@ -69,7 +88,11 @@ def groups_by_hand(labels: list[str], groups: list[str], millionths: int, seed: 
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("stuvwé")), min_size=1, max_size=40),
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from("stuvwé")),
+        min_size=1,
+        max_size=40,
+    ),
     st.integers(1, 999_999),
     st.integers(0, 2**31 - 1),
 )
@@ -82,9 +105,13 @@ def test_the_rule_of_whole_groups_is_the_one_that_its_text_says(
     assert found.tolist() == [group in held for group in groups]
 
 
-def test_whole_groups_are_held_out_near_the_fraction_and_of_every_class_its_share() -> None:
+def test_whole_groups_are_held_out_near_the_fraction_and_of_every_class_its_share() -> (
+    None
+):
     labels, groups = [], []
-    for number in range(60):  # speakers of 3 to 20 rows, who say some words more than others
+    for number in range(
+        60
+    ):  # speakers of 3 to 20 rows, who say some words more than others
         rows = 3 + number % 18
         labels += ["abcd"[(row * (1 + number % 3)) % 4] for row in range(rows)]
         groups += [f"speaker {number}"] * rows
@@ -96,27 +123,41 @@ def test_whole_groups_are_held_out_near_the_fraction_and_of_every_class_its_shar
     assert not {*compress(groups, held_N)} & {*compress(groups, ~held_N)}
     # golden: whoever changes the rule changes the meaning of every accuracy that was made by it
     some = ["ab"[n % 2] for n in range(40)], [f"g{n // 5}" for n in range(40)]
-    held = {s: sorted({*compress(some[1], held_out_groups(*some, 0.25, s))}) for s in (0, 7)}
+    held = {
+        s: sorted({*compress(some[1], held_out_groups(*some, 0.25, s))}) for s in (0, 7)
+    }
     assert held == {0: ["g0", "g5"], 7: ["g2", "g3"]}
 
 
-def test_a_single_file_is_split_by_whole_groups_whose_column_is_kept(tmp_path: Path) -> None:
+def test_a_single_file_is_split_by_whole_groups_whose_column_is_kept(
+    tmp_path: Path,
+) -> None:
     lines = [f"{'ab'[n % 2]},text {n},speaker {n % 8}\n" for n in range(80)]
     (tmp_path / "all.csv").write_text("label,text,speaker\n" + "".join(lines))
-    options = {"dataset": str(tmp_path / "all.csv"), "encoder": "tfidf", "out": tmp_path / "c"}
+    options = {
+        "dataset": str(tmp_path / "all.csv"),
+        "encoder": "tfidf",
+        "out": tmp_path / "c",
+    }
     config = ExtractConfig(test_groups="speaker", **options)
     with pytest.warns(GaamWarning, match="2 of 8 groups of 'speaker', 20 of 80 rows"):
         gaam_cache.extract(config)
     cache = gaam_cache.open_cache(tmp_path / "c")
     train, test = (set(cache[name].column("speaker")) for name in ("train", "test"))
     assert (len(train), len(test), train & test) == (6, 2, set())
-    assert gaam_cache.verify(tmp_path / "c", recompute_rows=4).good, "rows are read again alike"
+    assert gaam_cache.verify(tmp_path / "c", recompute_rows=4).good, (
+        "rows are read again alike"
+    )
 
 
-@pytest.mark.parametrize("case", ["one group", "a class of its own", "splits of its own"])
+@pytest.mark.parametrize(
+    "case", ["one group", "a class of its own", "splits of its own"]
+)
 def test_groups_that_cannot_be_held_out_are_refused(case: str, tmp_path: Path) -> None:
     speaker_of = {"one group": "g", "a class of its own": "gh"}.get(case, "gh")
-    lines = [f"{'ab'[n % 2]},text {n},{speaker_of[n % len(speaker_of)]}\n" for n in range(20)]
+    lines = [
+        f"{'ab'[n % 2]},text {n},{speaker_of[n % len(speaker_of)]}\n" for n in range(20)
+    ]
     for name in ("train", "test"):
         (tmp_path / f"{name}.csv").write_text("label,text,who\n" + "".join(lines))
     own = case == "splits of its own"
@@ -124,7 +165,9 @@ def test_groups_that_cannot_be_held_out_are_refused(case: str, tmp_path: Path) -
     config = ExtractConfig(
         dataset=str(dataset), test_groups="who", test_fraction=None if own else 0.2
     )
-    with pytest.raises(ConfigError, match="--test-groups" if own else "can be held out"):
+    with pytest.raises(
+        ConfigError, match="--test-groups" if own else "can be held out"
+    ):
         read_both(config)
 
 
@@ -135,7 +178,9 @@ def read_both(config: ExtractConfig) -> dict[str, Rows]:
 
 def test_one_file_that_nobody_split_is_split_and_says_so(tmp_path: Path) -> None:
     write_csv(tmp_path / "all.csv", [("ab"[n % 2], f"text {n}") for n in range(40)])
-    config = ExtractConfig(dataset=str(tmp_path / "all.csv"), encoder="tfidf", out=tmp_path / "c")
+    config = ExtractConfig(
+        dataset=str(tmp_path / "all.csv"), encoder="tfidf", out=tmp_path / "c"
+    )
     with pytest.warns(GaamWarning, match=r"20%(.|\n)*--test-fraction"):
         summary = gaam_cache.extract(config)
     assert summary.rows == {"train": 32, "test": 8}
@@ -147,14 +192,20 @@ def test_both_parts_are_the_file(tmp_path: Path) -> None:
     path = tmp_path / "all.csv"
     write_csv(path, rows)
     config = ExtractConfig(
-        dataset=str(path), test_fraction=0.25, skip_empty=True, keep_columns=("text",), split_seed=3
+        dataset=str(path),
+        test_fraction=0.25,
+        skip_empty=True,
+        keep_columns=("text",),
+        split_seed=3,
     )
     parts = read_both(config)
     there = [(label, text) for label, text in rows if text.strip()]
     held = held_out([label for label, _ in there], 0.25, 3).tolist()
     for split, want in (("train", False), ("test", True)):
         expected = [row for row, h in zip(there, held, strict=True) if h == want]
-        assert list(zip(parts[split].labels, parts[split].inputs, strict=True)) == expected
+        assert (
+            list(zip(parts[split].labels, parts[split].inputs, strict=True)) == expected
+        )
         assert list(parts[split].kept["text"]) == list(parts[split].inputs)
         # a limit takes the first rows of every class of each, and moves none to the other
         for limit in (4, 7):

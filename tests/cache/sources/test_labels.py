@@ -25,12 +25,17 @@ def lay_out(path: Path, labels: list[Any]) -> None:
     """Rows of distinct texts in a table, by its suffix."""
     texts = [f"{path.stem} {n}" for n in range(len(labels))]
     if path.suffix == ".parquet":
-        pyarrow.parquet.write_table(pyarrow.table({"label": labels, "text": texts}), path)
+        pyarrow.parquet.write_table(
+            pyarrow.table({"label": labels, "text": texts}), path
+        )
     elif path.suffix == ".csv":
         rows = [f"{label},{text}" for label, text in zip(labels, texts, strict=True)]
         path.write_text("\n".join(["label,text", *rows]))
     else:
-        records = [{"label": one, "text": text} for one, text in zip(labels, texts, strict=True)]
+        records = [
+            {"label": one, "text": text}
+            for one, text in zip(labels, texts, strict=True)
+        ]
         path.write_text("\n".join(map(json.dumps, records)))
 
 
@@ -60,7 +65,9 @@ def test_a_split_of_which_no_row_has_a_label_is_told_to_be_unlabelled(
     kind, labels = UNLABELLED[case]
     lay_out(tmp_path / "train.csv", ["a", "b"] * 4)
     lay_out(tmp_path / f"test.{kind}", labels)
-    with pytest.raises(DataError, match=r"'test' has no labels(.|\n)*unlabelled=test") as caught:
+    with pytest.raises(
+        DataError, match=r"'test' has no labels(.|\n)*unlabelled=test"
+    ) as caught:
         read(tmp_path, "test", limit=limit)
     assert "--split train" in caught.value.details["to do"]
     assert not read(tmp_path, "test", limit=limit, unlabelled=("test",)).labelled
@@ -134,50 +141,82 @@ def test_classes_that_may_be_none_are_warned_of(
     usual = ["0", "1"] if name == "99" else ["cat", "dog"]
     for split in ("train", "test"):
         lay_out(tmp_path / f"{split}.csv", [*usual * 3, name])
-    command = ("extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c")
+    command = (
+        "extract",
+        "--encoder",
+        "tfidf",
+        "--dataset",
+        tmp_path,
+        "--out",
+        tmp_path / "c",
+    )
     said = gaam(*command)
     assert said.code == 0
     assert f"'{name}' (rows: 2)" in said.err
     assert "warning" not in gaam(*command, "--set", f"odd-classes={name}").err
 
 
-def test_ordinary_classes_are_left_in_peace(tmp_path: Path, gaam: Callable[..., Outcome]) -> None:
+def test_ordinary_classes_are_left_in_peace(
+    tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
     """Numbers up to 99, and words that begin as odd ones do."""
     names = [*map(str, range(100)), "nano", "null-terminated", "Nancy", "#1", "no"]
     for split in ("train", "test"):
         lay_out(tmp_path / f"{split}.csv", names * 2)
-    said = gaam("extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c")
+    said = gaam(
+        "extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c"
+    )
     assert (said.code, "nobody knows" in said.err) == (0, False)
 
 
 def test_numbers_beside_text_are_warned_of(tmp_path: Path) -> None:
     lay_out(tmp_path / "train.jsonl", [0, 1, "World", "Sports"])
-    with pytest.warns(gaam_cache.common.errors.GaamWarning, match="numbers in some rows, text"):
+    with pytest.warns(
+        gaam_cache.common.errors.GaamWarning, match="numbers in some rows, text"
+    ):
         read(tmp_path)
 
 
 JOINED: dict[str, tuple[str, str, str]] = {
-    "csv with marks": ("csv", f"{MARK}label,text\na,x\n{MARK}label,text\nb,y\n", "line 3"),
+    "csv with marks": (
+        "csv",
+        f"{MARK}label,text\na,x\n{MARK}label,text\nb,y\n",
+        "line 3",
+    ),
     "csv with a mark, no header": ("csv", f"label,text\na,x\n{MARK}b,y\n", "line 3"),
     "csv without marks": ("csv", "label,text\na,x\nlabel,text\nb,y\n", "line 3"),
-    "csv, a header in capitals": ("csv", "label,text\na,x\nLabel, Text\nb,y\n", "line 3"),
+    "csv, a header in capitals": (
+        "csv",
+        "label,text\na,x\nLabel, Text\nb,y\n",
+        "line 3",
+    ),
     "csv, two marks": ("csv", f"{MARK}{MARK}label,text\na,x\n", "line 1"),
     "csv, a text": ("csv", f"label,text\na,x\nb,{MARK}y\n", "line 3"),
     "csv, a label": ("csv", f"text,label\nx,a\ny,{MARK}b\n", "line 3"),
     "tsv": ("tsv", f"label\ttext\na\tx\n{MARK}label\ttext\nb\ty\n", "line 3"),
-    "jsonl": ("jsonl", '{"label":"a","text":"x"}\n\ufeff{"label":"b","text":"y"}\n', "line 2"),
+    "jsonl": (
+        "jsonl",
+        '{"label":"a","text":"x"}\n\ufeff{"label":"b","text":"y"}\n',
+        "line 2",
+    ),
     "jsonl, a text": (
         "jsonl",
         '{"label":"a","text":"x"}\n{"label":"b","text":"\\ufeffy"}',
         "line 2",
     ),
-    "jsonl, a key twice": ("jsonl", '{"label":"a","text":"x","label":"b"}', "line 1.*twice|twice"),
+    "jsonl, a key twice": (
+        "jsonl",
+        '{"label":"a","text":"x","label":"b"}',
+        "line 1.*twice|twice",
+    ),
     "json, a key twice": ("json", '[{"label":"a","text":"x","label":"b"}]', "twice"),
 }
 
 
 @pytest.mark.parametrize("case", JOINED)
-def test_what_joined_files_leave_behind_is_refused_by_line(case: str, tmp_path: Path) -> None:
+def test_what_joined_files_leave_behind_is_refused_by_line(
+    case: str, tmp_path: Path
+) -> None:
     kind, content, where = JOINED[case]
     (tmp_path / f"train.{kind}").write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=where):
@@ -185,7 +224,11 @@ def test_what_joined_files_leave_behind_is_refused_by_line(case: str, tmp_path: 
 
 
 def test_a_column_twice_is_refused_in_parquet_too(tmp_path: Path) -> None:
-    arrays = [pyarrow.array(["a", "b"]), pyarrow.array(["x", "y"]), pyarrow.array(["c", "c"])]
+    arrays = [
+        pyarrow.array(["a", "b"]),
+        pyarrow.array(["x", "y"]),
+        pyarrow.array(["c", "c"]),
+    ]
     table = pyarrow.Table.from_arrays(arrays, names=["label", "text", "label"])
     pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
     with pytest.raises(DataError, match="column"):
@@ -208,7 +251,15 @@ def test_what_is_read_and_may_be_wrong_is_said(
 ) -> None:
     kind, content, message = SAID[case]
     (tmp_path / f"train.{kind}").write_text(content, encoding="utf-8")
-    command = ("extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c")
+    command = (
+        "extract",
+        "--encoder",
+        "tfidf",
+        "--dataset",
+        tmp_path,
+        "--out",
+        tmp_path / "c",
+    )
     said = gaam(*command, "--split", "train")
     assert said.code == 0
     assert message in said.err
@@ -216,16 +267,28 @@ def test_what_is_read_and_may_be_wrong_is_said(
 
 QUANTITIES: dict[str, tuple[str, list[Any], str]] = {
     "fractions": ("jsonl", [0.25, 1.5, 2.0, 3.75] * 2, "numbers with fractions"),
-    "fractions in csv": ("csv", ["0.25", "1.5", "2", "-3.75"] * 2, "numbers with fractions"),
+    "fractions in csv": (
+        "csv",
+        ["0.25", "1.5", "2", "-3.75"] * 2,
+        "numbers with fractions",
+    ),
     "fractions beside whole negative numbers": (
         "csv",
         ["0.25", "-1", "-2.0", "1.5"] * 2,
         "numbers with fractions",
     ),
     "powers of ten": ("csv", ["1e-3", "2.5E2"] * 4, "numbers with fractions"),
-    "floats of parquet": ("parquet", [float(n) / 3 for n in range(9)], "numbers with fractions"),
+    "floats of parquet": (
+        "parquet",
+        [float(n) / 3 for n in range(9)],
+        "numbers with fractions",
+    ),
     "years, prices": ("csv", [str(7 * n) for n in range(60)], "nearly every row"),
-    "the same of JSON": ("jsonl", [1000 + 13 * n for n in range(60)], "nearly every row"),
+    "the same of JSON": (
+        "jsonl",
+        [1000 + 13 * n for n in range(60)],
+        "nearly every row",
+    ),
 }
 """Labels that are quantities."""
 
@@ -237,7 +300,9 @@ def test_quantities_are_refused_in_words_that_say_so(
 ) -> None:
     kind, labels, words = QUANTITIES[case]
     lay_out(tmp_path / f"train.{kind}", labels)
-    with pytest.raises(DataError, match=f"{words}.*regression does not exist yet") as caught:
+    with pytest.raises(
+        DataError, match=f"{words}.*regression does not exist yet"
+    ) as caught:
         read(tmp_path, limit=limit)
     assert "column 'label' of 'train'" in caught.value.details["where"]
     assert "--label-column" in caught.value.details["to do"]
@@ -250,7 +315,11 @@ NAMES_OF_CLASSES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "codes with gaps": ("csv", ["100", "2000", "30000"] * 20, {}),
     "as many classes as rows": ("csv", list(map(str, range(60))), {}),
     "numbers beside words": ("csv", ["0.5", "1.5", "high"] * 3, {}),
-    "said to be classes": ("csv", ["0.5", "1.0", "1.5"] * 3, {"odd_classes": ("0.5", "1.5")}),
+    "said to be classes": (
+        "csv",
+        ["0.5", "1.0", "1.5"] * 3,
+        {"odd_classes": ("0.5", "1.5")},
+    ),
 }
 
 

@@ -15,7 +15,13 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from gaam_cache.common.errors import ConfigError, DataError, GaamError, GaamWarning, NotFoundError
+from gaam_cache.common.errors import (
+    ConfigError,
+    DataError,
+    GaamError,
+    GaamWarning,
+    NotFoundError,
+)
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources import Rows, find_source
 from tests.tiny import write_csv
@@ -58,7 +64,9 @@ def sharded(pattern: str, count: int) -> Callable[[Path], None]:
     return lay_out
 
 
-def as_json(document: Callable[[list[dict[str, Any]]], Any], **how: Any) -> Callable[[Path], None]:
+def as_json(
+    document: Callable[[list[dict[str, Any]]], Any], **how: Any
+) -> Callable[[Path], None]:
     def lay_out(root: Path) -> None:
         for split, rows in ROWS.items():
             (root / f"{split}.json").write_text(json.dumps(document(rows), **how))
@@ -68,7 +76,9 @@ def as_json(document: Callable[[list[dict[str, Any]]], Any], **how: Any) -> Call
 
 def saved(root: Path) -> None:
     made = {split: datasets.Dataset.from_list(rows) for split, rows in ROWS.items()}
-    datasets.DatasetDict(made).save_to_disk(str(root), num_shards={"train": 3, "test": 1})
+    datasets.DatasetDict(made).save_to_disk(
+        str(root), num_shards={"train": 3, "test": 1}
+    )
 
 
 def linked(root: Path) -> None:
@@ -101,14 +111,18 @@ LAYOUTS: dict[str, Callable[[Path], None]] = {
 
 
 def read(root: Path, *splits: str, **options: Any) -> list[Rows]:
-    config = ExtractConfig(dataset=str(root), splits=splits or ("train", "test"), **options)
+    config = ExtractConfig(
+        dataset=str(root), splits=splits or ("train", "test"), **options
+    )
     source = find_source(config.dataset)
     return [source.read(config, split) for split in config.splits]
 
 
 @pytest.mark.parametrize("case", LAYOUTS)
 @pytest.mark.parametrize("limit", [None, 4])
-def test_every_layout_gives_the_same_rows(case: str, limit: int | None, tmp_path: Path) -> None:
+def test_every_layout_gives_the_same_rows(
+    case: str, limit: int | None, tmp_path: Path
+) -> None:
     root, plain = tmp_path / "data set", tmp_path / "plain"
     root.mkdir()
     LAYOUTS[case](root)
@@ -140,7 +154,10 @@ def test_saved_classes_keep_their_names(tmp_path: Path) -> None:
     data = datasets.Dataset.from_dict({"text": ["x", "y"], "label": [1, 0]}, features)
     data.save_to_disk(str(tmp_path))
     [rows] = read(tmp_path, "train")
-    assert (rows.class_names, list(rows.labels)) == (("World", "Arts"), ["Arts", "World"])
+    assert (rows.class_names, list(rows.labels)) == (
+        ("World", "Arts"),
+        ["Arts", "World"],
+    )
 
 
 SYNONYMS = ("validation", "valid", "val", "dev")
@@ -157,7 +174,9 @@ def test_a_split_for_validation_has_four_names(asked: str, tmp_path: Path) -> No
             if name == asked:
                 [rows] = read(root, asked)
             else:
-                with pytest.warns(GaamWarning, match=f"'{asked}' is read from '{name}'"):
+                with pytest.warns(
+                    GaamWarning, match=f"'{asked}' is read from '{name}'"
+                ):
                     [rows] = read(root, asked)
             assert list(rows.inputs) == [name]
     others = [name for name in SYNONYMS if name != asked]
@@ -289,7 +308,11 @@ def test_folders_of_links_to_sounds_are_read(tmp_path: Path) -> None:
     names = [f"train/{label}/{n}.wav" for label in "ab" for n in range(2)]
     links(tmp_path / "classes", names, blob)
     links(tmp_path / "table", names, blob)
-    write_csv(tmp_path / "table" / "train.csv", [(name, name[6]) for name in names], "file,label")
+    write_csv(
+        tmp_path / "table" / "train.csv",
+        [(name, name[6]) for name in names],
+        "file,label",
+    )
     for name in ("classes", "table"):
         [rows] = read(tmp_path / name, "train")
         assert list(rows.labels) == [*"aabb"]

@@ -36,17 +36,23 @@ def best_shares(counts: Counter[str], limit: int) -> set[tuple[tuple[str, int], 
     largest remainders give.
     """
     least = int(limit >= len(counts))
-    share = {name: Fraction(limit * count, counts.total()) for name, count in counts.items()}
+    share = {
+        name: Fraction(limit * count, counts.total()) for name, count in counts.items()
+    }
     ways = {}
     for rows in product(*(range(least, count + 1) for count in counts.values())):
         if sum(rows) == limit:
             way = dict(zip(counts, rows, strict=True))
-            ways[tuple(sorted(way.items()))] = sum((way[name] - share[name]) ** 2 for name in way)
+            ways[tuple(sorted(way.items()))] = sum(
+                (way[name] - share[name]) ** 2 for name in way
+            )
     return {way for way, far in ways.items() if far == min(ways.values())}
 
 
 @given(LABELS, st.integers(1, 30))
-def test_every_class_has_its_share_and_it_is_the_first_rows(labels: list[str], limit: int) -> None:
+def test_every_class_has_its_share_and_it_is_the_first_rows(
+    labels: list[str], limit: int
+) -> None:
     counts = Counter(labels)
     taken = [row for row, taken in enumerate(limited(labels, limit).tolist()) if taken]
     shares = Counter(labels[row] for row in taken)
@@ -66,8 +72,22 @@ def test_golden_rows() -> None:
     labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 9 + ["d"]
     for limit, shares in {3: (2, 1, 0, 0), 4: (1, 1, 1, 1), 10: (5, 3, 1, 1)}.items():
         rows = limited(labels, limit).nonzero()[0].tolist()
-        assert tuple(Counter(labels[row] for row in rows)[name] for name in "abcd") == shares
-    assert limited(labels, 10).nonzero()[0].tolist() == [0, 1, 2, 3, 4, 60, 61, 62, 90, 99]
+        assert (
+            tuple(Counter(labels[row] for row in rows)[name] for name in "abcd")
+            == shares
+        )
+    assert limited(labels, 10).nonzero()[0].tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        60,
+        61,
+        62,
+        90,
+        99,
+    ]
 
 
 def sound(seed: int, frames: int = 4000) -> bytes:
@@ -77,7 +97,9 @@ def sound(seed: int, frames: int = 4000) -> bytes:
 
 
 def in_csv(root: Path, labels: list[str]) -> None:
-    write_csv(root / "train.csv", [(label, f"text {n}") for n, label in enumerate(labels)])
+    write_csv(
+        root / "train.csv", [(label, f"text {n}") for n, label in enumerate(labels)]
+    )
 
 
 def in_parquet(root: Path, labels: list[str]) -> None:
@@ -97,7 +119,9 @@ def in_folders(root: Path, labels: list[str]) -> None:
 
 def in_table_of_files(root: Path, labels: list[str]) -> None:
     in_folders(root / "files", labels)
-    rows = [(f"files/train/{label}/{n:03}.wav", label) for n, label in enumerate(labels)]
+    rows = [
+        (f"files/train/{label}/{n:03}.wav", label) for n, label in enumerate(labels)
+    ]
     write_csv(root / "train.csv", rows, header="file,label")
 
 
@@ -118,7 +142,9 @@ def test_a_sorted_data_set_gives_rows_of_every_class_and_nothing_else_is_read(
     lay_out(tmp_path / "d", SORTED)
     rows = read(tmp_path / "d", 7)
     assert list(rows.labels) == [*"aaabbcc"]
-    numbers = [re.findall(r"\d+", str(getattr(one, "name", one)))[-1] for one in rows.inputs]
+    numbers = [
+        re.findall(r"\d+", str(getattr(one, "name", one)))[-1] for one in rows.inputs
+    ]
     assert list(map(int, numbers)) == [0, 1, 2, 10, 11, 18, 19]
 
 
@@ -128,10 +154,15 @@ def test_without_labels_it_is_the_first_rows(tmp_path: Path) -> None:
     config = ExtractConfig(
         dataset=str(tmp_path), splits=("train", "new"), unlabelled=("new",), limit=2
     )
-    assert list(find_source(config.dataset).read(config, "new").inputs) == ["one", "two"]
+    assert list(find_source(config.dataset).read(config, "new").inputs) == [
+        "one",
+        "two",
+    ]
 
 
-def test_both_parts_of_a_file_have_their_share_and_pieces_stay_together(tmp_path: Path) -> None:
+def test_both_parts_of_a_file_have_their_share_and_pieces_stay_together(
+    tmp_path: Path,
+) -> None:
     labels = [*"aaaaaaaaaaaaaaa", *"bbbbb"]
     for n, label in enumerate(labels):
         path = tmp_path / label / f"{n:03}.wav"
@@ -143,13 +174,17 @@ def test_both_parts_of_a_file_have_their_share_and_pieces_stay_together(tmp_path
     source = find_source(config.dataset)
     whole = {split: source.read(config, split) for split in config.splits}
     source = find_source(config.dataset)
-    some = {split: source.read(replace(config, limit=4), split) for split in config.splits}
+    some = {
+        split: source.read(replace(config, limit=4), split) for split in config.splits
+    }
     for split, rows in some.items():
         clips, every = list(rows.kept["clip_of"]), list(whole[split].kept["clip_of"])
         sounds = list(dict.fromkeys(clips))
         assert Counter(name[0] for name in sounds) == {"a": 3, "b": 1}
         assert sounds == [name for name in dict.fromkeys(every) if name in sounds]
-        assert [clips.count(name) for name in sounds] == [every.count(name) for name in sounds]
+        assert [clips.count(name) for name in sounds] == [
+            every.count(name) for name in sounds
+        ]
     assert not {*some["train"].kept["clip_of"]} & {*some["test"].kept["clip_of"]}
 
 
@@ -168,9 +203,18 @@ def test_too_few_rows_for_the_classes_are_told(
 ) -> None:
     for split, labels in (("train", [*"aaabbc"]), ("test", [*"ccca"])):
         write_csv(
-            tmp_path / f"{split}.csv", [(one, f"{split} {n}") for n, one in enumerate(labels)]
+            tmp_path / f"{split}.csv",
+            [(one, f"{split} {n}") for n, one in enumerate(labels)],
         )
-    command = ("extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c")
+    command = (
+        "extract",
+        "--encoder",
+        "tfidf",
+        "--dataset",
+        tmp_path,
+        "--out",
+        tmp_path / "c",
+    )
     refused = gaam(*command, "--limit", 2)
     assert refused.code == 3
     assert "'c' occurs in 'test'" in refused.err

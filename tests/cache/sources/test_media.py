@@ -54,17 +54,29 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         for split, of_split in files.items():
             cells: Any = [f"media/{split}/{name}" for name in of_split]
             if source in ("parquet bytes", "hub"):
-                held = [{"bytes": content, "path": name} for name, content in of_split.items()]
+                held = [
+                    {"bytes": content, "path": name}
+                    for name, content in of_split.items()
+                ]
                 cells = pyarrow.array(held, STORED)
             labels = [name.split("/")[0] for name in of_split]
             tables[split] = pyarrow.table({"audio": cells, "label": labels})
-        if source == "hub":  # with a feature that the library would decode with torchcodec
+        if (
+            source == "hub"
+        ):  # with a feature that the library would decode with torchcodec
             feature = datasets.Image() if kind == "vision" else datasets.Audio()
-            features = datasets.Features({"audio": feature, "label": datasets.Value("string")})
+            features = datasets.Features(
+                {"audio": feature, "label": datasets.Value("string")}
+            )
             info = datasets.DatasetInfo(features=features)
             held_in = datasets.table.InMemoryTable
-            loaded = {s: datasets.Dataset(held_in(one), info=info) for s, one in tables.items()}
-            monkeypatch.setattr(datasets, "load_dataset", lambda *a, split, **k: loaded[split])
+            loaded = {
+                s: datasets.Dataset(held_in(one), info=info)
+                for s, one in tables.items()
+            }
+            monkeypatch.setattr(
+                datasets, "load_dataset", lambda *a, split, **k: loaded[split]
+            )
             return "someone/sounds"
         for split, table in tables.items():
             if source.startswith("parquet"):
@@ -79,8 +91,13 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return make
 
 
-def sound(frames: int, kind: str = "WAV", *, channels: int = 1, seed: int = 0, **how: Any) -> bytes:
-    file, x_TC = io.BytesIO(), np.random.default_rng(seed).uniform(-0.5, 0.5, (frames, channels))
+def sound(
+    frames: int, kind: str = "WAV", *, channels: int = 1, seed: int = 0, **how: Any
+) -> bytes:
+    file, x_TC = (
+        io.BytesIO(),
+        np.random.default_rng(seed).uniform(-0.5, 0.5, (frames, channels)),
+    )
     soundfile.write(file, x_TC, how.pop("rate", 16000), format=kind, **how)
     return file.getvalue()
 
@@ -114,7 +131,9 @@ def files_of(kind: str) -> Files:
         made[split] = {}
         for number in range(count):
             seed, folder = number + 10 * (split == "test"), "ab"[2 * number >= count]
-            suffix = {"audio": ("wav", "FLAC", "ogg"), "vision": ("png", "BMP", "gif")}[kind]
+            suffix = {"audio": ("wav", "FLAC", "ogg"), "vision": ("png", "BMP", "gif")}[
+                kind
+            ]
             to = suffix[number % 3]
             made[split][f"{folder}/{number}.{to}"] = (
                 sound(8000 + 800 * number, to.upper(), seed=seed)
@@ -145,9 +164,13 @@ def test_every_source_gives_the_same_items(kind: str, make: Callable[..., str]) 
         rows = read(make(source, files, kind))
         for split, of_split in files.items():
             assert rows[split].kind == kind
-            assert [item.content() for item in rows[split].inputs] == list(of_split.values())
+            assert [item.content() for item in rows[split].inputs] == list(
+                of_split.values()
+            )
             assert list(rows[split].labels) == [name[0] for name in of_split]
-        contents.add(tuple(content for part in rows.values() for content in part.contents()))
+        contents.add(
+            tuple(content for part in rows.values() for content in part.contents())
+        )
     assert len(contents) == 1, "a fingerprint does not depend on where files were"
 
 
@@ -161,7 +184,11 @@ def test_files_that_cannot_be_used_are_refused_by_every_source(
     for source in SOURCES:
         for bad in (b"", b"no file of a kind", other, files["train"][second][:60]):
             with pytest.raises(DataError) as caught:
-                read(make(source, {**files, "train": files["train"] | {second: bad}}, kind))
+                read(
+                    make(
+                        source, {**files, "train": files["train"] | {second: bad}}, kind
+                    )
+                )
             assert first not in str(caught.value)
 
 
@@ -172,12 +199,18 @@ def test_a_sound_is_the_mean_of_its_channels(tmp_path: Path) -> None:
         for channels in (1, 2):
             content = sound(48000, kind, channels=channels, subtype=subtype, rate=48000)
             item = read_one(tmp_path / f"{kind}{channels}", content)
-            expected, _ = soundfile.read(io.BytesIO(content), dtype="float64", always_2d=True)
+            expected, _ = soundfile.read(
+                io.BytesIO(content), dtype="float64", always_2d=True
+            )
             assert item.rate == 48000
-            np.testing.assert_array_equal(item.samples(), expected.mean(1).astype(np.float32))
+            np.testing.assert_array_equal(
+                item.samples(), expected.mean(1).astype(np.float32)
+            )
 
 
-def test_pieces_of_sounds_are_rows_and_are_never_parted(make: Callable[..., str]) -> None:
+def test_pieces_of_sounds_are_rows_and_are_never_parted(
+    make: Callable[..., str],
+) -> None:
     files = files_of("audio")
     place = make("folder", files)
     whole = read(place)["train"]
@@ -185,16 +218,22 @@ def test_pieces_of_sounds_are_rows_and_are_never_parted(make: Callable[..., str]
     clips = np.array(rows.kept["clip_of"][:])
     assert list(dict.fromkeys(clips)) == [f"train/{name}" for name in files["train"]]
     for clip, item in zip(dict.fromkeys(clips), whole.inputs, strict=True):
-        pieces = [rows.inputs[row].samples() for row in np.flatnonzero(clips == clip).tolist()]
+        pieces = [
+            rows.inputs[row].samples() for row in np.flatnonzero(clips == clip).tolist()
+        ]
         joined = np.concatenate(pieces)
         assert len(pieces) > 2
-        assert len(item.samples()) - len(joined) < 1600  # a tail of less than 0.1 s is no row
+        assert (
+            len(item.samples()) - len(joined) < 1600
+        )  # a tail of less than 0.1 s is no row
         np.testing.assert_array_equal(joined, item.samples()[: len(joined)])
     cut = read(place, clip_seconds=0.2)["train"]
     assert [item.frames for item in cut.inputs] == [3200] * 6
     shutil.rmtree(Path(place) / "test")
     halves = read(place, test_fraction=0.4, clip_seconds=0.2, clip_mode="split")
-    assert not set(halves["train"].kept["clip_of"]) & set(halves["test"].kept["clip_of"])
+    assert not set(halves["train"].kept["clip_of"]) & set(
+        halves["test"].kept["clip_of"]
+    )
 
 
 def seen(picture: Image.Image) -> np.ndarray:
@@ -204,7 +243,9 @@ def seen(picture: Image.Image) -> np.ndarray:
         return np.array(picture.getpalette(), np.uint8).reshape(-1, 3)[array]
     if picture.mode == "CMYK":
         light = 255 - array[..., 3:].astype(int)
-        return np.clip(light - (array[..., :3] * light * 2 + 255) // 510, 0, 255).astype(np.uint8)
+        return np.clip(
+            light - (array[..., :3] * light * 2 + 255) // 510, 0, 255
+        ).astype(np.uint8)
     if picture.mode.startswith("I;16"):
         array = array // 256
     array = array.astype(int) * (255 if picture.mode == "1" else 1)
@@ -254,7 +295,10 @@ def test_files_outside_of_the_data_set_need_leave(tmp_path: Path) -> None:
     lay_out(tmp_path / "elsewhere", files_of("vision"))
     (tmp_path / "data").mkdir()
     there = min((tmp_path / "elsewhere").rglob("*.png"))
-    for named in (str(there), f"../elsewhere/{there.relative_to(tmp_path / 'elsewhere')}"):
+    for named in (
+        str(there),
+        f"../elsewhere/{there.relative_to(tmp_path / 'elsewhere')}",
+    ):
         (tmp_path / "data" / "train.csv").write_text(f"file,label\n{named},a\n")
         with pytest.raises(DataError, match="allow-outside"):
             read(tmp_path / "data", splits=("train",))
@@ -275,7 +319,9 @@ def test_what_is_no_row_of_a_folder_of_classes_is_refused(tmp_path: Path) -> Non
             read(root)
 
 
-def test_a_file_that_was_changed_or_removed_since_is_refused(make: Callable[..., str]) -> None:
+def test_a_file_that_was_changed_or_removed_since_is_refused(
+    make: Callable[..., str],
+) -> None:
     changed, removed, *_ = read(make("folder", files_of("audio")))["train"].inputs
     changed.path.write_bytes(sound(9000, seed=7))
     removed.path.unlink()
@@ -297,7 +343,10 @@ def colour(high: int, seed: int) -> bytes:
     head = struct.pack(">IIBBBBB", 13, 9, 16, 2, 0, 0, 0)
     chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        struct.pack(">I", len(data))
+        + name
+        + data
+        + struct.pack(">I", zlib.crc32(name + data))
         for name, data in chunks
     )
 
@@ -314,10 +363,26 @@ DARK: dict[str, tuple[list[bytes], dict[str, Any], str | None]] = {
     "14 bits": ([saved(grey(0, 16383, n)) for n in range(3)], {}, "grey-bits=14"),
     "an offset": ([saved(grey(32000, 33000, n)) for n in range(3)], {}, "8 bits"),
     "12 bits of colours": ([colour(4095, n) for n in range(3)], {}, "8 bits"),
-    "the same, called grey": ([colour(4095, n) for n in range(3)], {"grey_bits": 12}, "8 bits"),
-    "12 bits, as said": ([saved(grey(0, 4095, n)) for n in range(3)], {"grey_bits": 12}, None),
-    "dark, as said": ([saved(grey(0, 4095, n)) for n in range(3)], {"grey_bits": 16}, None),
-    "one bright picture": ([saved(grey(0, 4095, 0)), saved(grey(0, 65535, 1))], {}, None),
+    "the same, called grey": (
+        [colour(4095, n) for n in range(3)],
+        {"grey_bits": 12},
+        "8 bits",
+    ),
+    "12 bits, as said": (
+        [saved(grey(0, 4095, n)) for n in range(3)],
+        {"grey_bits": 12},
+        None,
+    ),
+    "dark, as said": (
+        [saved(grey(0, 4095, n)) for n in range(3)],
+        {"grey_bits": 16},
+        None,
+    ),
+    "one bright picture": (
+        [saved(grey(0, 4095, 0)), saved(grey(0, 65535, 1))],
+        {},
+        None,
+    ),
     "colours": ([colour(65535, n) for n in range(3)], {}, None),
     "usual": ([saved(drawn("RGB", n)) for n in range(3)], {}, None),
 }
@@ -325,7 +390,9 @@ DARK: dict[str, tuple[list[bytes], dict[str, Any], str | None]] = {
 
 
 @pytest.mark.parametrize("case", DARK)
-def test_pictures_of_few_levels_are_refused_with_what_to_do(case: str, tmp_path: Path) -> None:
+def test_pictures_of_few_levels_are_refused_with_what_to_do(
+    case: str, tmp_path: Path
+) -> None:
     pictures, options, remedy = DARK[case]
     if remedy is None:
         assert doubts_of(tmp_path, pictures, **options) == []
@@ -335,7 +402,9 @@ def test_pictures_of_few_levels_are_refused_with_what_to_do(case: str, tmp_path:
         assert remedy in caught.value.details["to do"]
 
 
-def test_grey_bits_keep_the_levels_of_12_bits_and_are_part_of_the_content(tmp_path: Path) -> None:
+def test_grey_bits_keep_the_levels_of_12_bits_and_are_part_of_the_content(
+    tmp_path: Path,
+) -> None:
     lay_out(tmp_path, {"train": {"a/x.png": saved(grey(0, 4095, 0))}})
     by_bits = {
         bits: read(tmp_path, splits=("train",), grey_bits=bits)["train"].inputs[0]
@@ -365,7 +434,9 @@ def test_pictures_and_sounds_that_say_nothing_are_counted(tmp_path: Path) -> Non
 
 def test_channels_that_cancel_each_other_are_refused(tmp_path: Path) -> None:
     x_T = np.random.default_rng(0).uniform(-0.5, 0.5, 9000)
-    for number, (share, good) in enumerate(((-1.0, False), (-0.9, False), (-0.5, True), (1, True))):
+    for number, (share, good) in enumerate(
+        ((-1.0, False), (-0.9, False), (-0.5, True), (1, True))
+    ):
         file = io.BytesIO()
         soundfile.write(file, np.stack([x_T, share * x_T], 1), 8000, format="WAV")
         if good:

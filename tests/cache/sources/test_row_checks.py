@@ -28,7 +28,10 @@ def check(folder: Path, **splits: Pairs) -> tuple[list[str], dict[str, dict[str,
 def test_each_thing_is_said_on_one_line_and_ordinary_rows_are_left_in_peace(
     tmp_path: Path,
 ) -> None:
-    plain = {"train": [("a", "x"), ("b", "y"), ("b", "y")], "test": [("b", "z"), ("a", "w")]}
+    plain = {
+        "train": [("a", "x"), ("b", "y"), ("b", "y")],
+        "test": [("b", "z"), ("a", "w")],
+    }
     assert check(tmp_path, **plain)[0] == []
     train = [("a", "one"), ("b", "two"), ("b", "three\nfour"), ("a", "one")]
     test = [("b", "three four "), ("a", "one"), ("b", "five")]
@@ -52,9 +55,22 @@ def test_each_thing_is_said_on_one_line_and_ordinary_rows_are_left_in_peace(
 
 
 def test_a_copy_that_is_written_otherwise_is_a_leak(tmp_path: Path) -> None:
-    for text in ("a plain text", "\u00c4rger \u00fcber Stra\u00dfen", "\u0130a \u03a3\u03c2"):
-        spaced, composed = text.replace(" ", "\u00a0"), unicodedata.normalize("NFD", text.upper())
-        for copy in (text.upper(), f" {text}\t", spaced, composed, text.replace("a", "\uff41")):
+    for text in (
+        "a plain text",
+        "\u00c4rger \u00fcber Stra\u00dfen",
+        "\u0130a \u03a3\u03c2",
+    ):
+        spaced, composed = (
+            text.replace(" ", "\u00a0"),
+            unicodedata.normalize("NFD", text.upper()),
+        )
+        for copy in (
+            text.upper(),
+            f" {text}\t",
+            spaced,
+            composed,
+            text.replace("a", "\uff41"),
+        ):
             train, test = [("a", text), ("b", "other")], [("a", copy), ("b", "new")]
             [message], _ = check(tmp_path, train=train, test=test)
             assert "1 of 2 rows of 'test'" in message
@@ -64,7 +80,10 @@ def test_shared_texts_are_those_of_brute_force(tmp_path: Path) -> None:
     generator = random.Random(0)
     for _ in range(20):
         rows = {
-            name: [("a", generator.choice(["u", "v ", " u", "v", "w", "x"])) for _ in range(count)]
+            name: [
+                ("a", generator.choice(["u", "v ", " u", "v", "w", "x"]))
+                for _ in range(count)
+            ]
             for name in ("train", "val", "test")
             if (count := generator.randint(1, 9))
         }

@@ -42,10 +42,12 @@ def write(path: Path, records: list[dict[str, Any]]) -> None:
 
 
 # what can be seen in print, and the white space that texts have; no half characters
-CHARACTERS = st.characters(categories=["L", "M", "N", "P", "S", "Z"]) | st.sampled_from("\t\r\n")
-STRINGS = st.tuples(st.text(CHARACTERS, max_size=20), st.characters(categories=["L", "N"])).map(
-    "".join
+CHARACTERS = st.characters(categories=["L", "M", "N", "P", "S", "Z"]) | st.sampled_from(
+    "\t\r\n"
 )
+STRINGS = st.tuples(
+    st.text(CHARACTERS, max_size=20), st.characters(categories=["L", "N"])
+).map("".join)
 
 
 LABELS = STRINGS.filter(
@@ -67,7 +69,9 @@ def test_whatever_can_be_printed_reads_back_equal_in_every_format(
                 assert list(zip(back.labels, back.inputs, strict=True)) == rows
         [taken] = read(path.with_name(name), limit=1).inputs
         assert taken in [text for _, text in rows]
-        assert list(read(path.with_name(name), limit=1, limit_rule="first").inputs) == [rows[0][1]]
+        assert list(read(path.with_name(name), limit=1, limit_rule="first").inputs) == [
+            rows[0][1]
+        ]
 
 
 def test_columns_are_joined_kept_and_left_out(tmp_path: Path) -> None:
@@ -91,10 +95,19 @@ def test_columns_are_joined_kept_and_left_out(tmp_path: Path) -> None:
         assert not read(path, limit=2, **options).kept
 
 
-SPELLED = [("01", "01"), (" a", " a"), (7, "7"), (3.0, "3"), (0.5, "0.5"), (True, "true")]
+SPELLED = [
+    ("01", "01"),
+    (" a", " a"),
+    (7, "7"),
+    (3.0, "3"),
+    (0.5, "0.5"),
+    (True, "true"),
+]
 
 
-def test_labels_have_one_spelling_and_those_of_csv_that_which_is_written(tmp_path: Path) -> None:
+def test_labels_have_one_spelling_and_those_of_csv_that_which_is_written(
+    tmp_path: Path,
+) -> None:
     for path in (tmp_path / "train.jsonl", tmp_path / "train.parquet"):
         for value, label in SPELLED:
             write(path, [{"label": value, "text": "a"}])
@@ -155,7 +168,9 @@ def test_rows_that_cannot_be_used_are_named_counted_and_never_left_out_as_empty(
         assert word in str(caught.value)
 
 
-def test_columns_that_are_missing_or_label_and_input_are_refused(tmp_path: Path) -> None:
+def test_columns_that_are_missing_or_label_and_input_are_refused(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "train.csv").write_text("label,text\na,b\n")
     for column in ("text_columns", "label_column", "keep_columns"):
         name: Any = "t" if column == "label_column" else ("t",)
@@ -175,7 +190,9 @@ def test_white_space_is_part_of_names_and_values_of_csv(tmp_path: Path) -> None:
 def test_a_split_without_labels_is_read_without_them(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("label,text\na,b\n")
     (tmp_path / "new.csv").write_text("text\nb\nd\n")
-    config = ExtractConfig(dataset=str(tmp_path), splits=("train", "new"), unlabelled=("new",))
+    config = ExtractConfig(
+        dataset=str(tmp_path), splits=("train", "new"), unlabelled=("new",)
+    )
     rows = find_source(config.dataset).read(config, "new")
     assert not rows.labelled
     assert list(rows.inputs) == ["b", "d"]

@@ -46,12 +46,19 @@ def test_rows_of_torch_are_those_of_the_split(
     with pytest.raises(IndexError):
         rows[ROWS]
     order = np.lexsort(whole.reshape(ROWS, -1).T)
-    for there in (rows, pickle.loads(pickle.dumps(rows))):  # as a worker of the loader gets them
+    for there in (
+        rows,
+        pickle.loads(pickle.dumps(rows)),
+    ):  # as a worker of the loader gets them
         found = torch.cat([states for states, _ in DataLoader(there, 8, True)]).numpy()
-        np.testing.assert_array_equal(found[np.lexsort(found.reshape(ROWS, -1).T)], whole[order])
+        np.testing.assert_array_equal(
+            found[np.lexsort(found.reshape(ROWS, -1).T)], whole[order]
+        )
     array = type(split.embeddings)
     reads, read = [], array.read_into
-    monkeypatch.setattr(array, "read_into", lambda *args: reads.append(1) or read(*args))
+    monkeypatch.setattr(
+        array, "read_into", lambda *args: reads.append(1) or read(*args)
+    )
     assert len(list(DataLoader(rows, 8))) == len(reads) == 5, "a batch is read at once"
 
 

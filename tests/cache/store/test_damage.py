@@ -56,7 +56,9 @@ def test_a_file_that_is_not_what_was_written_is_refused(
     (path,) = cache.glob(FILES[kind])
     content = path.read_bytes()
     for place in range(0, len(content), max(1, len(content) // 20)):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        )
         refused(cache, place)
     path.write_bytes(content)
     assert read(cache)
@@ -68,7 +70,9 @@ def test_a_file_that_is_not_what_was_written_is_refused(
         "a link to a device": lambda path, away: path.symlink_to("/dev/zero"),
         "a link to a folder": lambda path, away: path.symlink_to(away.parent),
         "a link to another file": lambda path, away: path.symlink_to(__file__),
-        "a file of a terabyte": lambda path, away: path.touch() or os.truncate(path, 10**12),
+        "a file of a terabyte": lambda path, away: (
+            path.touch() or os.truncate(path, 10**12)
+        ),
     }
     for name, put in make.items():
         copy = Path(shutil.copytree(cache, tmp_path / name))

@@ -30,7 +30,9 @@ def test_an_exclusive_file_is_whole_and_that_of_the_first(
     assert not write_file(folder / "a", b"the second", exclusive=True)
     (folder / "b").symlink_to("/mnt/not-mounted")
     assert not write_file(folder / "b", b"through a link", exclusive=True)
-    shown = {file.name: file for file in folder.iterdir() if not file.name.startswith(".")}
+    shown = {
+        file.name: file for file in folder.iterdir() if not file.name.startswith(".")
+    }
     assert shown.keys() == {"a", "b"}
     assert shown["a"].read_bytes() == b"the first"
     assert shown["b"].is_symlink()
@@ -111,11 +113,16 @@ for turn in range(20):
 """
 
 
-def test_without_links_one_of_several_wins_and_a_kill_blocks_nobody(tmp_path: Path) -> None:
+def test_without_links_one_of_several_wins_and_a_kill_blocks_nobody(
+    tmp_path: Path,
+) -> None:
     root = Path(__file__).parents[3]
     environ = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run(
-        [sys.executable, "-c", WRITERS, tmp_path], env=environ, capture_output=True, text=True
+        [sys.executable, "-c", WRITERS, tmp_path],
+        env=environ,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
 
@@ -135,8 +142,16 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_in_the_way_is_said_beforehand(places: Path) -> None:
     for file, good, bad in (
-        (True, ["file", "new", "a/b/new", "to-file"], ["empty", "to-full", "pipe", "file/x"]),
-        (False, ["empty", "full", "a/b/new", "to-full/new"], ["file", "to-file", "file/x"]),
+        (
+            True,
+            ["file", "new", "a/b/new", "to-file"],
+            ["empty", "to-full", "pipe", "file/x"],
+        ),
+        (
+            False,
+            ["empty", "full", "a/b/new", "to-full/new"],
+            ["file", "to-file", "file/x"],
+        ),
     ):
         for name in good:
             check_writable(Path(name), option="--out", file=file)

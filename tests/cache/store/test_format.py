@@ -56,7 +56,9 @@ def read_cache(root: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarr
         pieces: dict[str, list[np.ndarray]] = {}
         for index, start in enumerate(range(0, rows, plan["shard_rows"])):
             stop = min(start + plan["shard_rows"], rows)
-            shard = read_shard(root / "shards", plan, split, f"{split}-{index:05d}", start, stop)
+            shard = read_shard(
+                root / "shards", plan, split, f"{split}-{index:05d}", start, stop
+            )
             for name, array in shard.items():
                 pieces.setdefault(name, []).append(array)
         splits[split] = {name: np.concatenate(parts) for name, parts in pieces.items()}
@@ -77,19 +79,25 @@ def read_shard(
     states = [stop - start, plan["num_layers"], plan["hidden_size"]]
     others = plan["pooling"][1:]
     expected = {"embeddings": (plan["storage_dtype"], states)}
-    expected |= {f"embeddings_{other}": (plan["storage_dtype"], states) for other in others}
+    expected |= {
+        f"embeddings_{other}": (plan["storage_dtype"], states) for other in others
+    }
     expected |= dict.fromkeys(("label", "row"), ("int64", states[:1]))
     expected["num_tokens"] = ("int32", states[:1])
     for column, width in plan.get("columns", {}).items():
         expected[f"column_{column}"] = ("utf8", [stop - start, width])
-    found = {key: (spec["dtype"], spec["shape"]) for key, spec in receipt["datasets"].items()}
+    found = {
+        key: (spec["dtype"], spec["shape"]) for key, spec in receipt["datasets"].items()
+    }
     assert found == expected
     arrays = {}
     for key, spec in receipt["datasets"].items():
         dtype = np.dtype(DTYPES[spec["dtype"]])
         end = spec["offset"] + dtype.itemsize * int(np.prod(spec["shape"]))
         assert end <= receipt["bytes"]
-        array = np.frombuffer(content[spec["offset"] : end], dtype=dtype).reshape(spec["shape"])
+        array = np.frombuffer(content[spec["offset"] : end], dtype=dtype).reshape(
+            spec["shape"]
+        )
         if spec["dtype"] == "bfloat16":
             array = (array.astype("<u4") << 16).view("<f4")
         arrays[key] = array
@@ -107,7 +115,9 @@ def test_a_reader_written_from_the_text_agrees_with_ours(
     write_csv(data / "train.csv", texts)
     write_csv(data / "test.csv", texts[:7])
     pool = {"float16": ("mean",)}.get(storage_dtype, ("last", "mean", "max"))
-    config = replace(tiny_config, storage_dtype=storage_dtype, pool=pool, dataset=str(data))
+    config = replace(
+        tiny_config, storage_dtype=storage_dtype, pool=pool, dataset=str(data)
+    )
     gaam_cache.extract(config)
     plan, splits = read_cache(config.out)
     cache = gaam_cache.open_cache(config.out)
@@ -124,9 +134,13 @@ def test_a_reader_written_from_the_text_agrees_with_ours(
             assert np.isfinite(arrays[key]).all()
         with (data / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        assert [plan["class_names"][n] for n in arrays["label"]] == [row["label"] for row in rows]
+        assert [plan["class_names"][n] for n in arrays["label"]] == [
+            row["label"] for row in rows
+        ]
         digest = hashlib.sha256()
-        for part in (part.encode() for row in rows for part in (row["text"], row["label"])):
+        for part in (
+            part.encode() for row in rows for part in (row["text"], row["label"])
+        ):
             digest.update(len(part).to_bytes(8, "little") + part)
         assert digest.hexdigest() == plan["fingerprint_fields"]["content"][name]
     text = (Path(gaam_cache.__file__).parent / "FORMAT.md").read_text("utf-8")
@@ -138,7 +152,9 @@ def test_a_reader_written_from_the_text_agrees_with_ours(
     ):
         table = text[text.index(begins) :].split("|---|---|\n")[1].split("\n\n")[0]
         cells = [row.split("|")[1] for row in table.splitlines()]
-        assert set(content) == {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+        assert set(content) == {
+            key for cell in cells for key in re.findall(r"`(\w+)`", cell)
+        }
     with h5py.File(config.out / "shards" / receipt["file"]) as file:
         assert dict(file.attrs) == {
             "format": "gaam-shard",
@@ -156,7 +172,9 @@ def test_a_reader_written_from_the_text_agrees_with_ours(
             assert spec["offset"] % 64 == 0
 
 
-def test_columns_and_splits_without_labels_are_what_the_text_says(tmp_path: Path) -> None:
+def test_columns_and_splits_without_labels_are_what_the_text_says(
+    tmp_path: Path,
+) -> None:
     write_kept_cache(tmp_path)
     plan, splits = read_cache(tmp_path)
     opened = gaam_cache.open_cache(tmp_path)
@@ -165,8 +183,13 @@ def test_columns_and_splits_without_labels_are_what_the_text_says(tmp_path: Path
     assert opened.columns == ("session", "B_2")
     for name, arrays in splits.items():
         count = len(opened[name])
-        for column, values in (("session", COLUMN[:count]), ("B_2", COLUMN[::-1][:count])):
-            found = [bytes(one).rstrip(b"\0").decode() for one in arrays[f"column_{column}"]]
+        for column, values in (
+            ("session", COLUMN[:count]),
+            ("B_2", COLUMN[::-1][:count]),
+        ):
+            found = [
+                bytes(one).rstrip(b"\0").decode() for one in arrays[f"column_{column}"]
+            ]
             assert found == opened[name].column(column) == values
     assert opened["test"].labels.tolist() == [-1] * 3
     receipt = read_object(tmp_path / "shards" / "train-00001.json", 2**20)

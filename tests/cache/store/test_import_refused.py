@@ -20,7 +20,9 @@ BOTH = {"X_train": TRAIN, "y_train": labels(9), "X_test": TRAIN + 1}
 ABC = np.array(["a", "b", "c", "d"])
 
 
-def refused(folder: Path, given: Any, *, file: str = "train.npz", **options: Any) -> GaamError:
+def refused(
+    folder: Path, given: Any, *, file: str = "train.npz", **options: Any
+) -> GaamError:
     """The refusal of a file, before anything is there."""
     files = save(folder / file, given)
     with pytest.raises(GaamError) as caught:
@@ -57,10 +59,19 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     *(
         ({"X": TRAIN, "y": one}, {}, "'y'")
-        for one in (labels(9)[:, None], labels(9) * 1.0, labels(9) - 1, np.full(9, 10**7))
+        for one in (
+            labels(9)[:, None],
+            labels(9) * 1.0,
+            labels(9) - 1,
+            np.full(9, 10**7),
+        )
     ),
     ({"X": TRAIN, "y": labels(9) / 2}, {}, "regression does not exist yet"),
-    ({"X": TRAIN, "y": np.array(["0.5", "1.5", "2"] * 3)}, {}, "regression does not exist yet"),
+    (
+        {"X": TRAIN, "y": np.array(["0.5", "1.5", "2"] * 3)},
+        {},
+        "regression does not exist yet",
+    ),
     ({**BOTH, "X_test": TRAIN[:, 0], "y_test": labels(9)}, {}, "test: 1 x 4"),
     ({**BOTH, "y_test": np.arange(9) % 4}, {}, "y_test, row 4"),
     ({**BOTH, "y_train": ABC[labels(9)], "y_test": labels(9)}, {}, "y_test, row 1"),
@@ -68,7 +79,9 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 """Arrays, options, and what is said."""
 
 
-def test_what_is_not_clear_or_cannot_be_right_is_refused_with_where(tmp_path: Path) -> None:
+def test_what_is_not_clear_or_cannot_be_right_is_refused_with_where(
+    tmp_path: Path,
+) -> None:
     for file, arrays, options, said in UNCLEAR:
         error = refused(tmp_path, arrays, file=file, **options)
         assert said in str(error)
@@ -87,9 +100,13 @@ def test_the_first_number_that_is_none_is_named_wherever_it_is(tmp_path: Path) -
             wrong[row, layer, feature] = wrong[8, 2, 3] = value
             layers = {f"layer_{n}": wrong[:, n] for n in range(3)}
             for arrays in ({"X": wrong}, layers):
-                error = refused(tmp_path, {**arrays, "y": labels(9)}, file="train.safetensors")
+                error = refused(
+                    tmp_path, {**arrays, "y": labels(9)}, file="train.safetensors"
+                )
                 assert isinstance(error, NumericsError)
-                assert f"row {row + 1}, layer {layer + 1}, feature {feature}" in str(error)
+                assert f"row {row + 1}, layer {layer + 1}, feature {feature}" in str(
+                    error
+                )
     for size, said in ((1e5, "65504"), (1e-9, "4 of 4 features lost")):
         error = refused(tmp_path, {**GOOD, "X": size * TRAIN}, storage_dtype="float16")
         assert said in str(error)
@@ -101,7 +118,14 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"a,b\n")
     np.save(tmp_path / "x.npy", np.array([{"a": 1}] * 9, object))
     np.savez(tmp_path / "train.npz", X=TRAIN, y=np.array([{"a": 1}] * 9, object))
-    codes = {"none.npz": 2, "x.csv": 2, "x.pt": 2, "x.npz": 3, "x.npy": 3, "train.npz": 3}
+    codes = {
+        "none.npz": 2,
+        "x.csv": 2,
+        "x.pt": 2,
+        "x.npz": 3,
+        "x.npy": 3,
+        "train.npz": 3,
+    }
     for name, code in codes.items():
         with pytest.raises(GaamError, match=name) as caught:
             run(tmp_path / name, out=tmp_path / "c")
@@ -109,7 +133,9 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
         assert not (tmp_path / "c").exists()
 
 
-def test_what_hdf5_would_fill_with_zeros_or_take_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_what_hdf5_would_fill_with_zeros_or_take_elsewhere_is_refused(
+    tmp_path: Path,
+) -> None:
     save(tmp_path / "other.h5", GOOD)
     for name in ("never", "partly", "linked", "virtual"):
         with h5py.File(tmp_path / f"train-{name}.h5", "w") as file:
@@ -121,7 +147,9 @@ def test_what_hdf5_would_fill_with_zeros_or_take_elsewhere_is_refused(tmp_path: 
                 layout[:] = h5py.VirtualSource("nowhere.h5", "X", (9, 3, 4))
                 file.create_virtual_dataset("embeddings", layout)
             elif name == "partly":
-                file.create_dataset("embeddings", (9, 3, 4), "f4", chunks=(3, 3, 4))[:6] = 1
+                file.create_dataset("embeddings", (9, 3, 4), "f4", chunks=(3, 3, 4))[
+                    :6
+                ] = 1
             else:
                 file.create_dataset("embeddings", (9, 3, 4), "f4")
         with pytest.raises(GaamError):

@@ -19,14 +19,23 @@ from tests.cache.published import number_everywhere, write_cache
 def few_files() -> Iterator[None]:
     """As many as are open, and 50."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/dev/fd").iterdir()]) + 50, before[1]))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (len([*Path("/dev/fd").iterdir()]) + 50, before[1])
+    )
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.usefixtures("few_files")
 def test_300_shards_with_50_open_files(tmp_path: Path) -> None:
-    write_cache(tmp_path / "cache", {"train": 300 * 3 - 1}, 2, 2, number_everywhere, shard_rows=3)
+    write_cache(
+        tmp_path / "cache",
+        {"train": 300 * 3 - 1},
+        2,
+        2,
+        number_everywhere,
+        shard_rows=3,
+    )
     train = gaam_cache.open_cache(tmp_path / "cache")["train"]
     assert (train.labels == np.arange(len(train)) % 2).all()
     assert (train.num_tokens == 1 + np.arange(len(train)) % 9).all()

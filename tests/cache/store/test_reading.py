@@ -17,7 +17,9 @@ from tests.cache.published import write_cache
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)
 
 
-def sharded(whole: NDArray[Any], root: Path, storage_dtype: str = "float16") -> ShardedArray:
+def sharded(
+    whole: NDArray[Any], root: Path, storage_dtype: str = "float16"
+) -> ShardedArray:
     """The states of a cache that holds ``whole``, ten rows a shard."""
     write_cache(
         root,

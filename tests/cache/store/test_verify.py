@@ -64,7 +64,10 @@ def test_every_bad_shard_gets_one_line_that_says_how_to_repair_it(
         assert "gaam extract" in line
         Path(re.findall(r"/\S+\.json", line)[-1]).unlink()
     outcome = gaam("verify", cache)
-    assert (outcome.code, gaam_cache.verify(cache).missing) == (3, ("train-00000", NAME))
+    assert (outcome.code, gaam_cache.verify(cache).missing) == (
+        3,
+        ("train-00000", NAME),
+    )
     assert f"train-00000, {NAME}" in outcome.out
     assert gaam_cache.extract(config(encoders, dataset, cache)).shards_made == 2
     assert shard_bytes(cache) == shard_bytes(made)
@@ -72,7 +75,11 @@ def test_every_bad_shard_gets_one_line_that_says_how_to_repair_it(
 
 @pytest.mark.parametrize(
     ("storage_dtype", "pool", "tolerance"),
-    [("float16", ["mean"], 1e-3), ("float32", ["mean", "last"], 2e-4), ("bfloat16", ["max"], 5e-3)],
+    [
+        ("float16", ["mean"], 1e-3),
+        ("float32", ["mean", "last"], 2e-4),
+        ("bfloat16", ["max"], 5e-3),
+    ],
 )
 def test_rows_encoded_alone_agree_with_the_cache(
     storage_dtype: Any,
@@ -82,11 +89,15 @@ def test_rows_encoded_alone_agree_with_the_cache(
     gaam: Gaam,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = replace(tiny_config, storage_dtype=storage_dtype, pool=tuple(pool), limit=20)
+    config = replace(
+        tiny_config, storage_dtype=storage_dtype, pool=tuple(pool), limit=20
+    )
     gaam_cache.extract(config)
     batches, encode_alone = [], TextEncoder.encode_alone
     monkeypatch.setattr(
-        TextEncoder, "encode_alone", lambda *given: batches.append(1) or encode_alone(*given)
+        TextEncoder,
+        "encode_alone",
+        lambda *given: batches.append(1) or encode_alone(*given),
     )
     outcome = gaam("verify", config.out, "--recompute", 7, "--json", "-q")
     assert outcome.code == 0, outcome
@@ -110,17 +121,23 @@ def test_states_of_another_row_are_found(cache: Path, gaam: Gaam) -> None:
     assert gaam_cache.verify(cache).good
     outcome = gaam("verify", cache, "--recompute", 1000)
     assert outcome.code == 3
-    (line,) = [line for line in outcome.out.splitlines() if line.startswith(f"bad: {NAME}: ")]
+    (line,) = [
+        line for line in outcome.out.splitlines() if line.startswith(f"bad: {NAME}: ")
+    ]
     assert "row 24," in line
     assert "layer 2," in line
 
 
 def test_another_encoder_is_refused(cache: Path, tmp_path: Path, gaam: Gaam) -> None:
     other = build_encoder(tmp_path / "other", "bert", seed=3)
-    edit_json(cache / "cache.json", lambda plan: plan["encoder"].update(path=str(other)))
+    edit_json(
+        cache / "cache.json", lambda plan: plan["encoder"].update(path=str(other))
+    )
     outcome = gaam("verify", cache, "--recompute", 1)
     assert outcome.code == 3
     assert "encoder.files.model.safetensors" in outcome.err
-    edit_json(cache / "cache.json", lambda plan: plan["encoder"].update(path="/nowhere"))
+    edit_json(
+        cache / "cache.json", lambda plan: plan["encoder"].update(path="/nowhere")
+    )
     with pytest.raises(NotFoundError, match="/nowhere"):
         gaam_cache.verify(cache, recompute_rows=1)

@@ -19,7 +19,12 @@ from gaam_decoder.analysis.importance import Importance
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
-        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=3, lr=0.05
+        attn=("gaam",),
+        cache=tiny_cache,
+        runs=tmp_path / "runs",
+        seeds=(0, 1, 2),
+        epochs=3,
+        lr=0.05,
     )
 
 
@@ -27,7 +32,9 @@ def one(config: TrainConfig) -> RunResult:
     return gaam_decoder.train(config)[0]
 
 
-def importance(factor: list[float], layers: tuple[int, ...] | None = None) -> Importance:
+def importance(
+    factor: list[float], layers: tuple[int, ...] | None = None
+) -> Importance:
     return Importance(
         layers=layers or tuple(range(1, len(factor) + 1)),
         seeds=(0,),
@@ -44,10 +51,14 @@ def importance(factor: list[float], layers: tuple[int, ...] | None = None) -> Im
     ),
     st.data(),
 )
-def test_chosen_layers_are_the_highest_the_lowest_and_others(factor: list, data) -> None:
+def test_chosen_layers_are_the_highest_the_lowest_and_others(
+    factor: list, data
+) -> None:
     count = data.draw(st.integers(1, len(factor) // 2))
     number = data.draw(st.integers(1, 12))
-    chosen = choose_layers(importance(factor), count, data.draw(st.integers(0, 99)), number)
+    chosen = choose_layers(
+        importance(factor), count, data.draw(st.integers(0, 99)), number
+    )
     ranked = sorted(range(1, len(factor) + 1), key=lambda layer: factor[layer - 1])
     assert set(chosen.pop("low")) == set(ranked[:count])
     assert set(chosen.pop("high")) == set(ranked[-count:])
@@ -67,7 +78,9 @@ def test_sets_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
     config: TrainConfig, tmp_path: Path
 ) -> None:
     seeds = (0, 1, 7, 8, 9, 10)
-    like = replace(config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1, seeds=seeds)
+    like = replace(
+        config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1, seeds=seeds
+    )
     run = one(like)
     result = gaam_decoder.ablate(run.path, random_sets=4)
     sets = {layer_set.name: layer_set for layer_set in result.layer_sets}
@@ -77,11 +90,15 @@ def test_sets_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
     assert set(sets["high"].layers) == set((ranked[-3:] + 1).tolist())
     for name in ("high", "low", "random 3"):
         alone = one(replace(like, runs=tmp_path / name, layers=sets[name].layers))
-        assert sets[name].accuracy == dict(zip(alone.seeds, alone.accuracy, strict=True))
+        assert sets[name].accuracy == dict(
+            zip(alone.seeds, alone.accuracy, strict=True)
+        )
         there = load_runs(sets[name].runs[0])[0]
         assert (there.key, there.path.parent.parent) == (alone.key, run.path.parent)
     claims = result.claims()
-    hits = {name: np.stack(list(sets[name].hits.values())).astype(float) for name in sets}
+    hits = {
+        name: np.stack(list(sets[name].hits.values())).astype(float) for name in sets
+    }
     hits["random"] = np.mean([hits[f"random {n}"] for n in range(1, 5)], axis=0)
     for (first, second), claim in claims.items():
         alone = stats.claim(hits[first], hits[second])
@@ -93,7 +110,9 @@ def test_sets_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
     assert "4 sets" in result.in_words()
 
 
-def test_options_that_do_not_fit_are_told_and_replaced_by_attn(config: TrainConfig) -> None:
+def test_options_that_do_not_fit_are_told_and_replaced_by_attn(
+    config: TrainConfig,
+) -> None:
     run = one(replace(config, attn=("gaam:heads=3",)))
     with pytest.raises(ConfigError, match=r"heads=3(.|\n)*--attn"):
         gaam_decoder.ablate(run.path)

@@ -25,10 +25,16 @@ def made(beta: np.ndarray, **about: Any) -> RunResult:
 def test_ranges_equal_plain_python(beta: np.ndarray) -> None:
     found = parameter_range(beta, [2.0, 2.0])
     flat = sorted(float(value) for value in beta.ravel())
-    assert (found["start"], found["min"], found["max"]) == ([2.0, 2.0], flat[0], flat[-1])
+    assert (found["start"], found["min"], found["max"]) == (
+        [2.0, 2.0],
+        flat[0],
+        flat[-1],
+    )
     assert found["median"] == pytest.approx(statistics.median(flat))
     medians = [statistics.median(map(float, seed.ravel())) for seed in beta]
-    assert found["seed_medians_sd"] == pytest.approx(statistics.stdev(medians), abs=1e-9)
+    assert found["seed_medians_sd"] == pytest.approx(
+        statistics.stdev(medians), abs=1e-9
+    )
 
 
 def test_failed_seeds_are_left_out_and_runs_of_other_seeds_are_joined() -> None:

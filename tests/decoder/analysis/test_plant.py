@@ -51,7 +51,9 @@ def states(rows: int, first: int = 0) -> np.ndarray:
     return gaussian_states((first + rows, L, D), 1)[first:]
 
 
-def test_the_same_options_give_the_same_bytes_and_others_other_ones(tmp_path: Path) -> None:
+def test_the_same_options_give_the_same_bytes_and_others_other_ones(
+    tmp_path: Path,
+) -> None:
     seen = set()
     for number, options in enumerate(OPTIONS):
         a, b = tmp_path / f"a{number}", tmp_path / f"b{number}"
@@ -71,19 +73,25 @@ def test_states_of_a_cache_are_taken_as_they_are_and_none_twice(
     tiny_cache: Path, tmp_path: Path
 ) -> None:
     source = gaam_cache.open_cache(tiny_cache)
-    whole = sorted(row.tobytes() for split in source.values() for row in split.embeddings[:])
+    whole = sorted(
+        row.tobytes() for split in source.values() for row in split.embeddings[:]
+    )
     for rows in (None, len(whole) - 3):
         made = plant(PlantConfig(out=tmp_path / f"{rows}", from_cache=tiny_cache, classes=2,
                                  rows=rows))  # fmt: skip
         cache = gaam_cache.open_cache(made.path)
-        taken = sorted(row.tobytes() for split in cache.values() for row in split.embeddings[:])
+        taken = sorted(
+            row.tobytes() for split in cache.values() for row in split.embeddings[:]
+        )
         assert len(taken) == (rows or len(whole)) == sum(made.rows.values())
         assert taken == whole if rows is None else set(taken) <= set(whole)
         planted = cache.plan.fingerprint_fields["encoder"]["imported"]["planted"]
         assert planted["states"] == source.fingerprint
 
 
-def test_mistakes_are_refused_and_leave_nothing(tiny_cache: Path, tmp_path: Path) -> None:
+def test_mistakes_are_refused_and_leave_nothing(
+    tiny_cache: Path, tmp_path: Path
+) -> None:
     states, label = np.full((1400, 4, 3), 0.7, np.float32), np.arange(1400) % 2
     gaam_cache.write(tmp_path / "flat", {"train": (states, label)})
     for given, said in {
@@ -123,11 +131,15 @@ def test_a_decoder_of_the_planted_mechanism_with_a_linear_head_expresses_the_tea
     np.testing.assert_allclose(gated_NLD, x_NLD * gate_NLD, rtol=1e-9, atol=1e-10)
     # where none is planted the mean over the layers decides
     same_NLD = np.repeat(x_NLD.mean(1, keepdims=True), L, axis=1)
-    assert np.allclose(teacher.logits(x_NLD), teacher.logits(same_NLD)) == (gate == "none")
+    assert np.allclose(teacher.logits(x_NLD), teacher.logits(same_NLD)) == (
+        gate == "none"
+    )
 
 
 def standardised(x_NLD: np.ndarray) -> np.ndarray:
-    variance_N1D = np.abs((x_NLD**2).mean(1, keepdims=True) - x_NLD.mean(1, keepdims=True) ** 2)
+    variance_N1D = np.abs(
+        (x_NLD**2).mean(1, keepdims=True) - x_NLD.mean(1, keepdims=True) ** 2
+    )
     return (x_NLD - x_NLD.mean(1, keepdims=True)) / np.sqrt(variance_N1D + 1e-8 + 1e-5)
 
 
@@ -144,7 +156,9 @@ def test_others_see_as_much_of_a_gate_as_is_said() -> None:
     for gate, formula in FORMULAS.items():
         y = x * formula(r)
         assert seen(x, y) < {"two-peaks": 0.22, "none": 1.01}.get(gate, 0.05), gate
-        left[gate] = 1 - max(seen(x * np.exp(-(r**2) / (2 * width)), y) for width in widths)
+        left[gate] = 1 - max(
+            seen(x * np.exp(-(r**2) / (2 * width)), y) for width in widths
+        )
     assert 0.03 < left["laplace"] < 0.05
     assert 0.015 < left["student-t"] < 0.03
     assert left["two-peaks"] > 0.45
@@ -153,7 +167,9 @@ def test_others_see_as_much_of_a_gate_as_is_said() -> None:
 
 def test_labels_are_draws_of_the_teacher() -> None:
     train = states(6000)
-    p_NC = make_teacher("laplace", train, classes=C, strength=2.0, seed=5).probabilities(train)
+    p_NC = make_teacher(
+        "laplace", train, classes=C, strength=2.0, seed=5
+    ).probabilities(train)
     label_N = draw_labels(p_NC, 5, 0)
 
     def chi_square(p_NC: np.ndarray) -> float:
@@ -162,13 +178,18 @@ def test_labels_are_draws_of_the_teacher() -> None:
         for number in range(C):
             deciles = np.array_split(np.argsort(p_NC[:, number]), 10)
             due = [p_NC[rows, number].sum() for rows in deciles]
-            spread = [(p_NC[rows, number] * (1 - p_NC[rows, number])).sum() for rows in deciles]
+            spread = [
+                (p_NC[rows, number] * (1 - p_NC[rows, number])).sum()
+                for rows in deciles
+            ]
             off = np.array([(label_N[rows] == number).sum() for rows in deciles]) - due
             p_values.append(scipy.stats.chi2.sf((off**2 / spread).sum(), 10))
         return float(scipy.stats.false_discovery_control(p_values).min())
 
     assert chi_square(p_NC) > 0.01
-    assert chi_square(p_NC**1.3 / (p_NC**1.3).sum(1, keepdims=True)) < 1e-6, "another temperature"
+    assert chi_square(p_NC**1.3 / (p_NC**1.3).sum(1, keepdims=True)) < 1e-6, (
+        "another temperature"
+    )
     assert (draw_labels(p_NC, 5, 1) != label_N).any()
 
 

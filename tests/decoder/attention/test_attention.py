@@ -16,7 +16,10 @@ from gaam_decoder.decoder import DecoderSpec, build_attention, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head, plugin_options
 
 NAMES = plugins.names("gaam_decoder.attention")
-CLASSES = {name: plugins.load("gaam_decoder.attention", name, kind="mechanism") for name in NAMES}
+CLASSES = {
+    name: plugins.load("gaam_decoder.attention", name, kind="mechanism")
+    for name in NAMES
+}
 OPTIONS = {"published": "true", "location": "median", "normalize": "density"}
 """Of whatever mechanisms have them."""
 VARIANTS = [
@@ -36,7 +39,9 @@ KINDS = ("ordinary", "constant", "huge", "tiny", "massive", "lost")
 L, D, B = 6, 16, 5
 
 
-def build(text: str, seed: int = 0, num_layers: int = L, hidden_size: int = D) -> Attention:
+def build(
+    text: str, seed: int = 0, num_layers: int = L, hidden_size: int = D
+) -> Attention:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return build_attention(parse_attention(text), num_layers, hidden_size)
@@ -55,9 +60,11 @@ def inputs(kind: str = "ordinary", dtype: torch.dtype = torch.float32) -> torch.
 
 def without_gradient(name: str) -> bool:
     """Parameters whose gradient is zero by mathematics: a softmax ignores what its row shares."""
-    return name in {"k_proj.bias", "core.k_proj.bias", "cross.k_proj.bias"} or name.endswith(
-        "attention.k_proj.bias"
-    )
+    return name in {
+        "k_proj.bias",
+        "core.k_proj.bias",
+        "cross.k_proj.bias",
+    } or name.endswith("attention.k_proj.bias")
 
 
 @pytest.mark.parametrize("text", SPECS)
@@ -146,7 +153,9 @@ def test_parameters_stay_in_their_domain_under_aggressive_steps(text: str) -> No
 def test_other_encoders_fit(text: str) -> None:
     for num_layers, hidden_size in ((2, 8), (12, 40), (7, 24)):
         attention = build(text, num_layers=num_layers, hidden_size=hidden_size)
-        x = torch.randn(2, num_layers, hidden_size, generator=torch.Generator().manual_seed(0))
+        x = torch.randn(
+            2, num_layers, hidden_size, generator=torch.Generator().manual_seed(0)
+        )
         y = attention(x)
         assert y.shape == (2, *attention.output_shape)
         assert y.isfinite().all()
@@ -174,7 +183,15 @@ def test_specs_have_one_canonical_form(text: str, canonical: str) -> None:
     assert str(parse_attention(text)) == canonical
 
 
-BAD = ["gaam:head=2", "gaam:heads", "gaam:heads=two", "gaam:location=mode", "none:x=1", "", "GAAM"]
+BAD = [
+    "gaam:head=2",
+    "gaam:heads",
+    "gaam:heads=two",
+    "gaam:location=mode",
+    "none:x=1",
+    "",
+    "GAAM",
+]
 UNFIT = """
 gaam:heads=4 mha:heads=5 gqa:query_heads=7 gqa:kv_heads=3 mqa:width=0 gqgaam:heads=6 dot:heads=0
 additive:width=0 perceiver:latents=0 perceiver:heads=3 gct:scale=0 gaussian-mixture:components=0
@@ -252,5 +269,7 @@ def test_a_decoder_is_its_head_after_its_mechanism() -> None:
             (one.logsumexp(1).mean() for one in (found, plain)),
             [*decoder.parameters()],
         )
-        gradients = [torch.autograd.grad(loss, weights, retain_graph=True) for loss in losses]
+        gradients = [
+            torch.autograd.grad(loss, weights, retain_graph=True) for loss in losses
+        ]
         torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-8, msg=text)

@@ -29,7 +29,8 @@ GATES: dict[str, type[DensityGate]] = {
     name: cls
     for name in plugins.names("gaam_decoder.attention")
     if issubclass(
-        cls := plugins.load("gaam_decoder.attention", name, kind="mechanism"), DensityGate
+        cls := plugins.load("gaam_decoder.attention", name, kind="mechanism"),
+        DensityGate,
     )
 }
 SCIPY: dict[str, Callable[..., Any]] = {
@@ -48,7 +49,9 @@ def gate(text: str, **values: float) -> DensityGate:
     return filled(text, L, D, values)
 
 
-def filled(text: str, num_layers: int, hidden_size: int, values: dict[str, float]) -> DensityGate:
+def filled(
+    text: str, num_layers: int, hidden_size: int, values: dict[str, float]
+) -> DensityGate:
     attention = build_attention(parse_attention(text), num_layers, hidden_size).double()
     assert isinstance(attention, DensityGate)
     with torch.no_grad():
@@ -64,7 +67,11 @@ def curve(text: str, **values: float) -> DensityGate:
 
 def density(attention: DensityGate, r: Array = R) -> Array:
     """Density at r of a gate of one head and one feature."""
-    return attention.gate(torch.from_numpy(r).view(1, 1, -1, 1))[0, 0, :, 0].detach().numpy()
+    return (
+        attention.gate(torch.from_numpy(r).view(1, 1, -1, 1))[0, 0, :, 0]
+        .detach()
+        .numpy()
+    )
 
 
 @st.composite
@@ -72,7 +79,8 @@ def inside(draw: st.DrawFn, cls: type[DensityGate]) -> dict[str, float]:
     """A value in its domain for everything that a density learns."""
     return {
         one.name: draw(
-            st.just(one.start) | (st.floats(-8, 8) if one.floor is None else st.floats(0.2, 8))
+            st.just(one.start)
+            | (st.floats(-8, 8) if one.floor is None else st.floats(0.2, 8))
         )
         for one in cls.learns
     }
@@ -87,7 +95,9 @@ def inputs(seed: int = 1) -> torch.Tensor:
 def test_a_gate_starts_where_it_says(name: str) -> None:
     attention = build_attention(parse_attention(name), L, D)
     declared = {one.name: one.start for one in GATES[name].learns}
-    found = {key: set(value.ravel().tolist()) for key, value in attention.named_parameters()}
+    found = {
+        key: set(value.ravel().tolist()) for key, value in attention.named_parameters()
+    }
     assert list(found) == ["offset", *declared]
     shown = torch.tensor(list(declared.values())).tolist()
     assert list(found.values()) == [{0.0}, *({start} for start in shown)]
@@ -109,11 +119,15 @@ def test_the_peak_is_one_wherever_it_lies(name: str, draws: st.DataObject) -> No
 @pytest.mark.parametrize("name", GATES)
 @settings(max_examples=20)
 @given(draws=st.data())
-def test_a_normalised_density_integrates_to_one(name: str, draws: st.DataObject) -> None:
+def test_a_normalised_density_integrates_to_one(
+    name: str, draws: st.DataObject
+) -> None:
     attention = curve(f"{name}:normalize=density", **draws.draw(inside(GATES[name])))
     # over log |r|, to 1e34: the heaviest tails end there, and a density of 1e-44 counts for none
     log_r = np.linspace(-40, 80, 24_001)
-    sides = [density(attention, sign * np.exp(log_r)) * np.exp(log_r) for sign in (-1, 1)]
+    sides = [
+        density(attention, sign * np.exp(log_r)) * np.exp(log_r) for sign in (-1, 1)
+    ]
     whole = sum(scipy.integrate.simpson(side, x=log_r) for side in sides)
     np.testing.assert_allclose(whole, 1.0, atol=1e-5)
 
@@ -170,7 +184,9 @@ def test_mixture_weights_sum_to_one_over_a_group() -> None:
     np.testing.assert_allclose(w.sum(2).detach().numpy(), 1.0, atol=1e-12)
 
 
-def test_a_clamped_parameter_keeps_its_value_above_the_floor_and_its_gradient_below() -> None:
+def test_a_clamped_parameter_keeps_its_value_above_the_floor_and_its_gradient_below() -> (
+    None
+):
     parameter = torch.tensor([-3.0, -1e30, 0.0, 1e-3, 0.7, 5.0], requires_grad=True)
     value = Learned("b", start=1.0).inside(parameter)
     expected = torch.tensor([1e-3, 1e-3, 1e-3, 1e-3, 0.7, 5.0])

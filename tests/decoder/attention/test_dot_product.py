@@ -65,7 +65,9 @@ def test_mha_bn_is_mha_and_then_batch_normalisation_of_layers(training: bool) ->
     else:
         mean, variance = 0.0, 1.0
     expected = (y - mean) / np.sqrt(variance + 1e-5)
-    np.testing.assert_allclose(attention(inputs()).detach().numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        attention(inputs()).detach().numpy(), expected, atol=1e-5
+    )
 
 
 def test_mha_starts_like_torch_multihead_attention() -> None:

@@ -54,7 +54,9 @@ def test_kernel_regression_on_the_textbook_example(kernel: str) -> None:
     for place, at in enumerate(grid):
         k = KERNELS[kernel](np.abs(at - x) / bandwidth)
         assert k.sum() > 0
-        np.testing.assert_allclose(weights[place] @ y, (k * y).sum() / k.sum(), atol=1e-12)
+        np.testing.assert_allclose(
+            weights[place] @ y, (k * y).sum() / k.sum(), atol=1e-12
+        )
     truth = 2 * np.sin(grid) + grid
     assert np.abs(weights @ y - truth).mean() < 0.5
 
@@ -64,7 +66,9 @@ def test_kernel_regression_on_the_textbook_example(kernel: str) -> None:
     u=st.lists(st.floats(0, 50), min_size=1, max_size=8),
     kernel=st.sampled_from(sorted(KERNELS)),
 )
-def test_kernel_weights_sum_to_one_even_if_the_window_is_empty(u: list[float], kernel: str) -> None:
+def test_kernel_weights_sum_to_one_even_if_the_window_is_empty(
+    u: list[float], kernel: str
+) -> None:
     values = torch.tensor(u, dtype=torch.float64, requires_grad=True)
     weights = kernel_weights(values, kernel)
     np.testing.assert_allclose(weights.sum().item(), 1, atol=1e-12)
@@ -132,10 +136,14 @@ def test_additive_equals_loops() -> None:
 def test_perceiver_equals_torch_modules() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        ours = build_attention(parse_attention("perceiver:latents=3,heads=2,width=12"), L, D)
+        ours = build_attention(
+            parse_attention("perceiver:latents=3,heads=2,width=12"), L, D
+        )
     x = inputs().float()
 
-    def theirs(part: torch.nn.Module, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    def theirs(
+        part: torch.nn.Module, query: torch.Tensor, key: torch.Tensor
+    ) -> torch.Tensor:
         projections = (part.q_proj, part.k_proj, part.v_proj)
         attention = torch_multihead_attention(projections, part.out_proj, 2)
         return attention(query, key, key, need_weights=False)[0]
@@ -145,4 +153,6 @@ def test_perceiver_equals_torch_modules() -> None:
     normed = ours.self_norm(z)
     z = z + theirs(ours.self_attention, normed, normed)
     z = z + ours.mlp(ours.mlp_norm(z))
-    torch.testing.assert_close(ours(x), ours.out_proj(ours.out_norm(z)), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        ours(x), ours.out_proj(ours.out_norm(z)), atol=1e-6, rtol=0
+    )

@@ -22,7 +22,9 @@ from gaam_decoder.heads.mlp import MLPHead
         (7, (1, 7)),
     ],
 )
-def test_the_grid_is_the_most_nearly_square(hidden_size: int, expected: tuple[int, int]) -> None:
+def test_the_grid_is_the_most_nearly_square(
+    hidden_size: int, expected: tuple[int, int]
+) -> None:
     assert grid(hidden_size) == expected
 
 
@@ -47,7 +49,10 @@ def test_mlp_equals_torch_modules_and_its_dropout_is_the_noise_it_gets() -> None
     torch.manual_seed(0)
     head = MLPHead(2, 6, 3, width=10, dropout=0.3)
     theirs = torch.nn.Sequential(
-        torch.nn.Flatten(), torch.nn.Linear(12, 10), torch.nn.GELU(), torch.nn.Linear(10, 3)
+        torch.nn.Flatten(),
+        torch.nn.Linear(12, 10),
+        torch.nn.GELU(),
+        torch.nn.Linear(10, 3),
     )
     theirs[1].load_state_dict(head.fc1.state_dict())
     theirs[3].load_state_dict(head.fc2.state_dict())
@@ -76,7 +81,9 @@ def test_conv_is_two_convolutions_of_the_features_as_an_image(
         image = x.view(*x.shape[:2], *head.grid)
         return head.fc(convolve(convolve(image, head.conv1), head.conv2).flatten(1))
 
-    for ours, theirs in zip(gradients(head, head, x), gradients(head, written_out, x), strict=True):
+    for ours, theirs in zip(
+        gradients(head, head, x), gradients(head, written_out, x), strict=True
+    ):
         assert (ours - theirs).norm() <= 1e-11 * theirs.norm()
 
 
@@ -87,7 +94,9 @@ def test_no_relu_hides_what_is_not_a_number(sign: float, where: str) -> None:
     head, x = conv_head(384, torch.float32)
     nan = torch.tensor(torch.nan).copysign(torch.tensor(sign))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        target = {"input": x, "weight": head.conv1.weight, "bias": head.conv1.bias}[where]
+        target = {"input": x, "weight": head.conv1.weight, "bias": head.conv1.bias}[
+            where
+        ]
         target.view(-1)[0] = nan
         assert head(x)[0].isnan().all()
 
@@ -98,7 +107,9 @@ def conv_head(
     with torch.random.fork_rng():
         torch.manual_seed(2)
         head = ConvHead(channels, hidden_size, 3)
-        return head.to(dtype), torch.randn(5, channels, hidden_size, dtype=dtype).requires_grad_()
+        return head.to(dtype), torch.randn(
+            5, channels, hidden_size, dtype=dtype
+        ).requires_grad_()
 
 
 def gradients(
@@ -107,4 +118,7 @@ def gradients(
     """Logits and the gradients of every input and parameter."""
     logits = function(x)
     weight = torch.linspace(-1, 2, logits.numel(), dtype=x.dtype).view_as(logits)
-    return [logits, *torch.autograd.grad((logits * weight).sum(), [x, *head.parameters()])]
+    return [
+        logits,
+        *torch.autograd.grad((logits * weight).sum(), [x, *head.parameters()]),
+    ]

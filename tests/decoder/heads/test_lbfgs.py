@@ -37,13 +37,17 @@ def standardised(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("value", [1e-3, 0.1, 3.0, 100.0])
-def test_the_optimum_is_that_of_scikit_learn(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_optimum_is_that_of_scikit_learn(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     monkeypatch.setattr(lbfgs, "GRID", (value,))
     learn = examples()
     head, fit = fitted(learn, examples(60, 1))
     z, label = standardised(learn.x_NF.double().numpy()), learn.label_N.numpy()
-    theirs = linear_model.LogisticRegression(C=value, tol=1e-10, max_iter=10_000).fit(z, label)
+    theirs = linear_model.LogisticRegression(C=value, tol=1e-10, max_iter=10_000).fit(
+        z, label
+    )
 
     def objective(weight: np.ndarray, bias: np.ndarray) -> float:
         logits = torch.from_numpy(z @ weight.T + bias)
@@ -57,11 +61,15 @@ def test_the_optimum_is_that_of_scikit_learn(value: float, monkeypatch: pytest.M
     logits = head(learn.x_NF.view(-1, LAYERS, SIZE)).detach().numpy()
     np.testing.assert_array_equal(logits.argmax(1), theirs.predict(z))
     np.testing.assert_allclose(
-        functional.softmax(torch.from_numpy(logits), 1), theirs.predict_proba(z), atol=2e-3
+        functional.softmax(torch.from_numpy(logits), 1),
+        theirs.predict_proba(z),
+        atol=2e-3,
     )
 
 
-def test_c_is_chosen_on_rows_that_are_not_learned_from_and_ties_are_broken_in_order() -> None:
+def test_c_is_chosen_on_rows_that_are_not_learned_from_and_ties_are_broken_in_order() -> (
+    None
+):
     learn, choose = examples(), examples(60, 1)
     head, fit = fitted(learn, choose)
     assert [entry["epoch"] for entry in fit.log] == list(range(1, len(GRID) + 1))
@@ -71,12 +79,18 @@ def test_c_is_chosen_on_rows_that_are_not_learned_from_and_ties_are_broken_in_or
     assert fit.value == GRID[fit.kept - 1]
     assert not fit.unconverged
     right = head(choose.x_NF.view(-1, LAYERS, SIZE)).argmax(1) == choose.label_N
-    assert right.double().mean().item() == pytest.approx(fit.log[fit.kept - 1]["accuracy"])
+    assert right.double().mean().item() == pytest.approx(
+        fit.log[fit.kept - 1]["accuracy"]
+    )
     losses = [entry["loss"] for entry in fit.log]
-    assert losses == sorted(losses, reverse=True)  # a weaker penalty fits the rows better
+    assert losses == sorted(
+        losses, reverse=True
+    )  # a weaker penalty fits the rows better
 
 
-def test_the_scale_of_a_feature_plays_no_part_and_what_never_varies_counts_for_nothing() -> None:
+def test_the_scale_of_a_feature_plays_no_part_and_what_never_varies_counts_for_nothing() -> (
+    None
+):
     wild, plain = fitted(examples(), examples(60, 1)), examples(wild=False)
     tame = Examples(plain.x_NF.clone(), plain.label_N)
     tame.x_NF[:, -1] = 0
@@ -98,7 +112,9 @@ def test_a_fit_that_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert all("limit" in entry["stopped"] for entry in lost)
 
 
-@pytest.mark.parametrize(("values", "edge"), [((1e-4, 1e-3), "highest"), ((1e3, 1e4), "lowest")])
+@pytest.mark.parametrize(
+    ("values", "edge"), [((1e-4, 1e-3), "highest"), ((1e3, 1e4), "lowest")]
+)
 def test_a_choice_at_an_end_of_the_grid_is_known(
     values: tuple[float, ...], edge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,9 @@ def test_focal_loss_equals_numpy(gamma: float, alpha: float) -> None:
     logits, label = batch()
     log_p = log_softmax(logits.numpy(), axis=1)[np.arange(7), label.numpy()]
     expected = (-alpha * (1 - np.exp(log_p)) ** gamma * log_p).mean()
-    np.testing.assert_allclose(Focal(gamma=gamma, alpha=alpha)(logits, label), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        Focal(gamma=gamma, alpha=alpha)(logits, label), expected, rtol=1e-9
+    )
 
 
 def test_smoothed_cross_entropy_equals_numpy() -> None:
@@ -32,7 +34,9 @@ def test_smoothed_cross_entropy_equals_numpy() -> None:
     log_p = log_softmax(logits.numpy(), axis=1)
     target = 0.9 * np.eye(4)[label.numpy()] + 0.1 / 4
     expected = -(target * log_p).sum(1).mean()
-    np.testing.assert_allclose(CrossEntropy(smoothing=0.1)(logits, label), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        CrossEntropy(smoothing=0.1)(logits, label), expected, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", plugins.names("gaam_decoder.losses"))
@@ -47,7 +51,14 @@ def test_losses_are_finite_with_finite_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["cross-entropy:smoothing=1", "focal:gamma=-1", "focal:alpha=0", "focal:x=1", "hinge"]
+    "text",
+    [
+        "cross-entropy:smoothing=1",
+        "focal:gamma=-1",
+        "focal:alpha=0",
+        "focal:x=1",
+        "hinge",
+    ],
 )
 def test_bad_losses_are_refused_at_once(text: str) -> None:
     with pytest.raises(ConfigError):

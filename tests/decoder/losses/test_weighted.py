@@ -20,7 +20,11 @@ def batch(rows: int = 9) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(rows)
     logits = 3 * torch.randn(rows, 4, generator=generator, dtype=torch.float64)
     label = torch.randint(4, (rows,), generator=generator)
-    return logits, label, torch.tensor([0.0, 0.3, 1.0, 17.0], dtype=torch.float64)[label]
+    return (
+        logits,
+        label,
+        torch.tensor([0.0, 0.3, 1.0, 17.0], dtype=torch.float64)[label],
+    )
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -39,7 +43,8 @@ def test_a_weighted_loss_is_the_mean_of_weighted_losses_of_single_rows(
 def test_gradients_of_weighted_losses_equal_finite_differences(name: str) -> None:
     logits, label, weight = batch()
     assert torch.autograd.gradcheck(
-        lambda x: weighted_mean(loss_named(name), x, label, weight), logits.requires_grad_()
+        lambda x: weighted_mean(loss_named(name), x, label, weight),
+        logits.requires_grad_(),
     )
 
 
@@ -48,7 +53,9 @@ def test_balanced_weights_make_all_classes_count_alike() -> None:
     generator = np.random.default_rng(0)
     for classes in (1, 2, 3, 7):
         for _ in range(20):
-            told = torch.from_numpy(generator.integers(0, classes, (3, 25)) ** 2 // classes)
+            told = torch.from_numpy(
+                generator.integers(0, classes, (3, 25)) ** 2 // classes
+            )
             found = balanced(told, classes + 1, torch.float64)
             for label_N, weight_C in zip(told.numpy(), found.numpy(), strict=True):
                 there, counts = np.unique(label_N, return_counts=True)

@@ -89,8 +89,15 @@ def build_run(
     if tuning_seeds:
         run.tuning["seeds"] = list(tuning_seeds)
     if validation is not None:
-        given = validation if isinstance(validation, dict) else dict.fromkeys(seeds, validation)
-        log = [{"seed": s, "epoch": 1, "loss": 1.0, "accuracy": a} for s, a in given.items()]
+        given = (
+            validation
+            if isinstance(validation, dict)
+            else dict.fromkeys(seeds, validation)
+        )
+        log = [
+            {"seed": s, "epoch": 1, "loss": 1.0, "accuracy": a}
+            for s, a in given.items()
+        ]
     logits = np.eye(len(classes), dtype=np.float32)[answer_SN]
     logits[[seeds.index(seed) for seed in run.failed]] = np.nan
     vars(run).update(
@@ -105,19 +112,26 @@ def build_run(
     return run
 
 
-def answers(num_seeds: int, accuracy: float, seed: int, num_rows: int = 400) -> np.ndarray:
+def answers(
+    num_seeds: int, accuracy: float, seed: int, num_rows: int = 400
+) -> np.ndarray:
     """Right and wrong answers; rows are easy or hard for everybody alike."""
     generator = np.random.default_rng(seed)
     hard_N = np.random.default_rng(0).random(num_rows)
     luck_SN = 0.8 * hard_N + 0.2 * generator.random((num_seeds, num_rows))
     limit_S = accuracy + generator.normal(0, 0.004, (num_seeds, 1))
-    return luck_SN < np.quantile(luck_SN, np.clip(limit_S, 0, 1)[:, 0], axis=1).diagonal()[:, None]
+    return (
+        luck_SN
+        < np.quantile(luck_SN, np.clip(limit_S, 0, 1)[:, 0], axis=1).diagonal()[:, None]
+    )
 
 
 def build_probe(accuracy: float, **changes: Any) -> RunResult:
     """Logistic regression on the same states, which has neither seeds nor steps."""
     run = build_run("none", answers(1, accuracy, 5), head="lbfgs", **changes)
-    run.fit.update(setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[])
+    run.fit.update(
+        setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[]
+    )
     for name in ("lr", "epochs"):
         del run.recipe[name]
     return run
@@ -125,7 +139,9 @@ def build_probe(accuracy: float, **changes: Any) -> RunResult:
 
 def written(format: str, tables: Sequence[Table]) -> str:
     stream = io.StringIO()
-    plugins.load("gaam_decoder.reports.formats", format, kind="format")().write(tables, stream)
+    plugins.load("gaam_decoder.reports.formats", format, kind="format")().write(
+        tables, stream
+    )
     return stream.getvalue()
 
 
@@ -133,10 +149,14 @@ def seen(format: str, tables: Sequence[Table]) -> str:
     """What a person sees, on one line."""
     text = written(format, tables)
     if format == "json":
-        text = re.sub('"key": .*', "", text)  # of these runs in memory it is a Python expression
+        text = re.sub(
+            '"key": .*', "", text
+        )  # of these runs in memory it is a Python expression
     if format == "html":
         text = re.sub("<wbr>", "", text)
-        text = html.unescape(re.sub("<style>.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL))
+        text = html.unescape(
+            re.sub("<style>.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL)
+        )
     if format == "latex":
         text = text.replace("-{}-", "--").replace("\\", "")
     return " ".join(text.replace("\\_", "_").split())

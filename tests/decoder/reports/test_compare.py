@@ -33,7 +33,9 @@ def claims_of(report: Report) -> Iterator[stats.Claim]:
     for table in report.tables:
         yield from (found.claim for _, found in table.compared)
         yield from (row.probed.claim for row in table.rows if row.probed)
-        yield from (p.claim for group in table.pairs.groups for p in group.pairs.values())  # type: ignore[union-attr]
+        yield from (
+            p.claim for group in table.pairs.groups for p in group.pairs.values()
+        )  # type: ignore[union-attr]
 
 
 def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
@@ -45,10 +47,14 @@ def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
         runs = [build_run(f"way{n}" if n else "none", answers(7, share, n, num_rows=300))
                 for n, share in enumerate(shares)]  # fmt: skip
         for run in runs:
-            vars(run)["logits"] += rng.normal(0, 0.01, run.logits.shape).astype(np.float32)
+            vars(run)["logits"] += rng.normal(0, 0.01, run.logits.shape).astype(
+                np.float32
+            )
         for claim in claims_of(gaam_decoder.report(runs, score=score)):
             low, high = claim.interval_corrected or (0.0, 0.0)
-            assert (low > 0 or high < 0) == (claim.p_holm is not None and claim.p_holm < 0.05)
+            assert (low > 0 or high < 0) == (
+                claim.p_holm is not None and claim.p_holm < 0.05
+            )
             assert (low > 0 or high < 0) == claim.significant
             verdicts.add(claim.verdict)
             plain = claim.interval or (0.0, 0.0)
@@ -59,7 +65,9 @@ def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
     assert apart, "the uncorrected interval would have contradicted a verdict"
     (table,) = build_tables(some(2, num_seeds=5))
     assert [
-        found.claim.interval_corrected for found in [row.compared for row in table.rows] if found
+        found.claim.interval_corrected
+        for found in [row.compared for row in table.rows]
+        if found
     ] == [None]
 
 
@@ -72,7 +80,9 @@ def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -
         build_run("mha", answers(6, 0.8, 5), lr=0.01),
     ]
     [table] = build_tables(runs, "mha", every_candidate=True)
-    found = {row.label: row.compared.claim.difference for row in table.rows if row.compared}
+    found = {
+        row.label: row.compared.claim.difference for row in table.rows if row.compared
+    }
     assert found.keys() == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
     expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
     assert found["gaam + linear lr=0.01"] == pytest.approx(expected)
@@ -86,7 +96,9 @@ def of_size(attention: str, size: dict[str, int], **more: Any) -> RunResult:
     """As accurate as its rows are many; the baseline a little less."""
     rows = size.get("train_rows") or 3 * size.get("shots", 300)
     accuracy = 0.5 + 0.1 * np.log10(rows) - 0.02 * (attention == "none")
-    right = answers(1 if more.get("head") == "lbfgs" else 8, accuracy, rows + len(attention))
+    right = answers(
+        1 if more.get("head") == "lbfgs" else 8, accuracy, rows + len(attention)
+    )
     path = f"{attention}-{rows}-{len(size)}-{more.get('head', '')}"
     run = build_run(attention, right, path=path, split_seed=0, **size, **more)
     if size:
@@ -96,21 +108,34 @@ def of_size(attention: str, size: dict[str, int], **more: Any) -> RunResult:
 
 def probe(size: dict[str, int]) -> RunResult:
     run = of_size("none", size, head="lbfgs")
-    run.fit.update(setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[])
+    run.fit.update(
+        setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[]
+    )
     for name in ("lr", "epochs"):
         del run.recipe[name]
     return run
 
 
 def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> None:
-    [table] = build_tables([of_size(name, size) for size in SIZES for name in ("gaam", "none")])
-    assert [row.drawn for row in table.rows if row.attention == "none"] == [None, 100, 8, 6]
-    for row, found in zip(table.rows, [row.compared for row in table.rows], strict=True):
+    [table] = build_tables(
+        [of_size(name, size) for size in SIZES for name in ("gaam", "none")]
+    )
+    assert [row.drawn for row in table.rows if row.attention == "none"] == [
+        None,
+        100,
+        8,
+        6,
+    ]
+    for row, found in zip(
+        table.rows, [row.compared for row in table.rows], strict=True
+    ):
         alike = [r for r in table.rows if same_recipe(r.recipe, row.recipe)]
         other = next(r for r in alike if r.attention == "none")
         if row is not other:
             assert found is not None
-            expected = row.accuracy.scored.values.mean() - other.accuracy.scored.values.mean()
+            expected = (
+                row.accuracy.scored.values.mean() - other.accuracy.scored.values.mean()
+            )
             assert found.claim.difference == pytest.approx(expected)
     for mine, others in product(SIZES, SIZES):
         [table] = build_tables([of_size("gaam", mine), of_size("none", others)])
@@ -122,7 +147,9 @@ def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> No
 def sweep() -> list[RunResult]:
     """Every mechanism on every layer at two rates, tuned by validation."""
     found = []
-    for number, (name, layer, lr) in enumerate(product(NAMES, range(1, 5), (1e-4, 1e-3))):
+    for number, (name, layer, lr) in enumerate(
+        product(NAMES, range(1, 5), (1e-4, 1e-3))
+    ):
         share = 0.6 + 0.02 * NAMES.index(name) + 0.02 * layer
         found.append(build_run(name, answers(8, share, number), path=f"{number}", lr=lr,
                                layers=str(layer), validation=share + lr))  # fmt: skip
@@ -135,18 +162,26 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
         for table in report.tables:
             for row in table.rows:
                 names = [str(run.path) for run in row.runs]
-                found |= {("baseline", *names): row.compared.claim} if row.compared else {}
+                found |= (
+                    {("baseline", *names): row.compared.claim} if row.compared else {}
+                )
                 found |= {("probe", *names): row.probed.claim} if row.probed else {}
             for group in table.pairs.groups:  # type: ignore[union-attr]
                 for places, pair in group.pairs.items():
-                    key = sorted(str(group.rows[place].runs[0].path) for place in places)
+                    key = sorted(
+                        str(group.rows[place].runs[0].path) for place in places
+                    )
                     found["pair", *key] = pair.claim
         return found
 
     runs = sweep()
     whole, compared = by_runs(gaam_decoder.report(runs)), 0
     filters: list[dict[str, Any]] = [{"attn": ["none", name]} for name in NAMES]
-    filters += [{"layers": "2"}, {"lr": "0.0001"}, {"lr": "0.001", "attn": ["none", "gaam"]}]
+    filters += [
+        {"layers": "2"},
+        {"lr": "0.0001"},
+        {"lr": "0.001", "attn": ["none", "gaam"]},
+    ]
     filters.append({"top": 3})
     for chosen in filters:
         for names, claim in by_runs(gaam_decoder.report(runs, **chosen)).items():
@@ -183,7 +218,9 @@ def p_values(table: Table, head: str = "") -> dict[tuple[str, ...], Any]:
     return found
 
 
-def of_table(count: int, seed: int, head: str = "linear", **changes: Any) -> list[RunResult]:
+def of_table(
+    count: int, seed: int, head: str = "linear", **changes: Any
+) -> list[RunResult]:
     """A family of its own: another number of mechanisms, other answers."""
     return [
         build_run(name, answers(8, 0.8 + 0.02 * n, seed + n), head=head, **changes)
@@ -223,7 +260,9 @@ def test_a_family_of_holm_is_one_cache_head_and_test_rows(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", FAMILIES)
-def test_what_a_filter_leaves_out_of_a_table_counts_and_no_other_table(case: str) -> None:
+def test_what_a_filter_leaves_out_of_a_table_counts_and_no_other_table(
+    case: str,
+) -> None:
     runs = list(dict.fromkeys(run for of_family in FAMILIES[case] for run in of_family))
     whole = gaam_decoder.report(runs).tables
     some = gaam_decoder.report(runs, attn=["none", "gaam"]).tables
@@ -249,14 +288,21 @@ def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:
         assert means == sorted(means, reverse=True), "the best stands first"
         assert len(group.pairs) == count * (count - 1) // 2
         p = np.array([pair.claim.p for pair in group.pairs.values()])
-        assert [pair.claim.p_holm for pair in group.pairs.values()] == stats.holm(p).tolist()
+        assert [pair.claim.p_holm for pair in group.pairs.values()] == stats.holm(
+            p
+        ).tolist()
         for places, pair in group.pairs.items() if score == "accuracy" else ():
             one, other = (group.rows[at].accuracy.scored.by_row for at in places)
             assert pair.claim.p == stats.claim(one, other).p
 
 
 def test_only_rows_that_differ_in_the_setting_alone_are_pairs() -> None:
-    runs = [*some(3), *some(2, lr=0.01, ties="first"), *some(2, lr=0.01), *some(2, train_rows=9)]
+    runs = [
+        *some(3),
+        *some(2, lr=0.01, ties="first"),
+        *some(2, lr=0.01),
+        *some(2, train_rows=9),
+    ]
     expected: dict[str | None, list[set[str]]] = {
         None: [set(NAMES[:3]), *[set(NAMES[:2])] * 3],
         "lr": [{"0.001", "0.01"}] * 2,

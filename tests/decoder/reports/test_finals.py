@@ -39,14 +39,20 @@ SCENES: dict[str, tuple[list[RunResult], list[RunResult]]] = {
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_shows_them() -> None:
+def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_shows_them() -> (
+    None
+):
     def said(tables: list[Table]) -> list[Any]:
-        words = [(conclusion(t), notes(t), [row.label for row in t.rows]) for t in tables]
+        words = [
+            (conclusion(t), notes(t), [row.label for row in t.rows]) for t in tables
+        ]
         return [*words, [t.to_dict() | {"final_models": None} for t in tables]]
 
     for scene, (runs, finals) in SCENES.items():
         tables = build_tables([*finals, *runs])
-        assert said([table for table in tables if table.rows]) == said(build_tables(runs))
+        assert said([table for table in tables if table.rows]) == said(
+            build_tables(runs)
+        )
         found = [one for table in tables for one in table.finals]
         assert len(found) == len(finals), scene
         words = {"with seeds that failed": "(1 failed)"}
@@ -54,7 +60,9 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
         assert words.get(scene, "not evaluated") in lines[0]
         content = json.loads(written("json", tables))
         listed = [
-            of for t in (content, *content.get("other_caches", [])) for of in t["final_models"]
+            of
+            for t in (content, *content.get("other_caches", []))
+            for of in t["final_models"]
         ]
         assert [one["seeds"] for one in listed] == [one["seeds"] for one in found]
         folders = sorted(one["folder"] for one in listed)
@@ -65,5 +73,7 @@ def test_nothing_that_is_said_of_what_was_evaluated_changes_and_every_format_sho
         assert not any(line.get("accuracy_mean") for line in mine)
         assert sorted(line["folder"] for line in mine) == folders
         for format in ("html", "markdown", "latex", "terminal"):
-            assert all(f"in {folder}" in seen(format, tables) for folder in folders), format
+            assert all(f"in {folder}" in seen(format, tables) for folder in folders), (
+                format
+            )
             assert seen(format, tables).count("not evaluated;") == len(found)

@@ -25,7 +25,9 @@ from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, written
 
 PDFLATEX = shutil.which("pdflatex")
-NASTY = '50% of \\LaTeX & C_1 | *b* <i>#1</i> {x} ~^$ "q" [y] `z` \N{GREEK SMALL LETTER PI}'
+NASTY = (
+    '50% of \\LaTeX & C_1 | *b* <i>#1</i> {x} ~^$ "q" [y] `z` \N{GREEK SMALL LETTER PI}'
+)
 
 
 def wide_tables() -> list[Table]:
@@ -48,7 +50,9 @@ def wide_tables() -> list[Table]:
     return build_tables(runs)
 
 
-def test_tables_fit_the_terminal_and_its_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_fit_the_terminal_and_its_letters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = written("terminal", wide_tables())
     rules = [line for line in text.splitlines() if "\u2500" in line]
@@ -72,11 +76,17 @@ def test_tables_fit_the_terminal_and_its_letters(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.skipif(PDFLATEX is None, reason="pdflatex is not installed")
 def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
     nasty = build_run(
-        "gaam", answers(3, 0.8, 1), failed={1: NASTY}, cache={"dataset": NASTY}, path="x"
+        "gaam",
+        answers(3, 0.8, 1),
+        failed={1: NASTY},
+        cache={"dataset": NASTY},
+        path="x",
     )
     with (tmp_path / "tables.tex").open("w", encoding="utf-8") as file:
         Latex().write([*build_tables([nasty]), *wide_tables()], file)
-    paper = "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}Before"
+    paper = (
+        "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}Before"
+    )
     paper += "\\input{tables}after.\\end{document}"
     (tmp_path / "paper.tex").write_text(paper)
     command = [str(PDFLATEX), "-interaction=nonstopmode", "-halt-on-error"]
@@ -110,15 +120,25 @@ def test_a_table_has_the_columns_that_are_asked_for_in_their_order(format: str) 
         assert len(heads) in (0, 3)
     if format == "csv":
         lines = list(csv.DictReader(io.StringIO(report.text(format, columns=COLUMNS))))
-        names = ["decoder", "accuracy", "difference", "95% CI of it low", "95% CI of it high"]
+        names = [
+            "decoder",
+            "accuracy",
+            "difference",
+            "95% CI of it low",
+            "95% CI of it high",
+        ]
         assert list(lines[0]) == [*names, "p Holm", "verdict"]
         for line, row in zip(lines, table.shown, strict=True):
             assert float(line["accuracy"]) == row.accuracy.mean
             claim = row.compared and row.compared.claim
-            assert line["difference"] == ("" if claim is None else str(claim.difference))
+            assert line["difference"] == (
+                "" if claim is None else str(claim.difference)
+            )
             assert line["verdict"] == ("" if claim is None else claim.verdict)
     every = [column.header("accuracy") for column in columns.COLUMNS]
-    for name in every:  # each has a name by which it is known, and is shown where it is empty
+    for (
+        name
+    ) in every:  # each has a name by which it is known, and is shown where it is empty
         text = report.text(format, columns=name.upper().replace(" ", "-"))
         assert name in text.replace("\\", ""), name
         assert name in cli.COLUMNS
@@ -127,7 +147,11 @@ def test_a_table_has_the_columns_that_are_asked_for_in_their_order(format: str) 
 @pytest.mark.parametrize(
     ("format", "asked", "expected"),
     [
-        ("latex", "decoder,acuracy", r"'acuracy'(.|\n)*decoder, verdict(.|\n)*'accuracy'"),
+        (
+            "latex",
+            "decoder,acuracy",
+            r"'acuracy'(.|\n)*decoder, verdict(.|\n)*'accuracy'",
+        ),
         ("html", "decoder,interval", "95% CI of it'"),
         ("csv", "", "one of: decoder"),
         ("json", "decoder", "--format json"),
@@ -148,7 +172,9 @@ def sweep() -> list[RunResult]:
     found = []
     for number, (name, layer) in enumerate(product(MECHANISMS, range(1, 5))):
         share = 0.6 + 0.02 * MECHANISMS.index(name) + 0.02 * layer
-        run = build_run(name, answers(8, share, number), path=f"{number}", layers=str(layer))
+        run = build_run(
+            name, answers(8, share, number), path=f"{number}", layers=str(layer)
+        )
         run.parameters["total"] += number % 3
         found.append(run)
     return found
@@ -170,7 +196,10 @@ def test_rows_stand_by_score_and_the_first_are_kept_beside_their_baseline() -> N
         assert {row.recipe["layers"] for row in others} <= layers
         hidden = len(table.rows) - len(shown)
         for format in ("terminal", "markdown", "latex", "html"):
-            assert (f"{hidden} of 16 row" in report.text(format)) == bool(hidden), (format, top)
+            assert (f"{hidden} of 16 row" in report.text(format)) == bool(hidden), (
+                format,
+                top,
+            )
         values = json.loads(report.text("json"))
         assert (len(values["rows"]), values["rows_not_shown"]) == (len(shown), hidden)
         lines = list(csv.DictReader(io.StringIO(report.text("csv"))))

@@ -86,7 +86,9 @@ def test_a_finer_column_never_makes_more_groups_of_what_belongs_together() -> No
 
 def test_no_filter_makes_rows_of_groups() -> None:
     """Runs that were trained with groups say of all runs which test rows belong together."""
-    runs = Runs([*two({"who": WHO}), build_run("mha", answers(8, 0.8, 3), same={"who": WHO})])
+    runs = Runs(
+        [*two({"who": WHO}), build_run("mha", answers(8, 0.8, 3), same={"who": WHO})]
+    )
     trained_with_groups(runs[-1:])
     assert table_of(runs).num_groups == 20
     assert table_of(runs.selected(attn=["gaam", "none"])).num_groups == 20
@@ -98,13 +100,19 @@ def test_every_format_says_that_groups_are_the_unit(format: str, undrawn: None) 
     text = seen(format, tables)
     if format == "csv":
         (line, *_) = csv.DictReader(io.StringIO(written(format, tables)))
-        assert (line["groups"], line["grouped_by"], line["num_groups"]) == ("20", "who", "20")
+        assert (line["groups"], line["grouped_by"], line["num_groups"]) == (
+            "20",
+            "who",
+            "20",
+        )
     elif format == "json":
         found = json.loads(written(format, tables))
         assert found["groups"] == {"number": 20, "columns": ["who"]}
         assert found["rows"][0]["comparison"]["num_groups"] == 20
     else:
-        assert "20 groups of 'who'" in text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+        assert "20 groups of 'who'" in text.replace(
+            "\N{RIGHT SINGLE QUOTATION MARK}", "'"
+        )
 
 
 def test_of_rows_nothing_is_said_of_groups() -> None:
@@ -117,11 +125,16 @@ def test_of_rows_nothing_is_said_of_groups() -> None:
 @pytest.mark.parametrize("score", ["accuracy", "brier", "macro-f1"])
 def test_fewer_than_six_groups_are_no_claim_with_the_reason(score: str) -> None:
     (table,) = build_tables(two({"who": WHO % 5}), groups="who", score=score)
-    assert "o claim is made of gaam: 5 groups of rows, and a claim needs 6" in conclusion(table)
+    assert (
+        "o claim is made of gaam: 5 groups of rows, and a claim needs 6"
+        in conclusion(table)
+    )
     first = table.rows[0]
     assert first.compared is not None
     assert first.compared.claim.interval_corrected is None
-    assert first.chosen.two_level is not None, "an accuracy has its interval over groups"
+    assert first.chosen.two_level is not None, (
+        "an accuracy has its interval over groups"
+    )
 
 
 def test_few_training_groups_make_test_groups_count_less() -> None:
@@ -150,7 +163,9 @@ def speakers(effect: float) -> list[RunResult]:
         "topic": label_N.astype(np.int32),
         "one": np.zeros(ROWS, np.int32),
     }
-    return [build_run(n, r, same=same) for n, r in zip(("gaam", "none"), right, strict=True)]
+    return [
+        build_run(n, r, same=same) for n, r in zip(("gaam", "none"), right, strict=True)
+    ]
 
 
 def test_a_column_that_looks_like_groups_is_named_with_its_option() -> None:
@@ -159,7 +174,9 @@ def test_a_column_that_looks_like_groups_is_named_with_its_option() -> None:
     (note,) = [one for one in caused(table) if "--groups" in one]
     assert "'speaker' (10 values)" in note
     assert "--groups speaker" in note
-    assert any("--groups speaker" in one for one in warnings(table)), "nobody may miss it"
+    assert any("--groups speaker" in one for one in warnings(table)), (
+        "nobody may miss it"
+    )
     asked = table_of(speakers(1.0), "speaker")
     assert (dict(asked.like_groups), asked.num_groups) == ({}, 10)
     assert not table_of(speakers(0.0)).like_groups
@@ -206,9 +223,14 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     states[:, :, 0] += (2 * label_N - 1)[:, None]
     states[171], label_N[171] = states[170], label_N[170]
     who = [f"s{n // 20}" for n in range(180)]
-    splits = {"train": (states[:120], label_N[:120]), "test": (states[120:], label_N[120:])}
+    splits = {
+        "train": (states[:120], label_N[:120]),
+        "test": (states[120:], label_N[120:]),
+    }
     folder = tmp_path_factory.mktemp("grouped") / "cache"
-    gaam_cache.write(folder, splits, columns={"who": {"train": who[:120], "test": who[120:]}})
+    gaam_cache.write(
+        folder, splits, columns={"who": {"train": who[:120], "test": who[120:]}}
+    )
     return folder
 
 
@@ -243,14 +265,20 @@ def test_a_run_says_which_of_its_rows_belong_together(
     assert table.title().endswith(f", {said}")
     assert "kept together" not in table.title(), "said once"
     for run in runs:
-        column = gaam_cache.open_cache(grouped)["test" if run.test_rows is None else "train"]
+        column = gaam_cache.open_cache(grouped)[
+            "test" if run.test_rows is None else "train"
+        ]
         names = np.array(column.column("who"))
         expected = names if run.test_rows is None else names[run.test_rows]
         pairs = {*zip(run.same["who"].tolist(), expected.tolist(), strict=True)}
-        assert len(pairs) == len({*run.same["who"].tolist()}) == len({*expected.tolist()})
+        assert (
+            len(pairs) == len({*run.same["who"].tolist()}) == len({*expected.tolist()})
+        )
 
 
-def test_runs_that_record_nothing_are_read_with_their_cache(grouped: Path, tmp_path: Path) -> None:
+def test_runs_that_record_nothing_are_read_with_their_cache(
+    grouped: Path, tmp_path: Path
+) -> None:
     runs = trained(grouped, tmp_path / "runs", folds=3, groups="who")
     (expected,) = gaam_decoder.report(runs).tables
     for run in runs:

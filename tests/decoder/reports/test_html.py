@@ -38,7 +38,13 @@ ATTACK = '<img src=x onerror="console.error(1)"><script src="http://127.0.0.1:9/
 def rich_tables() -> list[Table]:
     """Everything that a page can show: two caches, maps, learned parameters, logs, a failure."""
     log = [
-        {"seed": seed, "epoch": epoch, "loss": 1 / epoch, "train_accuracy": 0.8, "accuracy": 0.7}
+        {
+            "seed": seed,
+            "epoch": epoch,
+            "loss": 1 / epoch,
+            "train_accuracy": 0.8,
+            "accuracy": 0.7,
+        }
         for seed in range(6)
         for epoch in (1, 2, 3)
     ]
@@ -74,7 +80,9 @@ class Outline(HTMLParser):
             self.ids.append(str(values["id"]))
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
-        self.links += [str(values[k]) for k in ("href", "src", "xlink:href") if k in values]
+        self.links += [
+            str(values[k]) for k in ("href", "src", "xlink:href") if k in values
+        ]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -99,7 +107,11 @@ def test_the_page_is_well_formed_and_accessible_and_asks_for_nothing() -> None:
     assert all(after <= before + 1 for before, after in pairwise(outline.headings))
     names = [tag for tag, _ in outline.tags]
     assert names.count("caption") == names.count("table") > 4
-    assert all(values.get("scope") in ("col", "row") for tag, values in outline.tags if tag == "th")
+    assert all(
+        values.get("scope") in ("col", "row")
+        for tag, values in outline.tags
+        if tag == "th"
+    )
     pictures = [values for tag, values in outline.tags if tag == "svg"]
     assert len(pictures) > 6
     assert all(values["role"] == "img" and values["aria-label"] for values in pictures)
@@ -112,16 +124,25 @@ def test_the_page_is_well_formed_and_accessible_and_asks_for_nothing() -> None:
     assert "&lt;img src=x" in text
 
 
-def test_on_a_telephone_the_columns_that_answer_stand_before_those_that_scroll() -> None:
+def test_on_a_telephone_the_columns_that_answer_stand_before_those_that_scroll() -> (
+    None
+):
     """Below the decoder at most four, which share the width; a browser puts all others behind."""
-    runs = [build_run("gaam", answers(8, 0.9, 1)), build_run("none", answers(8, 0.8, 2))]
+    runs = [
+        build_run("gaam", answers(8, 0.9, 1)),
+        build_run("none", answers(8, 0.8, 2)),
+    ]
     (table,), (alone,) = build_tables(runs), build_tables(runs[:1])
-    assert "--columns:repeat(2,calc(100%/2))" in written("html", [alone])  # its own interval
+    assert "--columns:repeat(2,calc(100%/2))" in written(
+        "html", [alone]
+    )  # its own interval
     outline = Outline()
     outline.feed(written("html", [table]))
     tables = [values for tag, values in outline.tags if tag == "table"]
     assert tables[0]["class"] == "fold"
-    assert str(tables[0]["style"]).startswith("--columns:repeat(4,calc(100%/4)) repeat(")
+    assert str(tables[0]["style"]).startswith(
+        "--columns:repeat(4,calc(100%/4)) repeat("
+    )
     of_main = list(takewhile(lambda tag: tag[0] != "figure", outline.tags))
     cells = [values for tag, values in of_main if tag in ("th", "td")]
     behind = [cell for cell in cells if "rest" in str(cell.get("class"))]
@@ -140,7 +161,9 @@ def test_pictures_are_well_formed_and_take_their_colours_from_the_page() -> None
     for table in rich_tables():
         for name, picture in pictures_of(table).items():
             names.add(name)
-            svg = inline_svg(replace(picture, title='of "xi" & <others>', caption=""), "k1")
+            svg = inline_svg(
+                replace(picture, title='of "xi" & <others>', caption=""), "k1"
+            )
             root = ET.fromstring(svg)
             assert root.get("aria-label") == 'of "xi" & <others>. '
             assert not re.search(r"#[0-9a-f]{6}\b", svg), f"a fixed colour in {name}"
@@ -154,7 +177,10 @@ def test_pictures_are_well_formed_and_take_their_colours_from_the_page() -> None
                 assert "".join(reference) in ids
             figure = picture.draw()
             for axes in figure.axes:
-                assert len(axes.lines) <= MOST_LINES + 1 or name in ("accuracy", "differences")
+                assert len(axes.lines) <= MOST_LINES + 1 or name in (
+                    "accuracy",
+                    "differences",
+                )
     assert {"accuracy", "differences", "curves", "importance", "reliability"} <= names
 
 
@@ -162,18 +188,26 @@ def test_what_pictures_show_are_the_numbers_of_the_table() -> None:
     gate = np.arange(4.0)[:, None, None] + np.ones((4, 6, 5))
     gate[2] = np.nan
     runs = [
-        build_run("gaam", answers(4, 0.8, 1), path="a", failed={2: "nan"}, attention_map=gate),
-        build_run("gaam", answers(4, 0.8, 2), path="b", seeds=(3, 4, 5, 6), attention_map=gate),
+        build_run(
+            "gaam", answers(4, 0.8, 1), path="a", failed={2: "nan"}, attention_map=gate
+        ),
+        build_run(
+            "gaam", answers(4, 0.8, 2), path="b", seeds=(3, 4, 5, 6), attention_map=gate
+        ),
     ]
     runs[1].failed[5] = "nan"  # and seed 3 is there twice
     vars(runs[1])["logits"][2] = np.nan
     (table,) = build_tables(runs)
     found, row = pictures_of(table), table.rows[0]
-    (share,) = [n for n in found["importance"].draw().axes[0].lines if n.get_label() == "gaam"]
+    (share,) = [
+        n for n in found["importance"].draw().axes[0].lines if n.get_label() == "gaam"
+    ]
     np.testing.assert_allclose(share.get_ydata(), 100 / 6)
     assert found["importance"].draw().axes[0].get_ylim()[0] == 0
     dots, mean, both, seeds = found["accuracy"].draw().axes[0].lines
-    np.testing.assert_allclose(sorted(dots.get_xdata()), sorted(100 * row.accuracy.scored.values))
+    np.testing.assert_allclose(
+        sorted(dots.get_xdata()), sorted(100 * row.accuracy.scored.values)
+    )
     np.testing.assert_allclose(mean.get_xdata(), 100 * (row.accuracy.mean or 0))
     np.testing.assert_allclose(both.get_xdata(), 100 * np.array(row.accuracy.two_level))
     np.testing.assert_allclose(seeds.get_xdata(), 100 * np.array(row.accuracy.interval))
@@ -206,11 +240,17 @@ def test_pictures_draw_every_name_and_obey_none() -> None:
 def test_contrast_is_that_of_wcag_aa_in_light_and_dark() -> None:
     def luminance(colour: str) -> float:
         part = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-        linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+        linear = np.where(
+            part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4
+        )
         return float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05
 
     for of in COLOURS.values():
-        pairs = [(of[n], of[on]) for n in ("ink", "muted", "accent") for on in ("paper", "panel")]
+        pairs = [
+            (of[n], of[on])
+            for n in ("ink", "muted", "accent")
+            for on in ("paper", "panel")
+        ]
         for first, second in [*pairs, (of["warn"], of["warn-paper"])]:
             low, high = sorted(map(luminance, (first, second)))
             assert high / low >= 4.5, (first, second)

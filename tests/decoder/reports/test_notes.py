@@ -15,7 +15,14 @@ from gaam_decoder.reports.drawing import inline_svg, overviews
 from gaam_decoder.reports.notes import caused, conclusion, notes, recommended, warnings
 from gaam_decoder.reports.sections import sections
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
-from tests.decoder.reports.conftest import FORMATS, answers, build_probe, build_run, seen, written
+from tests.decoder.reports.conftest import (
+    FORMATS,
+    answers,
+    build_probe,
+    build_run,
+    seen,
+    written,
+)
 
 WHY = "loss became too large in epoch 1: try --lr 0.0001"
 Make = Callable[[], list[RunResult]]
@@ -25,7 +32,9 @@ def base(accuracy: float = 0.8, seed: int = 2, **changes: Any) -> RunResult:
     return build_run("none", answers(8, accuracy, seed), **changes)
 
 
-def one(accuracy: float, seed: int = 1, name: str = "gaam", **changes: Any) -> RunResult:
+def one(
+    accuracy: float, seed: int = 1, name: str = "gaam", **changes: Any
+) -> RunResult:
     run = build_run(name, answers(8, accuracy, seed), **changes)
     run.parameters["total"] += 1
     return run
@@ -34,7 +43,9 @@ def one(accuracy: float, seed: int = 1, name: str = "gaam", **changes: Any) -> R
 def tuned(name: str, seed: int, best: float = 1e-3) -> list[RunResult]:
     rates = (1e-4, 1e-3, 1e-2)
     held = {lr: 0.9 if lr == best else 0.8 for lr in rates}
-    about = {lr: {"lr": lr, "path": f"{name}{lr}", "validation": held[lr]} for lr in rates}
+    about = {
+        lr: {"lr": lr, "path": f"{name}{lr}", "validation": held[lr]} for lr in rates
+    }
     return [build_run(name, answers(8, 0.8, seed), **about[lr]) for lr in rates]
 
 
@@ -76,10 +87,14 @@ def test_the_answer_says_what_the_numbers_allow_and_stands_first() -> None:
         text = conclusion(table)
         assert all(part in text for part in words.split("|")), (what, text)
         assert not what.startswith("tuned") or "not tuned" not in text
-        assert "in 95 of 100 cases" not in text, "an interval of a mean predicts no test set"
+        assert "in 95 of 100 cases" not in text, (
+            "an interval of a mean predicts no test set"
+        )
         content = json.loads(written("json", [table]))
         assert content["conclusion"] == text
-        for format in set(FORMATS) - {"csv", "json"} if what in ("all four", "undecided") else ():
+        for format in (
+            set(FORMATS) - {"csv", "json"} if what in ("all four", "undecided") else ()
+        ):
             assert " ".join(text.split()) in seen(format, [table])[:1500], format
 
 
@@ -164,7 +179,10 @@ def test_every_format_says_what_was_not_tuned(case: str) -> None:
     tables = build_tables(make())
     for format in FORMATS:
         for part in words.split("|"):
-            if part != "learning rates are not tuned" or format not in ("terminal", "csv"):
+            if part != "learning rates are not tuned" or format not in (
+                "terminal",
+                "csv",
+            ):
                 assert part in seen(format, tables), format
 
 
@@ -179,7 +197,9 @@ def test_below_the_table_stands_what_an_interval_and_a_dagger_mean() -> None:
     assert sorted(marked) == ["gaam", "none"], "a fit has no steps, and is not marked"
     assert any("penalty that was tried: none + lbfgs" in note for note in caused(table))
     for format in ("terminal", "markdown", "html", "latex", "json"):
-        shown = seen(format, [table]).replace("textdagger{}", "†").replace("\\u2020", "†")
+        shown = (
+            seen(format, [table]).replace("textdagger{}", "†").replace("\\u2020", "†")
+        )
         assert "95% CI: a confidence interval of the mean" in shown, format
         assert "does not predict what another test set gives" in shown, format
         assert "† under-trained: longer training" in shown, format
@@ -219,7 +239,9 @@ def test_a_failure_in_many_folds_is_one_reason(failing_folds: tuple[int, ...]) -
     assert note.endswith(f"gaam seed 1 failed: {where}: {WHY}")
 
 
-SHARED = {"shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}}
+SHARED = {
+    "shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}
+}
 TAUGHT = {"test_split": "train", "allow_train_as_test": True}
 WEAK: dict[str, tuple[Make, str]] = {
     "two seeds of many failed": (
@@ -262,16 +284,29 @@ WEAK: dict[str, tuple[Make, str]] = {
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.usefixtures("undrawn")
-def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_number() -> None:
+def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_number() -> (
+    None
+):
     for what, (make, words) in WEAK.items():
         tables = build_tables(make())
-        parts, found = words.split("|"), [note for table in tables for note in caused(table)]
+        parts, found = (
+            words.split("|"),
+            [note for table in tables for note in caused(table)],
+        )
         assert any(all(part in note for part in parts) for note in found), what
         for format in FORMATS:
             text = seen(format, tables)
-            assert all(part in text for part in parts) or format == "csv", (what, format)
-            assert not re.search(r"\b(nan|inf|None|Infinity|NaN)\b", text), (what, format)
-            for low, high in re.findall(r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text):
+            assert all(part in text for part in parts) or format == "csv", (
+                what,
+                format,
+            )
+            assert not re.search(r"\b(nan|inf|None|Infinity|NaN)\b", text), (
+                what,
+                format,
+            )
+            for low, high in re.findall(
+                r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text
+            ):
                 if format not in ("csv", "json"):
                     assert float(low) <= float(high), (what, format, low, high)
         for table in tables if what == "every kind" else ():
@@ -290,5 +325,9 @@ def test_nothing_is_said_of_what_is_in_order() -> None:
 
 def test_test_rows_count_as_no_more_than_training_rows() -> None:
     for rows in (9000, 400, 100):
-        [table] = build_tables([one(0.8, cache={"rows": {"train": rows, "test": 400}}), base()])
-        assert any(f"training rows ({rows:,} " in note for note in caused(table)) == (rows < 400)
+        [table] = build_tables(
+            [one(0.8, cache={"rows": {"train": rows, "test": 400}}), base()]
+        )
+        assert any(f"training rows ({rows:,} " in note for note in caused(table)) == (
+            rows < 400
+        )

@@ -19,7 +19,13 @@ def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report") / "runs"
     attn = ("gaam", "none")
     config = TrainConfig(
-        lr=3e-4, attn=attn, cache=tiny_cache, runs=folder, seeds=(0, 1), epochs=2, probe=False
+        lr=3e-4,
+        attn=attn,
+        cache=tiny_cache,
+        runs=folder,
+        seeds=(0, 1),
+        epochs=2,
+        probe=False,
     )
     gaam_decoder.train(config)
     return folder
@@ -51,7 +57,9 @@ def test_how_columns_are_made_is_said_once_and_stands_in_the_guide(
         assert column.note in " ".join(shown.out.split())
 
 
-def test_a_new_column_is_one_object(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_column_is_one_object(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     new = columns.Column(
         "number of folds", "folds", lambda row: str(row.folds), "the last one"
     )  # fmt: skip

@@ -52,7 +52,9 @@ def test_runs_on_other_splits_or_folds_are_another_table() -> None:
     assert "fold 2 of 5" in tables[2].title()
 
 
-def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> None:
+def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> (
+    None
+):
     sizes = {1: 300, 2: 301, 3: 299}
     mine = {fold: answers(7, 0.85, 10 + fold, num_rows=n) for fold, n in sizes.items()}
     base = {fold: answers(7, 0.80, 20 + fold, num_rows=n) for fold, n in sizes.items()}
@@ -69,7 +71,9 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     assert whole.incomplete == ["mha + linear"]
     keep = [0, 1, 2, 3, 5, 6]
     gaam, none = whole.rows
-    all_mine, all_base = (np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base))
+    all_mine, all_base = (
+        np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base)
+    )
     np.testing.assert_array_equal(gaam.right, all_mine)
     np.testing.assert_allclose(none.accuracy.scored.values, all_base[keep].mean(1))
     assert none.failed == {4: "fold 2/3: nan"}
@@ -82,9 +86,13 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     assert whole.num_tests == {"linear": 1}, "folds are not compared a second time"
 
 
-def scored(attention: str, strength: float, *, num_seeds: int = 7, **settings: Any) -> RunResult:
+def scored(
+    attention: str, strength: float, *, num_seeds: int = 7, **settings: Any
+) -> RunResult:
     classes = tuple(f"class {number}" for number in range(12))
-    made = build_run(attention, np.ones((num_seeds, 200), bool), classes=classes, **settings)
+    made = build_run(
+        attention, np.ones((num_seeds, 200), bool), classes=classes, **settings
+    )
     generator = np.random.default_rng([*attention.encode()])
     logits = 2 * generator.normal(size=(num_seeds, 200, 12)).astype(np.float32)
     logits[:, np.arange(200), made.labels] += strength
@@ -100,7 +108,9 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
             (("none", 2.0), ("mha", 4.0)), range(repeats), range(2)
         ):
             where = {"fold": f"{fold + 1}/2", "split_seed": split_seed}
-            one = scored(attention, strength, path=f"{attention}{split_seed}{fold}", **where)
+            one = scored(
+                attention, strength, path=f"{attention}{split_seed}{fold}", **where
+            )
             order = np.random.default_rng(split_seed).permutation(400)
             vars(one)["test_rows"] = np.sort(order[200 * fold :][:200])
             parts.append(one)
@@ -112,13 +122,17 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
             if by_row is not None:
                 assert by_row.shape == (7, 400)
                 assert by_row.mean(1) == pytest.approx(row.chosen.scored.values)
-            if name == "accuracy" and repeats == 2:  # of every row, whenever it is tested
+            if (
+                name == "accuracy" and repeats == 2
+            ):  # of every row, whenever it is tested
                 expected = np.zeros((7, 400))
                 for one in (one for one in parts if one.attention == row.attention):
                     expected[:, one.test_rows] += one.hits / repeats
                 np.testing.assert_allclose(by_row, expected)
             [found] = [c for c in [row.compared for row in table.rows] if c is not None]
-            assert found.claim.verdict == ("no claim" if score.no_claim else "better"), name
+            assert found.claim.verdict == (
+                "no claim" if score.no_claim else "better"
+            ), name
     vars(parts[0])["test_rows"] = np.arange(200) + 7
     with pytest.raises(CacheError):
         build_tables(parts)

@@ -35,7 +35,12 @@ def by_name(table: Table) -> dict[str, Section]:
 
 D = 8
 PLANTED: dict[str, Any] = {"gate": "laplace", "teacher_accuracy": "0.8"}
-STORED = {"laplace": ("b",), "gaam": ("xi",), "student-t": ("nu", "xi"), "chi2": ("k", "xi")}
+STORED = {
+    "laplace": ("b",),
+    "gaam": ("xi",),
+    "student-t": ("nu", "xi"),
+    "chi2": ("k", "xi"),
+}
 CURVES = {
     "laplace": lambda r, b: np.exp(-np.abs(r) / b),
     "gaam": lambda r, xi: np.exp(-(r**2) / (2 * xi)),
@@ -49,7 +54,10 @@ CURVES = {
 def dense(mechanism: str, planted: Any = None) -> RunResult:
     """A density, whose parameters are drawn, of 6 seeds and 2 heads."""
     draw, name = np.random.default_rng(0), mechanism.partition(":")[0]
-    values = {key: draw.uniform(0.3, 3, (6, 2, D)) + 2.5 * (key == "k") for key in STORED[name]}
+    values = {
+        key: draw.uniform(0.3, 3, (6, 2, D)) + 2.5 * (key == "k")
+        for key in STORED[name]
+    }
     learned = {"offset": draw.standard_normal((6, 2, D)), **values}
     about = {} if planted is None else {"cache": {"planted": planted}}
     return build_run(mechanism, answers(6, 0.8, 0), learned=learned, **about)
@@ -67,8 +75,14 @@ def test_a_curve_is_the_mean_of_the_densities_of_all_cells() -> None:
 
 
 def test_gates_are_drawn_beside_what_is_known_to_be_planted() -> None:
-    names = [f"{name}:heads={n}" for name in ("laplace", "gaam", "chi2") for n in (1, 2, 3)]
-    for planted, known in ((None, False), (PLANTED, True), ({"gate": "no-such"}, False)):
+    names = [
+        f"{name}:heads={n}" for name in ("laplace", "gaam", "chi2") for n in (1, 2, 3)
+    ]
+    for planted, known in (
+        (None, False),
+        (PLANTED, True),
+        ({"gate": "no-such"}, False),
+    ):
         about = {} if planted is None else {"cache": {"planted": planted}}
         none = build_run("none", answers(6, 0.5, 1), **about)
         (table,) = build_tables([*(dense(name, planted) for name in names), none])
@@ -78,16 +92,29 @@ def test_gates_are_drawn_beside_what_is_known_to_be_planted() -> None:
         for axes in found.parts[1][0].draw().axes:
             assert len(axes.lines) == 4 + known
             if known:
-                np.testing.assert_allclose(axes.lines[0].get_ydata(), planted_curve("laplace"))
+                np.testing.assert_allclose(
+                    axes.lines[0].get_ydata(), planted_curve("laplace")
+                )
 
 
 def everything() -> Table:
     gate = np.random.default_rng(1).random((8, 6, D))
     entry = {"loss": 1.0, "accuracy": 0.7}
-    log = [entry | {"seed": seed, "epoch": epoch} for seed in range(8) for epoch in (1, 2)]
+    log = [
+        entry | {"seed": seed, "epoch": epoch} for seed in range(8) for epoch in (1, 2)
+    ]
     runs = [
-        build_run("gaam", answers(8, 0.9, 1), attention_map=gate, learned={"xi": gate}, log=log),
-        *(build_run(name, answers(8, 0.8, n)) for n, name in enumerate(("none", "mha"))),
+        build_run(
+            "gaam",
+            answers(8, 0.9, 1),
+            attention_map=gate,
+            learned={"xi": gate},
+            log=log,
+        ),
+        *(
+            build_run(name, answers(8, 0.8, n))
+            for n, name in enumerate(("none", "mha"))
+        ),
     ]
     (table,) = build_tables(runs)
     return table
@@ -97,7 +124,14 @@ def everything() -> Table:
 def test_every_format_shows_every_section_and_a_terminal_names_them() -> None:
     table = everything()
     found = by_name(table)
-    assert {"curves", "scores", "calibration", "pairs", "learned", "importance"} <= found.keys()
+    assert {
+        "curves",
+        "scores",
+        "calibration",
+        "pairs",
+        "learned",
+        "importance",
+    } <= found.keys()
     texts = {to: seen(to, [table]) for to in set(FORMATS) - {"csv"}}
     for name, section in found.items():
         alone = Report((table,)).text("terminal", name)
@@ -106,8 +140,12 @@ def test_every_format_shows_every_section_and_a_terminal_names_them() -> None:
             assert part in alone
             assert part.lower() in texts["markdown"].replace("\\", "").lower()
             assert part.lower() in texts["html"].lower()
-        for cell in {cell for one in section.parts[0] for line in one.lines for cell in line}:
-            assert " ".join(cell.split()) in " ".join(alone.split()) or len(cell) > 20, (name, cell)
+        for cell in {
+            cell for one in section.parts[0] for line in one.lines for cell in line
+        }:
+            assert (
+                " ".join(cell.split()) in " ".join(alone.split()) or len(cell) > 20
+            ), (name, cell)
         assert name in texts["terminal"].rpartition("--section NAME: ")[2]
     assert set(json.loads(Report((table,)).text("json"))["sections"]) == {
         name for name, section in found.items() if section.lead
@@ -123,10 +161,16 @@ def test_every_format_writes_one_section_alone(format: str) -> None:
         text = report.text(format, name)
         # of JSON as it is read: there " and others are escaped
         text = str(json.loads(text)) if format == "json" else text
-        letters = re.sub(r"[^a-z0-9]", "", html.unescape(text.replace("<wbr>", "")).lower())
+        letters = re.sub(
+            r"[^a-z0-9]", "", html.unescape(text.replace("<wbr>", "")).lower()
+        )
         # what csv has are the tables of it
-        parts = [] if format == "csv" else [section.heading, section.lead, *section.lines]
-        parts += [cell for one in section.parts[0] for line in one.lines for cell in line]
+        parts = (
+            [] if format == "csv" else [section.heading, section.lead, *section.lines]
+        )
+        parts += [
+            cell for one in section.parts[0] for line in one.lines for cell in line
+        ]
         parts += [one.caption for one in section.parts[0]] if section.parts[0] else []
         for part in parts:
             assert re.sub(r"[^a-z0-9]", "", part.lower()) in letters, (name, part)
@@ -141,9 +185,18 @@ def test_every_format_writes_one_section_alone(format: str) -> None:
 
 def by_layer(count: int, seeds: int, step: float, **about: Any) -> list[RunResult]:
     """A run for every layer, of which the last is best, and one of all, which is as the first."""
-    shares = [(None, 0.7), *((str(n), 0.7 + step * (n - 1)) for n in range(1, count + 1))]
+    shares = [
+        (None, 0.7),
+        *((str(n), 0.7 + step * (n - 1)) for n in range(1, count + 1)),
+    ]
     return [
-        build_run("none", answers(seeds, share, number), layers=layers, path=f"{number}", **about)
+        build_run(
+            "none",
+            answers(seeds, share, number),
+            layers=layers,
+            path=f"{number}",
+            **about,
+        )
         for number, (layers, share) in enumerate(shares)
     ]
 
@@ -155,8 +208,14 @@ ANSWERS: dict[str, tuple[list[RunResult], str]] = {
         r"none: layer 4 has the best mean accuracy, 8\d.\d+%: it is better than layers 1-3 and all "
         r"layers; layer 4 - layer 3: \+\d.*, \+\d.* to \+\d.*, p <?0\.\d+",
     ),
-    "undecided": (by_layer(3, 8, 0.001), r"none: .*: it is not shown to differ from .*layer"),
-    "few seeds": (by_layer(3, 3, 0.05), r"seeds: 3, and a claim needs 6\); layer 3 - layer 2: \+"),
+    "undecided": (
+        by_layer(3, 8, 0.001),
+        r"none: .*: it is not shown to differ from .*layer",
+    ),
+    "few seeds": (
+        by_layer(3, 3, 0.05),
+        r"seeds: 3, and a claim needs 6\); layer 3 - layer 2: \+",
+    ),
     "few groups": (
         by_layer(3, 8, 0.05, same=SPEAKERS),
         r"no claim is made beside layers 1-2 and all layers: 5 groups of rows",
@@ -170,7 +229,9 @@ ANSWERS: dict[str, tuple[list[RunResult], str]] = {
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("case", ANSWERS)
-def test_which_layer_is_best_stands_first_and_its_pairs_have_interval_and_p(case: str) -> None:
+def test_which_layer_is_best_stands_first_and_its_pairs_have_interval_and_p(
+    case: str,
+) -> None:
     runs, expected = ANSWERS[case]
     (table,) = build_tables(runs, pairs="layers")
     assert table.pairs is not None
@@ -179,7 +240,9 @@ def test_which_layer_is_best_stands_first_and_its_pairs_have_interval_and_p(case
     (answer,) = section.answers
     assert re.search(expected, answer), answer
     for format in set(FORMATS) - {"csv"}:
-        first = seen(format, [table]).replace("\\", "").replace("{", "").replace("}", "")
+        first = (
+            seen(format, [table]).replace("\\", "").replace("{", "").replace("}", "")
+        )
         place = first.find("none: layer")
         assert place >= 0, format
         assert format in ("json", "html") or place < 400, format
@@ -195,7 +258,9 @@ def test_which_layer_is_best_stands_first_and_its_pairs_have_interval_and_p(case
     pairs = section.values["groups"][0]["pairs"]
     assert len(pairs) == len(group.pairs)
     for line, value in zip(listed.lines, pairs, strict=False) if case != "many" else ():
-        assert line[1].startswith(f"{100 * value['difference']:+.2f}".replace("-0.00", "+0.00"))
+        assert line[1].startswith(
+            f"{100 * value['difference']:+.2f}".replace("-0.00", "+0.00")
+        )
         assert (line[2] == "-") == (value["ci95_corrected"] is None)
         assert line[4].startswith(value["verdict"])
 
@@ -203,7 +268,12 @@ def test_which_layer_is_best_stands_first_and_its_pairs_have_interval_and_p(case
 def test_other_runs_have_another_signature_and_the_same_have_the_same() -> None:
     def line(*names: str, seeds: tuple[int, ...] = (0, 1, 2), **details: Any) -> str:
         runs = [
-            build_run(name, answers(len(seeds), 0.8, 0), seeds=seeds, **{"path": name} | details)
+            build_run(
+                name,
+                answers(len(seeds), 0.8, 0),
+                seeds=seeds,
+                **{"path": name} | details,
+            )
             for name in names
         ]
         return signature(build_tables(runs)[0])
@@ -211,7 +281,10 @@ def test_other_runs_have_another_signature_and_the_same_have_the_same() -> None:
     both = line("none", "gaam")
     assert both == line("gaam", "none") == line("none", "gaam", path="elsewhere")
     others = [line("none"), line("none", "mha"), line("none", "gaam", seeds=(0, 1, 3))]
-    others += [line("none", "gaam", lr=0.5), line("none", "gaam", cache={"fingerprint": "e" * 64})]
+    others += [
+        line("none", "gaam", lr=0.5),
+        line("none", "gaam", cache={"fingerprint": "e" * 64}),
+    ]
     assert len({both, *others}) == 6
 
 
@@ -231,19 +304,35 @@ def test_nothing_that_was_published_was_mistyped() -> None:
         for mechanism, found in dataset["mechanisms"].items():
             expected = dict(source[name][mechanism])
             assert found["values"] == expected.pop(dataset["unit"])
-            assert {k: v for k, v in found.items() if k not in ("values", "code")} == expected
-        assert [*dataset["learned_ranges"].values()] == [*source[name]["learned_ranges"].values()]
+            assert {
+                k: v for k, v in found.items() if k not in ("values", "code")
+            } == expected
+        assert [*dataset["learned_ranges"].values()] == [
+            *source[name]["learned_ranges"].values()
+        ]
 
 
-def published(attention: str, classes: list[str] = AG_NEWS, **about: Any) -> Section | None:
+def published(
+    attention: str, classes: list[str] = AG_NEWS, **about: Any
+) -> Section | None:
     run = build_run(
-        attention, answers(2, 0.8, 1), cache=LLAMA | about, classes=tuple(classes), path="x"
+        attention,
+        answers(2, 0.8, 1),
+        cache=LLAMA | about,
+        classes=tuple(classes),
+        path="x",
     )
     return by_name(build_tables([run])[0]).get("published")
 
 
-def test_published_figures_are_of_the_same_data_set_and_mechanism_and_never_beside_ours() -> None:
-    for attention, mean in (("gaam", "94.6"), ("gaam:heads=1", "94.5"), ("gqgaam:init=x", "94.9")):
+def test_published_figures_are_of_the_same_data_set_and_mechanism_and_never_beside_ours() -> (
+    None
+):
+    for attention, mean in (
+        ("gaam", "94.6"),
+        ("gaam:heads=1", "94.5"),
+        ("gqgaam:init=x", "94.9"),
+    ):
         found = published(attention)
         assert found is not None
         assert found.parts[0][0].lines[0][1] == mean

@@ -45,18 +45,24 @@ def test_a_sweep_has_a_table_and_a_picture_of_the_means_of_its_rows() -> None:
             for row in table.rows
         }
         for line in sheet.lines:
-            assert line[1:] == [f"{100 * (means[line[0], value] or 0):.1f}" for value in values]
+            assert line[1:] == [
+                f"{100 * (means[line[0], value] or 0):.1f}" for value in values
+            ]
         assert len(sheet.lines) == 4
         cells = section.values["cells"]
         assert sorted(one["accuracy"] for one in cells) == sorted(means.values())  # type: ignore[type-var]
         (axes,) = picture.draw().axes
         for line in axes.lines:
-            drawn = [100 * (means[line.get_label(), v] or 0) for v in values if v is not None]
+            drawn = [
+                100 * (means[line.get_label(), v] or 0) for v in values if v is not None
+            ]
             np.testing.assert_allclose(line.get_ydata(), drawn)
             assert list(line.get_xdata()) == [float(v) for v in values if v is not None]
 
 
-def test_rows_that_differ_in_more_are_in_no_grid_and_all_have_labels_of_their_own() -> None:
+def test_rows_that_differ_in_more_are_in_no_grid_and_all_have_labels_of_their_own() -> (
+    None
+):
     some = [
         build_run("none", answers(6, 0.6, 1), lr=0.1, epochs=3),
         build_run("none", answers(6, 0.6, 2), lr=0.2, epochs=4),
@@ -69,13 +75,20 @@ def test_rows_that_differ_in_more_are_in_no_grid_and_all_have_labels_of_their_ow
     (table,) = gaam_decoder.report(some, every_candidate=True).tables
     assert "grid" not in [section.name for section in sections(table)]
     assert {row.label for row in table.rows} == {
-        *("gaam + conv", "gaam + linear", "mha + linear", "mha + linear labels shuffled"),
+        *(
+            "gaam + conv",
+            "gaam + linear",
+            "mha + linear",
+            "mha + linear labels shuffled",
+        ),
         *("mha + linear select=test", "none + linear epochs=3, lr=0.1"),
         "none + linear epochs=4, lr=0.2",
     }
 
 
-def singles(layers: Any = range(1, 7), mechanism: str = "none", **changes: Any) -> list[RunResult]:
+def singles(
+    layers: Any = range(1, 7), mechanism: str = "none", **changes: Any
+) -> list[RunResult]:
     return [
         build_run(mechanism, answers(8, 0.3 + 0.1 * layer, layer), layers=str(layer),
                   path=f"{mechanism}{layer}", **changes)
@@ -90,7 +103,9 @@ def gate(seeds: int = 8) -> np.ndarray:
 
 
 def whole(mechanism: str = "gaam", **changes: Any) -> RunResult:
-    return build_run(mechanism, answers(8, 0.9, 99), **{"attention_map": gate(), **changes})
+    return build_run(
+        mechanism, answers(8, 0.9, 99), **{"attention_map": gate(), **changes}
+    )
 
 
 def found_in(*runs: RunResult) -> list[Any]:

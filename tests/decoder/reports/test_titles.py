@@ -14,7 +14,12 @@ from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen
 
 BASE: dict[str, Any] = {
     "encoder": {"kind": "text", "name": "an-encoder", "revision": None, "path": None},
-    "dataset": {"name": "a-dataset", "text_columns": [], "label_column": "label", "limit": None},
+    "dataset": {
+        "name": "a-dataset",
+        "text_columns": [],
+        "label_column": "label",
+        "limit": None,
+    },
     "fingerprint_fields": {
         "format_version": 1,
         "encoder": {
@@ -48,7 +53,10 @@ def cache(changes: Changes) -> dict[str, Any]:
 
 def titles(*several: Changes, **recipe: Any) -> list[str]:
     """What every title of a report on these caches adds to that of one alone."""
-    runs = [build_run("none", answers(6, 0.8, 1), cache=cache(one), **recipe) for one in several]
+    runs = [
+        build_run("none", answers(6, 0.8, 1), cache=cache(one), **recipe)
+        for one in several
+    ]
     alone = gaam_decoder.report(runs[:1]).tables[0].title()
     found = [table.title() for table in gaam_decoder.report(runs).tables]
     assert len(set(found)) == len(several)
@@ -97,7 +105,9 @@ def test_a_title_says_what_differs_and_only_that(name: str) -> None:
     assert first.endswith(usual)
     assert second.endswith(changed)
     assert "," not in first + second.replace("mean,max", "")
-    runs = [build_run("none", answers(6, 0.8, 1), cache=cache(one)) for one in ({}, changes)]
+    runs = [
+        build_run("none", answers(6, 0.8, 1), cache=cache(one)) for one in ({}, changes)
+    ]
     tables = gaam_decoder.report(runs).tables
     for format in FORMATS:
         shown = letters(seen(format, tables))
@@ -124,7 +134,10 @@ def test_where_only_the_fingerprint_is_known_to_differ_the_title_has_that() -> N
     unknown = [{"fingerprint": digit * 64} for digit in "ab"]
     runs = [build_run("none", answers(6, 0.8, 1), cache=one) for one in unknown]
     found = [table.title() for table in gaam_decoder.report(runs).tables]
-    assert [title[-18:] for title in found] == ["cache aaaaaaaaaaaa", "cache bbbbbbbbbbbb"]
+    assert [title[-18:] for title in found] == [
+        "cache aaaaaaaaaaaa",
+        "cache bbbbbbbbbbbb",
+    ]
 
 
 def test_rows_of_one_cache_that_are_tested_apart_are_told_apart_by_what_tests() -> None:

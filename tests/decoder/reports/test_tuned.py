@@ -49,7 +49,10 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     kind = {"tuning_seeds": (7, 8)}
     tried = grid("gaam", {1e-4: 0.7, 1e-3: 0.9, 1e-2: 0.8}, seeds=(7, 8), **kind)
     reported = answers(6, 0.8, 3)
-    runs = [*tried, build_run("gaam", reported, lr=1e-3, path="b", validation=0.1, **kind)]
+    runs = [
+        *tried,
+        build_run("gaam", reported, lr=1e-3, path="b", validation=0.1, **kind),
+    ]
     [table] = build_tables(runs)
     [row] = table.rows
     assert row.recipe["lr"] == 1e-3
@@ -58,9 +61,13 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
     [tuning] = row.tunings
     assert (tuning.seeds, tuning.apart) == ((7, 8), True)
     assert "gaam: learning rate 0.001 of 3, validation 90.0%" in notes(table)
-    assert "tuned: seeds 7-8 chose by validation accuracy, others report" in notes(table)
+    assert "tuned: seeds 7-8 chose by validation accuracy, others report" in notes(
+        table
+    )
     candidates = table.to_dict()["rows"][0]["tuning"][0]["candidates"]
-    assert [one["validation_accuracy"] for one in candidates] == pytest.approx([0.7, 0.9, 0.8])
+    assert [one["validation_accuracy"] for one in candidates] == pytest.approx(
+        [0.7, 0.9, 0.8]
+    )
     # before the others are trained there is nothing else to report
     [early] = build_tables(tried)
     assert early.rows[0].seeds == (7, 8)
@@ -68,7 +75,11 @@ def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
 
 
 def test_of_equal_rates_the_lower_loss_chooses_then_the_smaller_rate() -> None:
-    for losses, best in (((0.3, 0.2, 0.4), 1e-3), ((0.4, 0.3, 0.2), 1e-2), ((0.2,) * 3, 1e-4)):
+    for losses, best in (
+        ((0.3, 0.2, 0.4), 1e-3),
+        ((0.4, 0.3, 0.2), 1e-2),
+        ((0.2,) * 3, 1e-4),
+    ):
         runs = grid("gaam", {1e-4: 0.8, 1e-3: 0.8, 1e-2: 0.8})
         for run, loss in zip(runs, losses, strict=True):
             for entry in run.log:
@@ -76,7 +87,9 @@ def test_of_equal_rates_the_lower_loss_chooses_then_the_smaller_rate() -> None:
         assert rates(build_tables(runs)[0]) == [("gaam", best)]
 
 
-def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are_not() -> None:
+def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are_not() -> (
+    None
+):
     tuned = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, test={1e-3: 0.9})
     tuned += grid("none", {1e-4: 0.9, 1e-3: 0.7})
     [table] = build_tables(tuned)
@@ -87,7 +100,9 @@ def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are
     assert not comparison.other_grid
     assert "grid" not in conclusion(table)
     [table] = build_tables([*tuned, *grid("gaam", {1e-2: 0.8})])
-    assert [found.other_grid for found in [row.compared for row in table.rows] if found] == [True]
+    assert [
+        found.other_grid for found in [row.compared for row in table.rows] if found
+    ] == [True]
     assert "grid" in conclusion(table)
     untuned = [*grid("gaam", {1e-3: 0.9}), *grid("none", {1e-4: 0.9})]
     [table] = build_tables(untuned)
@@ -102,12 +117,16 @@ def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are
 
 def test_the_edge_of_a_grid_is_marked_in_settings_and_notes() -> None:
     for best, edge in enumerate((True, False, False, True)):
-        validation = {lr: 0.9 if place == best else 0.8 for place, lr in enumerate(RATES)}
+        validation = {
+            lr: 0.9 if place == best else 0.8 for place, lr in enumerate(RATES)
+        }
         [table] = build_tables(grid("gaam", validation))
         [row] = table.rows
         assert row.at_edge == ({"lr"} if edge else set())
         assert row.undertrained == edge
-        assert [row.settings for row in table.rows] == [f"lr={RATES[best]}" + AT_EDGE * edge]
+        assert [row.settings for row in table.rows] == [
+            f"lr={RATES[best]}" + AT_EDGE * edge
+        ]
         found = [note for note in notes(table) if "at the edge" in note]
         assert len(found) == edge
         assert table.to_dict()["rows"][0]["undertrained"] == edge
@@ -183,7 +202,9 @@ def test_what_validation_chose_is_a_line_a_decoder(case: str) -> None:
     assert sorted(chosen_in_notes(table)) == lines
 
 
-def test_all_candidates_stand_with_their_validation_accuracy_where_they_are_asked_for() -> None:
+def test_all_candidates_stand_with_their_validation_accuracy_where_they_are_asked_for() -> (
+    None
+):
     runs = grid("gaam", {1e-4: 0.812, 1e-3: 0.934}, test={1e-4: 0.7, 1e-3: 0.6})
     (asked,) = build_tables(runs, every_candidate=True)
     assert {row.recipe["lr"]: VALIDATION.text(row) for row in asked.rows} == {

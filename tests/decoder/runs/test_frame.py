@@ -36,7 +36,9 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
     table = runs.to_frame()
     assert (Runs().to_frame().dtypes == table.dtypes).all()
     decoders = {run.key for run in runs if "val_folds" not in run.recipe}
-    names = table.loc[table["key"].isin(decoders)].groupby("decoder", observed=True)["key"]
+    names = table.loc[table["key"].isin(decoders)].groupby("decoder", observed=True)[
+        "key"
+    ]
     assert names.nunique().eq(1).all()
     assert len(names) == len(decoders)
     expected = "gaam:heads=2 + linear, pool mean, lr 0.0003, batch size 7, select val"
@@ -47,9 +49,13 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
         assert (row["run"], row["seed"], row["key"]) == (run.path.name, seed, run.key)
         if seed in run.failed:
             assert row["failed"] == run.failed[seed]
-            assert np.isnan([row["accuracy"], row["macro_f1"], row["selection_accuracy"]]).all()
+            assert np.isnan(
+                [row["accuracy"], row["macro_f1"], row["selection_accuracy"]]
+            ).all()
             continue
-        assert np.isnan(row["accuracy"]) == (not run.evaluated) == (not row["evaluated"])
+        assert (
+            np.isnan(row["accuracy"]) == (not run.evaluated) == (not row["evaluated"])
+        )
         assert np.isnan(row["selection_accuracy"]) == (run.select == "last")
         assert pandas.isna(row["epoch"]) == np.isnan(row["lr"]) == bool(run.fit)
         if run.evaluated:
@@ -62,4 +68,6 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(
         counted = of_key[of_key["counts"]]
         expected = first_runs(run for run in runs if run.key == key)
         found = dict(zip(counted["seed"], counted["run"], strict=True))
-        assert found == {seed: expected[seed].path.name for seed in reported.get(key, ())}
+        assert found == {
+            seed: expected[seed].path.name for seed in reported.get(key, ())
+        }

@@ -16,7 +16,12 @@ from safetensors.numpy import save
 import gaam_cache
 import gaam_decoder
 from gaam_cache.common import plugins
-from gaam_cache.common.errors import CacheError, ConfigError, NotFoundError, OutOfReachError
+from gaam_cache.common.errors import (
+    CacheError,
+    ConfigError,
+    NotFoundError,
+    OutOfReachError,
+)
 from gaam_cache.store.files import read_json, sealed_text, unsealed
 from gaam_cache.store.plan import fingerprint
 from gaam_decoder import Runs, TrainConfig, load_runs
@@ -65,14 +70,26 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere() -> None:
     (row,) = build_tables(runs)[0].rows
     assert row.seconds == {0: 0.5, 1: 0.5, 2: 0.5, 3: 9.0}
     frame = Runs(runs).to_frame()
-    assert list(frame[frame["counts"]].sort_values("seed")["accuracy"])[1:] == [0.1, 0.1, 0.9]
+    assert list(frame[frame["counts"]].sort_values("seed")["accuracy"])[1:] == [
+        0.1,
+        0.1,
+        0.9,
+    ]
 
 
 def test_filters_mean_what_they_say() -> None:
-    names = ("none", "gaam", "gaam:heads=2", "mha", "theirs:a=1")  # nobody has installed theirs
+    names = (
+        "none",
+        "gaam",
+        "gaam:heads=2",
+        "mha",
+        "theirs:a=1",
+    )  # nobody has installed theirs
     runs = Runs(
         build_run(name, np.ones((6, 9)), cache={"fingerprint": digit * 64}, lr=lr)
-        for name, digit, lr in zip(names, "aabba", (0.1, 0.1, 0.1, 0.2, 0.2), strict=True)
+        for name, digit, lr in zip(
+            names, "aabba", (0.1, 0.1, 0.1, 0.2, 0.2), strict=True
+        )
     )
     expected: list[tuple[dict[str, Any], str]] = [
         ({"attn": "gaam"}, "12"), ({"attn": "gaam:"}, "1"), ({"attn": "theirs"}, "4"),
@@ -85,7 +102,9 @@ def test_filters_mean_what_they_say() -> None:
         assert chosen == [runs[int(place)] for place in which], asked
         assert chosen.selection is not None
         assert (chosen.selection.chosen, chosen.selection.total) == (len(which), 5)
-        assert chosen.selection.lost.keys() == {*names} - {run.attention for run in chosen}
+        assert chosen.selection.lost.keys() == {*names} - {
+            run.attention for run in chosen
+        }
     for wrong in ({"attn": "gam"}, {"lr": "x"}, {"layers": "3-1"}):
         with pytest.raises(ConfigError):
             runs.selected(**wrong)
@@ -96,7 +115,9 @@ def test_runs_of_several_folders_are_there_once(study: Path, tmp_path: Path) -> 
     first, second = sorted((study / "runs").iterdir())
     for places in ([study / "runs", link], [first, second, link / first.name]):
         found = load_runs(places, cache=study / "cache")
-        assert sorted(run.path.name for run in found) == [first.name, second.name], places
+        assert sorted(run.path.name for run in found) == [first.name, second.name], (
+            places
+        )
     alone = load_runs(first).selection
     assert alone is not None
     assert alone.left_out == {"name": 1}
@@ -106,7 +127,9 @@ def test_runs_of_several_folders_are_there_once(study: Path, tmp_path: Path) -> 
 
 def test_a_report_says_what_it_leaves_out_and_what_that_does() -> None:
     share = {"none": 0.7, "mha": 0.75, "gaam": 0.8}
-    some = [build_run(name, answers(8, value, len(name))) for name, value in share.items()]
+    some = [
+        build_run(name, answers(8, value, len(name))) for name, value in share.items()
+    ]
     two = gaam_decoder.report(Runs(some).selected(attn=["none", "gaam"]), head="linear")
     for format in plugins.names("gaam_decoder.reports.formats"):
         said = " ".join(two.text(format).replace("\\", "").split())
@@ -124,7 +147,9 @@ def test_the_cache_of_a_run_is_found_where_it_was_or_beside_the_runs_and_never_a
     run = dataclasses.replace(run, cache=run.cache | {"path": str(tmp_path / "gone")})
     assert find_cache(run.cache, run.path) == study / "cache"
     (study / "cache").rename(tmp_path / "moved")
-    with pytest.raises(CacheError, match=f"{run.cache['fingerprint'][:12]}(.|\n)*{tmp_path}/gone"):
+    with pytest.raises(
+        CacheError, match=f"{run.cache['fingerprint'][:12]}(.|\n)*{tmp_path}/gone"
+    ):
         find_cache(run.cache, run.path)
     assert find_cache(run.cache, run.path, tmp_path / "moved") == tmp_path / "moved"
     content = unsealed(read_json(tmp_path / "moved" / "cache.json"))
@@ -183,7 +208,9 @@ def test_a_program_that_goes_to_another_folder_finds_all_that_it_named(
             load_runs(name)
 
 
-def test_a_run_that_was_moved_is_not_called_damaged(study: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_moved_is_not_called_damaged(
+    study: Path, tmp_path: Path
+) -> None:
     first, second, *_ = sorted((study / "runs").iterdir())
     run = load_runs(first)[0]
     first.rename(tmp_path / "moved")

@@ -18,20 +18,28 @@ from gaam_decoder.runs.trackers import CURVES
 
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
-    return TrainConfig(cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 3), epochs=2, lr=0.01)
+    return TrainConfig(
+        cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 3), epochs=2, lr=0.01
+    )
 
 
 def test_what_is_tracked_is_what_the_log_says(config: TrainConfig) -> None:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
     (run,) = gaam_decoder.train(replace(config, track="tensorboard"))
     for seed in run.seeds:
         [folder] = (config.runs / "tensorboard").glob(f"*/seed-{seed}")
         events = accumulator.EventAccumulator(str(folder))
         events.Reload()
         curves = events.Tags()["scalars"]
-        found = {(e.step, curve): e.value for curve in curves for e in events.Scalars(curve)}
+        found = {
+            (e.step, curve): e.value for curve in curves for e in events.Scalars(curve)
+        }
         log = [entry for entry in run.log if entry["seed"] == seed]
-        expected = {(e["epoch"], c): e[c] for e in log for c in CURVES if e.get(c) is not None}
+        expected = {
+            (e["epoch"], c): e[c] for e in log for c in CURVES if e.get(c) is not None
+        }
         assert found == pytest.approx(expected, rel=1e-6)
 
 

@@ -43,7 +43,9 @@ class Scenario:
         """On all rows over all seeds."""
         seed = self._seed(first=first)
         at = self.constant + shift
-        spread = np.sqrt(ROW**2 + self.own**2 + self.noise**2 + (0 if self.skewed else seed**2))
+        spread = np.sqrt(
+            ROW**2 + self.own**2 + self.noise**2 + (0 if self.skewed else seed**2)
+        )
         if not self.skewed:
             return float(ndtr(at / spread))
         return float(_WEIGHTS @ ndtr((at - seed * (_NODES - 1)) / spread))
@@ -52,7 +54,11 @@ class Scenario:
         return self.first_seed if first and self.first_seed is not None else self.seed
 
     def hits(
-        self, generator: np.random.Generator, num_seeds: int, num_rows: int, shift: float
+        self,
+        generator: np.random.Generator,
+        num_seeds: int,
+        num_rows: int,
+        shift: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Hits of both, the first better by ``shift`` before it is right or wrong."""
         normal = generator.standard_normal
@@ -122,7 +128,9 @@ class Rates:
 
     def __add__(self, other: Rates) -> Rates:
         """Of both together."""
-        return Rates(**{n: getattr(self, n) + getattr(other, n) for n in Rates.__slots__})
+        return Rates(
+            **{n: getattr(self, n) + getattr(other, n) for n in Rates.__slots__}
+        )
 
 
 def simulate(
@@ -145,7 +153,9 @@ def simulate(
         by_seeds = claim.on_these_rows.sign_flip
         counts["found"] += claim.p < stats.ALPHA
         counts["found_by_seeds"] += by_seeds is not None and by_seeds.p < stats.ALPHA
-        counts["held"] += claim.interval[0] - 1e-9 <= difference <= claim.interval[1] + 1e-9
+        counts["held"] += (
+            claim.interval[0] - 1e-9 <= difference <= claim.interval[1] + 1e-9
+        )
         counts["equivalent"] += claim.p_equivalent < stats.ALPHA
         counts["accuracy_held"] += accuracy[0] <= right <= accuracy[1]
     return Rates(**counts)

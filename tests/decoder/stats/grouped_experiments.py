@@ -78,13 +78,18 @@ def shift_of(difference: float, effect: float) -> float:
     """By how much the first has to be better to be right on such a share of rows more."""
 
     def too_much(shift: float) -> float:
-        return accuracy(CONSTANT + shift, effect) - accuracy(CONSTANT, effect) - difference
+        return (
+            accuracy(CONSTANT + shift, effect) - accuracy(CONSTANT, effect) - difference
+        )
 
     return float(scipy.optimize.brentq(too_much, -1.0, 10.0, xtol=1e-10))
 
 
 def hits(
-    generator: np.random.Generator, group_N: np.ndarray, effect: float, shift: float = 0.0
+    generator: np.random.Generator,
+    group_N: np.ndarray,
+    effect: float,
+    shift: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hits of both, (S, N); the first is better by the shift before it is right or wrong."""
     num_rows, num_groups = len(group_N), int(group_N.max()) + 1
@@ -113,7 +118,9 @@ def simulate(layout: str, effect: float, repetitions: int) -> Rates:
         for end, groups in (("", group_N), ("_by_rows", None)):
             equal = stats.claim(*same, margin=MARGIN, groups=groups)
             other = stats.claim(*differ, margin=MARGIN, groups=groups)
-            interval = stats.two_level_interval(same[1], groups=stats.row_groups(groups))
+            interval = stats.two_level_interval(
+                same[1], groups=stats.row_groups(groups)
+            )
             assert equal.p_equivalent is not None
             assert other.p_equivalent is not None
             assert other.interval is not None

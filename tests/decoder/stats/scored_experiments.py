@@ -41,7 +41,11 @@ class Scenario:
     """How many times as sharp the first is, where they differ."""
 
     def logits(
-        self, generator: np.random.Generator, label_N: np.ndarray, seed_ZS: np.ndarray, differ: bool
+        self,
+        generator: np.random.Generator,
+        label_N: np.ndarray,
+        seed_ZS: np.ndarray,
+        differ: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of both, (S, N, C)."""
         shape = len(label_N), len(self.shares)
@@ -51,7 +55,9 @@ class Scenario:
         found = []
         for first, seed_S in zip((True, False), seed_ZS, strict=True):
             strength_S = (
-                self.strength + self.seed * seed_S + (self.shift if first and differ else 0)
+                self.strength
+                + self.seed * seed_S
+                + (self.shift if first and differ else 0)
             )
             own_NC = row_NC + self.own * normal(shape)
             logits = own_NC + self.noise * normal((len(seed_S), *shape))
@@ -67,7 +73,9 @@ SCENARIOS = {
     "rare of two": Scenario(shares=(0.95, 0.05), strength=4.0),
     "twelve classes": Scenario(shares=(0.3, 0.2, 0.1, *[0.4 / 9] * 9), strength=5.0),
     "too sure": Scenario(shares=(0.4, 0.3, 0.3), sharpness=3.0, sharper=1.5),
-    "nearly all right": Scenario(shares=(0.5, 0.3, 0.2), strength=7.0, own=0.3, shift=0.5),
+    "nearly all right": Scenario(
+        shares=(0.5, 0.3, 0.2), strength=7.0, own=0.3, shift=0.5
+    ),
     "seeds matter": Scenario(shares=(0.6, 0.3, 0.1), seed=1.0, own=0.2),
 }
 
@@ -158,6 +166,8 @@ def simulate(
                 rate.silent += 1
                 continue
             rate.found += made.p < 0.05
-            rate.held += made.interval[0] - 1e-9 <= difference <= made.interval[1] + 1e-9
+            rate.held += (
+                made.interval[0] - 1e-9 <= difference <= made.interval[1] + 1e-9
+            )
             rate.equivalent += made.p_equivalent < 0.05
     return {key: rate for key, rate in rates.items() if rate.repetitions}

@@ -50,7 +50,9 @@ def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Hits of all sizes: as bits, and as shares of several tests."""
     generator = np.random.default_rng(0)
     for shape, shift in itertools.product(SHAPES, (0.0, 0.05, 0.3, 1.5)):
-        one, other = latent(generator, *shape, shift=shift, noise=generator.choice([0.0, 0.5]))
+        one, other = latent(
+            generator, *shape, shift=shift, noise=generator.choice([0.0, 0.5])
+        )
         yield one, other
         yield one * generator.integers(1, 6, (1, shape[1])) / 5, other
 
@@ -74,7 +76,9 @@ def test_swapping_the_two_negates_the_difference_and_changes_no_p() -> None:
         assert swapped.seeds_to_decide == found.seeds_to_decide
         assert swapped.rows_to_decide == found.rows_to_decide
         seen.add(found.verdict)
-    assert seen == {"better", "worse", "equivalent", "undecided"}, "the loop goes through all"
+    assert seen == {"better", "worse", "equivalent", "undecided"}, (
+        "the loop goes through all"
+    )
 
 
 def test_what_is_identical_is_never_better_or_worse() -> None:
@@ -84,7 +88,9 @@ def test_what_is_identical_is_never_better_or_worse() -> None:
         assert found.verdict in ("equivalent", "undecided")
         assert found.interval is not None
         assert found.interval[0] == pytest.approx(-found.interval[1])
-        assert found.interval[1] > 0, "rows that did not differ do not show that none would"
+        assert found.interval[1] > 0, (
+            "rows that did not differ do not show that none would"
+        )
     # what was never seen in N rows is rarer than -ln(0.05) / N, and not surely rarer than that
     for num_rows in (200, 5000):
         same = np.ones((6, num_rows), bool)
@@ -132,7 +138,9 @@ def test_the_exact_test_over_rows_equals_scipys_permutation_test_and_mcnemar() -
                 n_resamples=np.inf,
                 vectorized=True,
             )
-            assert sign_flip_of_rows(values) == pytest.approx(expected.pvalue, abs=1e-12)
+            assert sign_flip_of_rows(values) == pytest.approx(
+                expected.pvalue, abs=1e-12
+            )
     for num_rows in (5, 60, 400):  # seeds that do not differ
         one, other = generator.random((2, num_rows)) < 0.9
         found = sign_flip_of_rows(6 * (one.astype(int) - other))
@@ -145,7 +153,10 @@ def test_the_exact_test_over_rows_equals_scipys_permutation_test_and_mcnemar() -
 
 def test_a_claim_needs_six_seeds_and_rows_that_differ() -> None:
     for num_seeds in range(1, LEAST_SEEDS):
-        for baseline in (np.zeros((num_seeds, 500), bool), np.ones((num_seeds, 500), bool)):
+        for baseline in (
+            np.zeros((num_seeds, 500), bool),
+            np.ones((num_seeds, 500), bool),
+        ):
             found = claim(np.ones((num_seeds, 500), bool), baseline, margin=0.4)
             assert found.verdict == found.on_these_rows.verdict == "undecided"
             assert found.significant is found.negligible is False
@@ -175,12 +186,21 @@ def test_a_correction_decides_the_verdict() -> None:
         (0.01, 0.01, "better"),
     ):  # fmt: skip
         assert (
-            dataclasses.replace(better, p_holm=p, p_equivalent_holm=p_equivalent).verdict == verdict
+            dataclasses.replace(
+                better, p_holm=p, p_equivalent_holm=p_equivalent
+            ).verdict
+            == verdict
         )
-    assert dataclasses.replace(equal, p_holm=1.0, p_equivalent_holm=0.05).verdict == "undecided"
+    assert (
+        dataclasses.replace(equal, p_holm=1.0, p_equivalent_holm=0.05).verdict
+        == "undecided"
+    )
     found = claim(*latent(np.random.default_rng(5), 8, 600, shift=0.5))
     undecided = dataclasses.replace(found, p_holm=0.06, p_equivalent_holm=1.0)
-    needed = [dataclasses.replace(undecided, num_tests=n).seeds_to_decide for n in (2, 20, 200)]
+    needed = [
+        dataclasses.replace(undecided, num_tests=n).seeds_to_decide
+        for n in (2, 20, 200)
+    ]
     assert needed == sorted(needed), "other comparisons make more seeds necessary"  # type: ignore[type-var]
 
 
@@ -194,7 +214,9 @@ def test_fewer_training_rows_make_as_wide_as_so_few_test_rows() -> None:
     assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.02)
     near = one.copy()
     near[:, ::8] = other[:, ::8]
-    assert stats.claim(near, one, train_rows=100).rows_to_decide is None, "more cannot count"
+    assert stats.claim(near, one, train_rows=100).rows_to_decide is None, (
+        "more cannot count"
+    )
     for bad in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="training rows"):
             stats.claim(one, other, train_rows=bad)
@@ -209,7 +231,9 @@ def test_as_many_rows_as_are_said_to_decide_do_about_every_second_time() -> None
         {"shift": 0.0, "own": 0.1, "seeds": 0.0, "noise": 0.1},  # equivalence
     ):
         generator = np.random.default_rng(8)
-        seen = [claim(*latent(generator, num_seeds, 400, **scenario)) for _ in range(400)]
+        seen = [
+            claim(*latent(generator, num_seeds, 400, **scenario)) for _ in range(400)
+        ]
         limits = [found.limits for found in seen if isinstance(found.limits, Limits)]
         mean = {
             name: float(np.mean([getattr(one.found, name) for one in limits]))
@@ -233,13 +257,16 @@ def test_as_many_rows_as_are_said_to_decide_do_about_every_second_time() -> None
         size = told.rows_to_decide
         assert size is not None
         decided = [
-            claim(*latent(generator, num_seeds, size, **scenario)).verdict for _ in range(trials)
+            claim(*latent(generator, num_seeds, size, **scenario)).verdict
+            for _ in range(trials)
         ]
         share = 1 - decided.count("undecided") / trials
         assert 0.38 < share < 0.8, (size, share)
 
 
-def test_many_rows_that_count_little_do_not_outweigh_the_few_that_were_not_seen() -> None:
+def test_many_rows_that_count_little_do_not_outweigh_the_few_that_were_not_seen() -> (
+    None
+):
     """Rare rows on which the one alone is right, and scattered errors of the same weight."""
     generator = np.random.default_rng(1)
     for num_seeds, num_rows in ((20, 1000), (100, 100), (6, 200)):

@@ -17,11 +17,17 @@ from gaam_decoder.stats.crossed import crossed
 SHAPES = [(1, 2), (1, 30), (2, 2), (2, 50), (3, 7), (6, 40), (20, 300)]
 VALUES: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
     "right or wrong": lambda generator, shape: generator.random(shape) < 0.8,
-    "differences": lambda generator, shape: generator.integers(-1, 2, shape, dtype=np.int8),
+    "differences": lambda generator, shape: generator.integers(
+        -1, 2, shape, dtype=np.int8
+    ),
     "numbers": lambda generator, shape: generator.normal(3, 0.1, shape),
     "equal": lambda generator, shape: np.full(shape, 0.7),
-    "equal seeds": lambda generator, shape: np.repeat(generator.random((1, shape[1])), shape[0], 0),
-    "equal rows": lambda generator, shape: np.repeat(generator.random((shape[0], 1)), shape[1], 1),
+    "equal seeds": lambda generator, shape: np.repeat(
+        generator.random((1, shape[1])), shape[0], 0
+    ),
+    "equal rows": lambda generator, shape: np.repeat(
+        generator.random((shape[0], 1)), shape[1], 1
+    ),
 }
 
 
@@ -44,7 +50,9 @@ def test_mean_squares_equal_the_two_way_analysis_of_variance() -> None:
                 assert found.rest == 0, "what rounding leaves is nothing"
 
 
-def test_the_variance_is_that_of_repeated_experiments_and_of_more_seeds_and_rows() -> None:
+def test_the_variance_is_that_of_repeated_experiments_and_of_more_seeds_and_rows() -> (
+    None
+):
     generator = np.random.default_rng(11)
     repetitions, num_seeds, num_rows = 4000, 5, 30
     for seed_sd, row_sd, rest_sd in ((1.0, 1.0, 1.0), (0.5, 3.0, 1.0), (2.0, 0.7, 0.3)):
@@ -52,12 +60,20 @@ def test_the_variance_is_that_of_repeated_experiments_and_of_more_seeds_and_rows
         values = values + generator.normal(0, row_sd, (repetitions, 1, num_rows))
         values += generator.normal(0, rest_sd, (repetitions, num_seeds, num_rows))
         for seeds, rows in ((num_seeds, num_rows), (50, 900)):
-            found = [crossed(value_SN).resized(seeds, rows).variance for value_SN in values]
+            found = [
+                crossed(value_SN).resized(seeds, rows).variance for value_SN in values
+            ]
             truth = seed_sd**2 / seeds + row_sd**2 / rows + rest_sd**2 / (seeds * rows)
             error = np.std(found) / repetitions**0.5
             assert np.mean(found) == pytest.approx(truth, abs=4 * error)
-        truth = seed_sd**2 / num_seeds + row_sd**2 / num_rows + rest_sd**2 / num_seeds / num_rows
-        assert np.var(values.mean((1, 2))) == pytest.approx(truth, rel=4 * (2 / repetitions) ** 0.5)
+        truth = (
+            seed_sd**2 / num_seeds
+            + row_sd**2 / num_rows
+            + rest_sd**2 / num_seeds / num_rows
+        )
+        assert np.var(values.mean((1, 2))) == pytest.approx(
+            truth, rel=4 * (2 / repetitions) ** 0.5
+        )
 
 
 def test_distance_and_tail_are_inverse_to_one_another() -> None:
@@ -82,13 +98,26 @@ def test_where_only_seeds_or_only_rows_differ_it_is_the_t_interval_over_them() -
     for count in (2, 3, 6, 20, 300):
         value = np.linspace(0.5, 0.9, count) + generator.normal(0, 0.1, count)
         rest_SN = generator.normal(0, 0.02, (count, 40))
-        of_seeds = value[:, None] + rest_SN - rest_SN.mean(0)  # rows have the same mean exactly
-        for axis, value_SN in ((1, of_seeds), (0, value[None]), (0, np.repeat(value[None], 6, 0))):
-            found, usual = crossed(value_SN), scipy.stats.ttest_1samp(value_SN.mean(axis), 0.3)
+        of_seeds = (
+            value[:, None] + rest_SN - rest_SN.mean(0)
+        )  # rows have the same mean exactly
+        for axis, value_SN in (
+            (1, of_seeds),
+            (0, value[None]),
+            (0, np.repeat(value[None], 6, 0)),
+        ):
+            found, usual = (
+                crossed(value_SN),
+                scipy.stats.ttest_1samp(value_SN.mean(axis), 0.3),
+            )
             half = found.distance(0.025)
             interval = found.mean - half, found.mean + half
-            np.testing.assert_allclose(interval, usual.confidence_interval(0.95), rtol=1e-9)
-            assert 2 * found.tail(abs(found.mean - 0.3)) == pytest.approx(usual.pvalue, rel=1e-6)
+            np.testing.assert_allclose(
+                interval, usual.confidence_interval(0.95), rtol=1e-9
+            )
+            assert 2 * found.tail(abs(found.mean - 0.3)) == pytest.approx(
+                usual.pvalue, rel=1e-6
+            )
 
 
 def wilson(share: float, rows: float, quantile: float) -> tuple[float, float]:
@@ -98,7 +127,11 @@ def wilson(share: float, rows: float, quantile: float) -> tuple[float, float]:
         return (share - theta) ** 2 - quantile**2 * theta * (1 - theta) / rows
 
     def limit(near: float, far: float) -> float:
-        return near if near == far else float(scipy.optimize.brentq(beyond, near, far, xtol=1e-14))
+        return (
+            near
+            if near == far
+            else float(scipy.optimize.brentq(beyond, near, far, xtol=1e-14))
+        )
 
     # at 0 and 1 the share seen is as near as can be, and not the limit
     return limit(min(share, 1 - 1e-9), 0), limit(max(share, 1e-9), 1)
@@ -117,7 +150,9 @@ def test_one_decoder_without_a_seed_has_wilsons_interval() -> None:
             same = stats.two_level_interval(np.repeat(right_SN, 4, 0))
             np.testing.assert_allclose(same, expected, atol=1e-9, err_msg="equal seeds")
             if num_rows >= 400:
-                usual = scipy.stats.binomtest(right, num_rows).proportion_ci(method="wilson")
+                usual = scipy.stats.binomtest(right, num_rows).proportion_ci(
+                    method="wilson"
+                )
                 np.testing.assert_allclose(found, usual, atol=3e-4)
 
 
@@ -134,7 +169,9 @@ def test_an_accuracy_is_in_its_interval_which_is_within_0_and_1(
     spread = data.draw(st.sampled_from([0.0, 0.3]))
     chance_S = np.clip(share + generator.normal(0, spread, (num_seeds, 1)), 0, 1)
     right_SN = generator.random((num_seeds, num_rows)) < chance_S
-    narrow, wide = (stats.two_level_interval(right_SN, level=level) for level in (0.8, 0.95))
+    narrow, wide = (
+        stats.two_level_interval(right_SN, level=level) for level in (0.8, 0.95)
+    )
     wrong = stats.two_level_interval(~right_SN)
     assert narrow is not None
     assert wide is not None

@@ -27,12 +27,16 @@ def seldom(count: int, repetitions: int, promise: float = 0.05) -> bool:
 
 
 @pytest.mark.parametrize("name", experiments.SCENARIOS)
-def test_claims_and_intervals_of_accuracies_are_wrong_as_seldom_as_they_say(name: str) -> None:
+def test_claims_and_intervals_of_accuracies_are_wrong_as_seldom_as_they_say(
+    name: str,
+) -> None:
     for size in SIZES:
         for difference in experiments.differences_of(name):
             found = experiments.simulate(name, difference, *size, REPETITIONS)
             where = (size, difference, found)
-            assert seldom(found.equivalent if difference else found.found, REPETITIONS), where
+            assert seldom(
+                found.equivalent if difference else found.found, REPETITIONS
+            ), where
             assert seldom(REPETITIONS - found.held, REPETITIONS), where
             missed = REPETITIONS - found.accuracy_held
             assert seldom(missed, REPETITIONS, 1 - KNOWN.get(name, 0.95)), where
@@ -51,16 +55,23 @@ def test_mechanisms_whose_names_are_swapped_by_lot_do_not_differ(name: str) -> N
 @pytest.mark.parametrize("name", scored_experiments.SCENARIOS)
 def test_claims_by_every_score_are_wrong_as_seldom_as_they_say(name: str) -> None:
     for size in ((2, 50), (6, 50), (6, 300)):
-        both = [scored_experiments.simulate(name, size, SCORED, differ=d) for d in (False, True)]
+        both = [
+            scored_experiments.simulate(name, size, SCORED, differ=d)
+            for d in (False, True)
+        ]
         for score, null in both[0].items():
             differ, where = both[1][score], (score, size, null, both[1][score])
-            assert (differ.claimed == 0) == bool(scored_experiments.SCORES[score].no_claim), where
+            assert (differ.claimed == 0) == bool(
+                scored_experiments.SCORES[score].no_claim
+            ), where
             assert seldom(null.found, null.claimed), where
             assert seldom(null.claimed - null.held, null.claimed), where
             assert seldom(differ.claimed - differ.held, differ.claimed), where
             assert seldom(differ.equivalent, differ.claimed), where
             # an interval of few rows that is shown seldom is counted among all
-            assert seldom(differ.with_value - differ.value_held, differ.repetitions), where
+            assert seldom(differ.with_value - differ.value_held, differ.repetitions), (
+                where
+            )
 
 
 @pytest.mark.parametrize("world", tuned_experiments.WORLDS)
@@ -72,13 +83,19 @@ def test_intervals_hold_the_difference_of_the_best_rates_though_validation_chose
     if "no difference" in world:
         assert seldom(found["found"], REPETITIONS), found
     if world == "one rate that ruins":
-        assert not seldom(REPETITIONS - found["held_without"], REPETITIONS), "the choice matters"
+        assert not seldom(REPETITIONS - found["held_without"], REPETITIONS), (
+            "the choice matters"
+        )
 
 
-def test_the_experiments_can_tell_a_test_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiments_can_tell_a_test_that_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without what is unseen, few rows make claims of equivalence that are false."""
     monkeypatch.setattr("gaam_decoder.stats.scored.UNSEEN", 0.0)
-    found = scored_experiments.simulate("nearly all right", (6, 50), SCORED, differ=True)
+    found = scored_experiments.simulate(
+        "nearly all right", (6, 50), SCORED, differ=True
+    )
     assert any(not seldom(rate.equivalent, rate.claimed) for rate in found.values())
 
 

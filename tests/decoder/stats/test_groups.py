@@ -73,8 +73,12 @@ def all_numbers(case: tuple[int, int, float], groups: Any) -> list[float]:
     more: dict[str, Any] = {"margin": 0.02, "choice": 1e-5, "train_rows": num_rows // 2}
     made = stats.claim(one, other, groups=groups, **more)
     units = stats.row_groups(groups)
-    values = [generator.gamma(2.0, 0.2, (num_seeds, num_rows)) + 0.1 * d for d in (0, 1)]
-    both = [Scored(values=v.mean(1), by_row=v, unseen=1e-6, groups=units) for v in values]
+    values = [
+        generator.gamma(2.0, 0.2, (num_seeds, num_rows)) + 0.1 * d for d in (0, 1)
+    ]
+    both = [
+        Scored(values=v.mean(1), by_row=v, unseen=1e-6, groups=units) for v in values
+    ]
     scored = claim_by_score(BRIER, *both, margin=0.02)
     found = [made.p, made.p_equivalent, *(made.interval or ())]
     found += stats.two_level_interval(one, groups=units) or ()
@@ -95,7 +99,9 @@ def test_groups_of_equal_size_are_the_crossed_analysis_of_their_means() -> None:
     generator = np.random.default_rng(4)
     for num_seeds, num_groups, rows in ((1, 6, 5), (2, 2, 3), (6, 10, 40), (8, 30, 2)):
         shape = num_seeds, num_groups, rows
-        value_SGM = generator.normal(size=(1, num_groups, 1)) + generator.normal(size=shape)
+        value_SGM = generator.normal(size=(1, num_groups, 1)) + generator.normal(
+            size=shape
+        )
         value_SN = value_SGM.reshape(num_seeds, -1)
         groups = stats.row_groups(np.repeat(np.arange(num_groups), rows))
         found, textbook = crossed(value_SN, groups), crossed(value_SGM.mean(2))
@@ -113,7 +119,8 @@ def test_the_verdict_on_groups_of_equal_size_is_the_t_test_on_their_means() -> N
     group_N = np.repeat(np.arange(120), 10)
     effect = generator.normal(0, 0.7, 120)
     one, other = (
-        generator.random((6, 1200)) < 1 / (1 + np.exp(-1 - better - effect[group_N] * sign))
+        generator.random((6, 1200))
+        < 1 / (1 + np.exp(-1 - better - effect[group_N] * sign))
         for sign, better in ((1, 0.25), (-1, 0.0))
     )
     made = stats.claim(one, other, margin=0.1, groups=group_N)
@@ -127,7 +134,11 @@ def test_the_verdict_on_groups_of_equal_size_is_the_t_test_on_their_means() -> N
         assert found is not None
         assert expected <= found <= 1.2 * expected
     low, high = made.interval or (0.0, 0.0)
-    assert 2 * textbook.distance(0.025) <= high - low <= 1.05 * 2 * textbook.distance(0.025)
+    assert (
+        2 * textbook.distance(0.025)
+        <= high - low
+        <= 1.05 * 2 * textbook.distance(0.025)
+    )
     assert made.num_groups == 120
     few = group_N // 12  # ten groups of 120: the exact test over groups has its say
     exact = stats.sign_flip((one.sum(0) - 1.0 * other.sum(0)).reshape(10, 120).sum(1)).p
@@ -161,7 +172,9 @@ def test_neither_names_nor_the_order_of_rows_matter() -> None:
     one, other = generator.random((2, 6, 100)) < 0.8
     shuffled_N = generator.permutation(100)
     made = stats.claim(one, other, groups=names)
-    again = stats.claim(one[:, shuffled_N], other[:, shuffled_N], groups=list(names[shuffled_N]))
+    again = stats.claim(
+        one[:, shuffled_N], other[:, shuffled_N], groups=list(names[shuffled_N])
+    )
     renamed = stats.claim(one, other, groups=[ord(name[1]) for name in names])
     assert made.num_groups == 7
     for other_made in (again, renamed):
@@ -205,7 +218,9 @@ def test_few_training_rows_make_groups_count_less() -> None:
     ]
     wide = [high - low for low, high in found]
     assert wide[0] == wide[1]
-    assert wide[2] / wide[1] == pytest.approx(2, rel=0.1), "a quarter of the groups: half as sure"
+    assert wide[2] / wide[1] == pytest.approx(2, rel=0.1), (
+        "a quarter of the groups: half as sure"
+    )
 
 
 def test_what_is_no_group_for_every_row_is_refused() -> None:
@@ -218,8 +233,14 @@ def test_what_is_no_group_for_every_row_is_refused() -> None:
 def test_every_score_is_compared_over_groups() -> None:
     generator = np.random.default_rng(6)
     effect = generator.normal(0, 0.1, (2, 12, 1))
-    loss = 0.5 + effect + generator.normal(0, 0.05, (2, 6, 12, 10)).mean(1, keepdims=True)[:, 0]
-    loss_2SN = np.tile(loss.reshape(2, 1, 120), (1, 6, 1)) + generator.normal(0, 0.01, (2, 6, 120))
+    loss = (
+        0.5
+        + effect
+        + generator.normal(0, 0.05, (2, 6, 12, 10)).mean(1, keepdims=True)[:, 0]
+    )
+    loss_2SN = np.tile(loss.reshape(2, 1, 120), (1, 6, 1)) + generator.normal(
+        0, 0.01, (2, 6, 120)
+    )
     groups = RowGroups(np.repeat(np.arange(12), 10))
     mine, theirs = (Scored(values=v.mean(1), by_row=v, groups=groups) for v in loss_2SN)
     made = claim_by_score(BRIER, mine, theirs, margin=0.05)

@@ -27,7 +27,9 @@ def test_above_twenty_seeds_the_estimate_is_near_the_exact_value() -> None:
     chances = np.ones(1)  # of all sums, seed after seed
     for d in np.abs(difference):
         chances = np.convolve(chances, np.eye(2 * d + 1)[[0, -1]].sum(0) / 2)
-    away = np.abs(np.arange(len(chances)) - len(chances) // 2) >= abs(int(difference.sum()))
+    away = np.abs(np.arange(len(chances)) - len(chances) // 2) >= abs(
+        int(difference.sum())
+    )
     exact = chances[away].sum()
     assert result.p == pytest.approx(exact, abs=4 * (exact / 1e5) ** 0.5 + 1e-4)
     assert stats.sign_flip(difference / 1000) == result

@@ -28,7 +28,10 @@ def drawn() -> Iterator[tuple[str, Arrays]]:
         logits[np.arange(rows), labels] += 1
         yield f"{classes} classes", (logits, labels)
         yield f"{classes} classes, ties", (np.round(logits), labels)
-        yield f"{classes} classes, one absent", (logits, np.where(labels == 1, 0, labels))
+        yield (
+            f"{classes} classes, one absent",
+            (logits, np.where(labels == 1, 0, labels)),
+        )
         yield f"{classes} classes, one there", (logits, np.zeros_like(labels))
         yield f"{classes} classes, sure", (logits * 1e4, labels)
         yield f"{classes} classes, huge", (logits * np.float32(1e37), labels)
@@ -45,7 +48,9 @@ def _auroc(logits: np.ndarray, labels: np.ndarray) -> float | None:
     for of_class in np.unique(labels):
         others = np.delete(logits.astype(np.float64), of_class, axis=1)
         most = others.max(1)
-        odds = logits[:, of_class] - most - np.log(np.exp(others - most[:, None]).sum(1))
+        odds = (
+            logits[:, of_class] - most - np.log(np.exp(others - most[:, None]).sum(1))
+        )
         odds = np.round(odds, 9)
         own, rest = odds[labels == of_class], odds[labels != of_class]
         if len(rest):
@@ -62,7 +67,10 @@ def _log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _ece(logits: np.ndarray, labels: np.ndarray) -> float:
-    sure, right = softmax(logits.astype(np.float64), -1).max(1), logits.argmax(1) == labels
+    sure, right = (
+        softmax(logits.astype(np.float64), -1).max(1),
+        logits.argmax(1) == labels,
+    )
     total = 0.0
     for place in range(BINS):
         inside = (sure > place / BINS) & (sure <= (place + 1) / BINS)
@@ -73,7 +81,9 @@ def _ece(logits: np.ndarray, labels: np.ndarray) -> float:
 
 def _brier(logits: np.ndarray, labels: np.ndarray) -> float:
     probabilities = softmax(logits.astype(np.float64), -1)
-    return float(np.mean(((probabilities - np.eye(logits.shape[1])[labels]) ** 2).sum(1)))
+    return float(
+        np.mean(((probabilities - np.eye(logits.shape[1])[labels]) ** 2).sum(1))
+    )
 
 
 def _top_5(logits: np.ndarray, labels: np.ndarray) -> float | None:
@@ -85,7 +95,9 @@ def _top_5(logits: np.ndarray, labels: np.ndarray) -> float | None:
 
 REFERENCE: dict[str, Callable[[np.ndarray, np.ndarray], float | None]] = {
     "accuracy": lambda logits, labels: metrics.accuracy_score(labels, logits.argmax(1)),
-    "macro-f1": lambda logits, labels: metrics.f1_score(labels, logits.argmax(1), average="macro"),
+    "macro-f1": lambda logits, labels: metrics.f1_score(
+        labels, logits.argmax(1), average="macro"
+    ),
     "balanced-accuracy": lambda logits, labels: metrics.recall_score(
         labels, logits.argmax(1), labels=np.unique(labels), average="macro"
     ),
@@ -101,7 +113,10 @@ def test_a_score_is_what_others_say_and_the_mean_of_what_rows_add() -> None:
     assert set(SCORES) == set(REFERENCE)
     for (case, (logits, labels)), name in itertools.product(CASES.items(), SCORES):
         score, value = SCORES[name], REFERENCE[name](logits, labels)
-        found, alone = score.of(Answers(logits, labels)), score.value(Answers(logits, labels))
+        found, alone = (
+            score.of(Answers(logits, labels)),
+            score.value(Answers(logits, labels)),
+        )
         if value is None:
             assert found is alone is None
             continue
@@ -113,7 +128,9 @@ def test_a_score_is_what_others_say_and_the_mean_of_what_rows_add() -> None:
             assert mean == pytest.approx(found.value, rel=1e-9, abs=1e-9), (name, case)
 
 
-@pytest.mark.parametrize("name", ["macro-f1", "balanced-accuracy", "auroc", "log-loss", "brier"])
+@pytest.mark.parametrize(
+    "name", ["macro-f1", "balanced-accuracy", "auroc", "log-loss", "brier"]
+)
 def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(name: str) -> None:
     """A row that is there once more, among many copies of all rows."""
     logits, labels = (one[:60] for one in CASES["3 classes"])
@@ -122,7 +139,10 @@ def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(name: str) -> 
     assert found.by_row is not None
     every = np.tile(logits, (copies, 1)), np.tile(labels, copies)
     for row in range(0, 60, 7):
-        more = np.vstack([every[0], logits[row : row + 1]]), np.append(every[1], labels[row])
+        more = (
+            np.vstack([every[0], logits[row : row + 1]]),
+            np.append(every[1], labels[row]),
+        )
         value = SCORES[name].value(Answers(*more))
         assert value is not None
         change = (value - found.value) * (len(labels) * copies + 1)
@@ -131,7 +151,9 @@ def test_what_a_row_adds_is_how_the_score_changes_with_its_weight(name: str) -> 
 
 def test_rows_of_several_folds_are_ranked_within_each() -> None:
     logits, labels = CASES["3 classes"]
-    expected = np.mean([_auroc(logits[:100], labels[:100]), _auroc(logits[100:], labels[100:])])
+    expected = np.mean(
+        [_auroc(logits[:100], labels[:100]), _auroc(logits[100:], labels[100:])]
+    )
     folds = Answers(logits, labels, (100, 100))
     found = SCORES["auroc"].of(folds)
     assert found is not None
@@ -145,8 +167,12 @@ def test_the_order_of_nearly_constant_answers_is_their_order() -> None:
         labels, logits = rng.integers(0, 2, 60), rng.normal(size=(60, 2))
         logits[np.arange(60), labels] += 0.5
         logits = (logits * size + offset).astype(np.float32)
-        exact = metrics.roc_auc_score(labels, logits[:, 1].astype(np.float64) - logits[:, 0])
-        assert SCORES["auroc"].value(Answers(logits, labels)) == pytest.approx(exact, abs=1e-9)
+        exact = metrics.roc_auc_score(
+            labels, logits[:, 1].astype(np.float64) - logits[:, 0]
+        )
+        assert SCORES["auroc"].value(Answers(logits, labels)) == pytest.approx(
+            exact, abs=1e-9
+        )
 
 
 def both(name: str, *, seeds: int = 6, rows: int = 300) -> tuple[Scored, Scored]:
@@ -163,7 +189,9 @@ def both(name: str, *, seeds: int = 6, rows: int = 300) -> tuple[Scored, Scored]
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_what_is_better_is_called_better_whichever_way_the_score_points(name: str) -> None:
+def test_what_is_better_is_called_better_whichever_way_the_score_points(
+    name: str,
+) -> None:
     score, (weak, strong) = SCORES[name], both(name)
     made = claim_by_score(score, strong, weak, margin=score.margin)
     other = claim_by_score(score, weak, strong, margin=score.margin)
@@ -173,7 +201,10 @@ def test_what_is_better_is_called_better_whichever_way_the_score_points(name: st
         assert made.no_claim == score.no_claim
         return
     assert (made.verdict, other.verdict) == ("better", "worse")
-    assert (made.on_these_rows.verdict, other.on_these_rows.verdict) == ("better", "worse")
+    assert (made.on_these_rows.verdict, other.on_these_rows.verdict) == (
+        "better",
+        "worse",
+    )
     assert (made.difference > 0) == score.larger_is_better
     assert (made.difference, made.p) == pytest.approx((-other.difference, other.p))
     held = interval_by_score(score, weak)

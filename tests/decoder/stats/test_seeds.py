@@ -27,11 +27,17 @@ def test_t_interval_equals_scipy(values: np.ndarray, level: float) -> None:
     assert 0 <= low <= values.mean() <= high + 1e-15 <= 1 + 1e-15
 
 
-@given(values=st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=50), folds=st.integers(2, 20))
+@given(
+    values=st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=50),
+    folds=st.integers(2, 20),
+)
 def test_the_corrected_resampled_t_test_equals_the_formula_written_out(
     values: list[float], folds: int
 ) -> None:
-    found, splits = stats.corrected_resampled_t(np.array(values), 1 / (folds - 1)), len(values)
+    found, splits = (
+        stats.corrected_resampled_t(np.array(values), 1 / (folds - 1)),
+        len(values),
+    )
     mean = sum(values) / splits
     variance = sum((value - mean) ** 2 for value in values) / (splits - 1)
     error = math.sqrt((1 / splits + 1 / (folds - 1)) * variance)
@@ -57,7 +63,11 @@ def test_nothing_one_value_equal_values_and_what_is_no_number() -> None:
                 function(np.array(bad))
     for value in (0.0, 0.1, 1 / 3, 0.7):
         equal = np.full(7, value)
-        assert stats.standard_deviation(equal) == stats.minimum_detectable_difference(equal) == 0
+        assert (
+            stats.standard_deviation(equal)
+            == stats.minimum_detectable_difference(equal)
+            == 0
+        )
         alike = stats.corrected_resampled_t(equal, 0.25)
         assert alike is not None
         assert alike.p == (value == 0)
@@ -68,7 +78,10 @@ def test_nothing_one_value_equal_values_and_what_is_no_number() -> None:
 
 def test_a_detectable_difference_is_found_with_that_power() -> None:
     for num_seeds in (2, 5, 10, 60):
-        values = scipy.stats.zscore(np.random.default_rng(3).normal(size=num_seeds), ddof=1) / 50
+        values = (
+            scipy.stats.zscore(np.random.default_rng(3).normal(size=num_seeds), ddof=1)
+            / 50
+        )
         for power in (0.5, 0.8, 0.9):
             delta = stats.minimum_detectable_difference(values, power=power)
             assert delta is not None
@@ -91,7 +104,9 @@ def test_seeds_needed_is_the_least_number() -> None:
     for count in (1, 2, 3, 10, 200):
         for alpha in (0.05, 0.01):
             needed = stats.seeds_needed(count, alpha=alpha)
-            p = [stats.holm(np.full(count, 2 / 2**s)).min() for s in (needed - 1, needed)]
+            p = [
+                stats.holm(np.full(count, 2 / 2**s)).min() for s in (needed - 1, needed)
+            ]
             assert p[1] < alpha <= p[0]
     with pytest.raises(ValueError, match="compared"):
         stats.seeds_needed(0)
@@ -99,14 +114,22 @@ def test_seeds_needed_is_the_least_number() -> None:
 
 def test_a_plateau_is_rarely_called_too_short_and_a_rise_always() -> None:
     """Of simulated trainings, whose best epoch is the first of the most accurate ones."""
-    for epochs, seeds, folds in ((1, 6, 1), (5, 3, 1), (2, 10, 5), (15, 6, 2), (30, 10, 5)):
+    for epochs, seeds, folds in (
+        (1, 6, 1),
+        (5, 3, 1),
+        (2, 10, 5),
+        (15, 6, 2),
+        (30, 10, 5),
+    ):
         noise = np.random.default_rng(epochs).random((2000, seeds, folds, epochs))
         chance = 1 - (1 - 1 / epochs) ** folds
         telling = seeds >= stats.LEAST_SEEDS and chance**seeds < 0.2
         for rise in (False, True):
             last = (noise + 1000 * rise * np.arange(epochs)).argmax(-1) == epochs - 1
             late = last.any(2).sum(1)
-            called = np.mean([stats.later_than_chance(n, seeds, epochs, folds) for n in late])
+            called = np.mean(
+                [stats.later_than_chance(n, seeds, epochs, folds) for n in late]
+            )
             if rise:
                 assert called == 1
             elif telling:

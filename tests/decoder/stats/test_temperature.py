@@ -15,7 +15,9 @@ def loss(logits_NC: np.ndarray, label_N: np.ndarray, temperature: float) -> floa
     return float(-log_p_NC[np.arange(len(label_N)), label_N].mean())
 
 
-def drawn(seed: int, rows: int, classes: int, true: float) -> tuple[np.ndarray, np.ndarray]:
+def drawn(
+    seed: int, rows: int, classes: int, true: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Logits whose labels were drawn from ``softmax(logits / true)``."""
     generator = np.random.default_rng(seed)
     logits_NC = (true * generator.normal(0, 2, (rows, classes))).astype(np.float32)
@@ -37,7 +39,9 @@ def test_no_temperature_has_a_smaller_loss() -> None:
             continue
         fitted += 1
         least = loss(logits_NC, label_N, found)
-        assert least <= min(loss(logits_NC, label_N, t) for t in np.geomspace(1e-3, 1e3, 26))
+        assert least <= min(
+            loss(logits_NC, label_N, t) for t in np.geomspace(1e-3, 1e3, 26)
+        )
         theirs = minimize_scalar(
             lambda log_t, z=logits_NC, y=label_N: loss(z, y, np.exp(log_t)),
             bracket=(np.log(found) - 0.5, np.log(found) + 0.3),
@@ -54,7 +58,9 @@ def test_it_finds_the_temperature_that_labels_were_drawn_with_at_any_scale() -> 
     assert found == pytest.approx(1, rel=0.05)
     for scale in (1e-30, 1e-3, 64.0, 1e30):
         moved_NC = scale * (logits_NC.astype(np.float64) + np.arange(4 * 5000)[:, None])
-        assert fit_temperature(moved_NC, label_N) == pytest.approx(found * scale, rel=1e-9)
+        assert fit_temperature(moved_NC, label_N) == pytest.approx(
+            found * scale, rel=1e-9
+        )
 
 
 def test_none_where_the_smallest_loss_is_that_of_no_temperature() -> None:

@@ -27,7 +27,10 @@ SIZES = ((60, 400), (300, 400), (1000, 2000), (300, 2000))
 
 
 def _tuned(
-    generator: np.random.Generator, constants: tuple[float, ...], row_N: np.ndarray, choose: int
+    generator: np.random.Generator,
+    constants: tuple[float, ...],
+    row_N: np.ndarray,
+    choose: int,
 ) -> tuple[np.ndarray, ChoiceOf]:
     """Hits of the reporting seeds at the chosen rate, (S, test rows), and how sure that is."""
     normal, num_rates = generator.standard_normal, len(constants)
@@ -42,7 +45,9 @@ def _tuned(
     right_KCN = np.stack([asked(slice(None), seed_CK[:, [k]]) for k in range(TUNING)])
     right_CV = right_KCN[np.arange(choose) % TUNING, :, np.arange(choose)].T
     best = int(right_CV.mean(1).argmax())
-    hits_SN = np.stack([asked(best, SEED * normal(1)) for _ in range(REPORTING)])[:, choose:]
+    hits_SN = np.stack([asked(best, SEED * normal(1)) for _ in range(REPORTING)])[
+        :, choose:
+    ]
     return hits_SN, choice_of(right_CV, right_KCN[:, :, choose:].mean(2).T)
 
 
@@ -57,7 +62,10 @@ def simulate(world: str, choose: int, test: int, repetitions: int) -> dict[str, 
         (one, mine), (other, theirs) = (
             _tuned(generator, of, row_N, choose) for of in WORLDS[world]
         )
-        for name, variance in (("", mine.variance + theirs.variance), ("_without", 0.0)):
+        for name, variance in (
+            ("", mine.variance + theirs.variance),
+            ("_without", 0.0),
+        ):
             claim = stats.claim(one, other, choice=variance)
             assert claim.interval is not None
             assert claim.p is not None

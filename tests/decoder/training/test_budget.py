@@ -35,7 +35,9 @@ def label_sets() -> Iterator[Rows]:
     yield np.repeat([3, 1, 7], [30, 1, 9])
     for _ in range(5):
         sizes = np.ceil(generator.pareto(1.0, generator.integers(2, 7)) * 3).clip(1, 25)
-        yield generator.permutation(np.repeat(np.arange(len(sizes)) * 2, sizes.astype(int)))
+        yield generator.permutation(
+            np.repeat(np.arange(len(sizes)) * 2, sizes.astype(int))
+        )
 
 
 def drawn_of(labels: Rows, **options: Any) -> dict[int, Any]:
@@ -45,9 +47,14 @@ def drawn_of(labels: Rows, **options: Any) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
-def test_smaller_budgets_lie_in_larger_ones_and_so_do_their_parts(fraction: float) -> None:
+def test_smaller_budgets_lie_in_larger_ones_and_so_do_their_parts(
+    fraction: float,
+) -> None:
     for labels in label_sets():
-        for options in ({"select": "val", "val_fraction": fraction}, {"select": "last"}):
+        for options in (
+            {"select": "val", "val_fraction": fraction},
+            {"select": "last"},
+        ):
             before = (np.array([], np.int64), np.array([], np.int64))
             for size, found in drawn_of(labels, **options).items():
                 both = np.concatenate(found)
@@ -59,7 +66,9 @@ def test_smaller_budgets_lie_in_larger_ones_and_so_do_their_parts(fraction: floa
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
-def test_what_is_held_out_is_the_share_of_every_class_in_the_budget(fraction: float) -> None:
+def test_what_is_held_out_is_the_share_of_every_class_in_the_budget(
+    fraction: float,
+) -> None:
     """As of a whole split: at least one of a class that has two or more, and never all."""
     for labels in label_sets():
         for found in drawn_of(labels, select="val", val_fraction=fraction).values():

@@ -114,8 +114,12 @@ def test_damage_to_unfinished_work_costs_time_and_never_changes_a_bit(
 
 def trained_together(config: TrainConfig) -> tuple[RunResult, set[str]]:
     seen: list[str] = []
-    (run,) = gaam_decoder.train(config, progress=lambda done, total, text: seen.append(text))
-    return run, {found[1] for text in seen if (found := re.search(r"seeds? (\S+) epoch", text))}
+    (run,) = gaam_decoder.train(
+        config, progress=lambda done, total, text: seen.append(text)
+    )
+    return run, {
+        found[1] for text in seen if (found := re.search(r"seeds? (\S+) epoch", text))
+    }
 
 
 def test_more_memory_now_makes_no_larger_groups_and_less_makes_smaller_ones(
@@ -124,7 +128,9 @@ def test_more_memory_now_makes_no_larger_groups_and_less_makes_smaller_ones(
     """The last bits of seeds are those of seeds together."""
     config, whole, expected = begun
     first, _ = restored(config, whole)
-    (done,) = (path for path in first.iterdir() if b'"done\\": true' in path.read_bytes())
+    (done,) = (
+        path for path in first.iterdir() if b'"done\\": true' in path.read_bytes()
+    )
     done.write_bytes(b"")
     with pytest.warns(GaamWarning, match=done.name):
         run, groups = trained_together(replace(config, seed_batch=32))

@@ -14,7 +14,12 @@ from gaam_decoder import TrainConfig
 
 SWEEPS: list[dict[str, Any]] = [
     {"attn": ("gaam", "mha"), "probe": True, "final": True, "layers": ((1, 2), None)},
-    {"attn": ("none",), "lr": (1e-3, 1e-2), "tune_seeds": (7,), "train_rows": (20, None)},
+    {
+        "attn": ("none",),
+        "lr": (1e-3, 1e-2),
+        "tune_seeds": (7,),
+        "train_rows": (20, None),
+    },
     {"attn": ("none",), "head": ("linear", "lbfgs"), "folds": 2},
 ]
 
@@ -28,13 +33,17 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
 
 
 @pytest.mark.parametrize("sweep", SWEEPS)
-def test_what_is_listed_is_what_is_trained(sweep: dict[str, Any], config: TrainConfig) -> None:
+def test_what_is_listed_is_what_is_trained(
+    sweep: dict[str, Any], config: TrainConfig
+) -> None:
     config = replace(config, **sweep)
     listed = gaam_decoder.estimate(config)
     assert not config.runs.exists()
     runs = gaam_decoder.train(config)
     alone = [(run.title, run.seeds) for run in listed.runs if run.candidates == 1]
-    chosen = sorted(set(runs) - {run for run in runs if (run.title, run.seeds) in alone}, key=str)
+    chosen = sorted(
+        set(runs) - {run for run in runs if (run.title, run.seeds) in alone}, key=str
+    )
     assert len(chosen) == sum(run.candidates > 1 for run in listed.runs)
     assert {(run.title, run.seeds) for run in runs if run not in chosen} == set(alone)
     assert listed.trainings == sum(len(run.seeds) for run in runs)

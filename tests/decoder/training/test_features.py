@@ -119,5 +119,7 @@ def test_only_the_rows_of_a_budget_are_read(
         budget = {*data.train.rows.tolist(), *data.selection.rows.tolist()}
         assert size is None or len(budget) == size
         if folds is None and size is not None:
-            tested = range(30) if share and not number else range(0)  # once, and then held
+            tested = (
+                range(30) if share and not number else range(0)
+            )  # once, and then held
             assert sorted(read) == sorted([*budget, *tested]) or (number == 3 and share)

@@ -16,7 +16,12 @@ from gaam_decoder import TrainConfig
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
-        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
+        attn=("gaam",),
+        cache=tiny_cache,
+        runs=tmp_path / "runs",
+        seeds=(0, 1),
+        epochs=2,
+        lr=0.01,
     )
 
 
@@ -28,7 +33,9 @@ def test_of_a_grid_only_what_validation_chose_becomes_a_final_model(
     folds: int | None, rates: tuple[float, ...], config: TrainConfig
 ) -> None:
     """Of folds, by the mean over all of them, whatever each of them has chosen."""
-    config = replace(config, lr=rates, tune_seeds=(7, 8), folds=folds, val_fraction=0.3, final=True)
+    config = replace(
+        config, lr=rates, tune_seeds=(7, 8), folds=folds, val_fraction=0.3, final=True
+    )
     estimate = gaam_decoder.estimate(config)
     runs = gaam_decoder.train(config)
     tuned = [run for run in runs if run.seeds == (7, 8)]
@@ -40,7 +47,10 @@ def test_of_a_grid_only_what_validation_chose_becomes_a_final_model(
             if run.recipe["lr"] == rate and e["epoch"] == run.epochs[e["seed"]]
         ]  # fmt: skip
         assert len(kept) == 2 * (folds or 1)
-        of = np.mean([e["accuracy"] for e in kept]), -np.mean([e["selection_loss"] for e in kept])
+        of = (
+            np.mean([e["accuracy"] for e in kept]),
+            -np.mean([e["selection_loss"] for e in kept]),
+        )
         scores[of] = rate
     if rates[-1] < 1e-5:  # too small for anything but the loss
         assert (len({of[0] for of in scores}), len(scores)) == (1, 3)

@@ -129,24 +129,32 @@ def plain_loop(
     """
     rows = rows or data().train
     labels = rows.label_N.tolist()
-    weight = {c: len(labels) / (len(set(labels)) * labels.count(c)) for c in set(labels)}
+    weight = {
+        c: len(labels) / (len(set(labels)) * labels.count(c)) for c in set(labels)
+    }
     decoder = build_decoder(spec(attention, head), seed).double()
     optimizer = optim(decoder.parameters(), lr=LR, weight_decay=0.1)
     scheduler = schedule and schedule(optimizer)
     for epoch in range(1, epochs + 1):
-        order = np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(len(rows))
+        order = np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(
+            len(rows)
+        )
         noise = torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
         for start in range(0, len(order), B):
             batch = torch.from_numpy(order[start : start + B])
             drawn = None
             if decoder.head.num_noise:
                 drawn = torch.rand(len(batch), decoder.head.num_noise, generator=noise)
-            logits, label_B = decoder(rows.features.resident[batch], drawn), rows.label_N[batch]
+            logits, label_B = (
+                decoder(rows.features.resident[batch], drawn),
+                rows.label_N[batch],
+            )
             if loss_of is None:
                 loss = torch.nn.functional.cross_entropy(logits, label_B)
             else:
                 each = [
-                    weight[int(label_B[n])] * loss_of(logits[n : n + 1], label_B[n : n + 1])
+                    weight[int(label_B[n])]
+                    * loss_of(logits[n : n + 1], label_B[n : n + 1])
                     for n in range(len(batch))
                 ]
                 loss = torch.stack(each).sum() / len(batch)
@@ -160,10 +168,14 @@ def plain_loop(
     return decoder.state_dict()
 
 
-def assert_equal(ours: Group, attention: str, epochs: int, *about: Any, **options: Any) -> None:
+def assert_equal(
+    ours: Group, attention: str, epochs: int, *about: Any, **options: Any
+) -> None:
     tensors = {**ours.state.parameters, **ours.state.buffers}
     for place, seed in enumerate(ours.seeds):
-        for name, value in plain_loop(attention, seed, epochs, *about, **options).items():
+        for name, value in plain_loop(
+            attention, seed, epochs, *about, **options
+        ).items():
             found, said = tensors[name][place], f"{name} of {attention}, seed {seed}"
             torch.testing.assert_close(found, value, atol=1e-9, rtol=0, msg=said)
 
@@ -200,7 +212,11 @@ OPTIMIZERS = {
 def test_every_optimizer_equals_that_of_torch(name: str, schedule: str) -> None:
     known = {text.partition(":")[0] for text in OPTIMIZERS}
     assert known == set(plugins.names("gaam_decoder.optimizers"))
-    how = {"optimizer": parse_spec(name, "optimizer"), "schedule": schedule, "clip_grad_norm": 0.5}
+    how = {
+        "optimizer": parse_spec(name, "optimizer"),
+        "schedule": schedule,
+        "clip_grad_norm": 0.5,
+    }
     ours, epochs = group("gaam", [5, 2], **how), 13 if name == "sgd" else 3
     for _ in range(epochs):
         ours.train_epoch()
@@ -210,14 +226,18 @@ def test_every_optimizer_equals_that_of_torch(name: str, schedule: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["parameter", "gradient"])
-def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(layout: str) -> None:
+def test_a_step_of_one_seed_pairs_numbers_by_place_however_they_lie(
+    layout: str,
+) -> None:
     """One kernel takes the step, which knows no strides."""
     drawn = np.random.default_rng(0).normal(size=(4, 1, 5, 3, 4, 4))
     parameter, *gradients = torch.from_numpy(drawn)
     if layout == "parameter":  # as torch stacks that of a mechanism of one's own
         parameter = torch.stack([parameter[0].to(memory_format=torch.channels_last)])
     else:
-        gradients = [g.transpose(-1, -2).contiguous().transpose(-1, -2) for g in gradients]
+        gradients = [
+            g.transpose(-1, -2).contiguous().transpose(-1, -2) for g in gradients
+        ]
     own, ours = torch.nn.Parameter(parameter.clone()), AdamW()
     theirs = torch.optim.AdamW([own], lr=0.1, weight_decay=0.1, fused=False)
     moments = {name: torch.zeros_like(parameter) for name in ours.moments}
@@ -251,12 +271,16 @@ def test_every_loss_with_weights_of_classes_equals_a_plain_loop(name: str) -> No
     assert_equal(ours, "gaam", 3, "linear", None, loss_of=loss, rows=rows.train)
 
 
-def test_what_is_logged_of_an_epoch_is_that_of_the_rows_when_they_were_learned() -> None:
+def test_what_is_logged_of_an_epoch_is_that_of_the_rows_when_they_were_learned() -> (
+    None
+):
     ours = group("gaam", [5, 2], lr=1e-30, weight_decay=0.0)
     ours.train_epoch()
     rows = ours.data.train
     for seed, member in zip(ours.seeds, ours.members, strict=True):
-        logits = build_decoder(spec("gaam"), seed).double()(rows.features.resident[rows.rows])
+        logits = build_decoder(spec("gaam"), seed).double()(
+            rows.features.resident[rows.rows]
+        )
         hits = (logits.argmax(-1) == rows.label_N).double().mean()
         loss = torch.nn.functional.cross_entropy(logits, rows.label_N)
         said = [member.log[0]["train_accuracy"], member.log[0]["loss"]]
@@ -269,7 +293,11 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
     for one in (undisturbed, poisoned):
         for _ in range(4):
             one.train_epoch()
-    assert [m.failed and "nan" in m.failed for m in poisoned.members] == [None, True, None]
+    assert [m.failed and "nan" in m.failed for m in poisoned.members] == [
+        None,
+        True,
+        None,
+    ]
     assert [len(m.log) for m in poisoned.members] == [4, 1, 4]
     for name, value in undisturbed.kept.parameters.items():
         assert torch.equal(value[[0, 2]], poisoned.kept.parameters[name][[0, 2]])
@@ -279,7 +307,12 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
 def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
     scale: str, tmp_path: Path
 ) -> None:
-    options = {"schedule": "plateau", "attention": "mha-bn", "head": "mlp", "seeds": [1, 4]}
+    options = {
+        "schedule": "plateau",
+        "attention": "mha-bn",
+        "head": "mlp",
+        "seeds": [1, 4],
+    }
     options |= {"loss_scale": scale}
     whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]
     for _ in range(5):
@@ -324,7 +357,13 @@ needs_compiler = pytest.mark.skipif(
     ("attention", "seeds", "head", "clip", "epochs"),
     [
         ("gaam", [3, 0], "linear", None, 13),
-        ("gct", [3, 0], "linear", 0.5, 13),  # torch 2.13 cannot compile norms beside its gradients
+        (
+            "gct",
+            [3, 0],
+            "linear",
+            0.5,
+            13,
+        ),  # torch 2.13 cannot compile norms beside its gradients
         ("mha-bn", [3, 0], "conv", 0.5, 3),
         ("none", [5], "conv", 0.5, 3),
     ],
@@ -350,7 +389,9 @@ def test_every_variant_trains_with_rounded_products(dtype: str) -> None:
     scale = "dynamic" if dtype == "float16" else "none"
     how = replace(EAGER, dtype=dtype)
     for attention in VARIANTS:
-        ours = group(attention, [1, 2], dtype=torch.float32, engine=how, loss_scale=scale)
+        ours = group(
+            attention, [1, 2], dtype=torch.float32, engine=how, loss_scale=scale
+        )
         ours.train_epoch()
         assert [member.failed for member in ours.members] == [None, None], attention
         assert ours.logits(ours.data.test, ours.state.weights).dtype == torch.float32

@@ -29,7 +29,10 @@ def caches(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
     for first in (0, 1):
         gaam_cache.extract(
             ExtractConfig(
-                encoder=encoder, dataset=str(dataset), out=root / str(first), layer_zero=not first
+                encoder=encoder,
+                dataset=str(dataset),
+                out=root / str(first),
+                layer_zero=not first,
             )
         )
     return {0: root / "0", 1: root / "1"}
@@ -37,19 +40,30 @@ def caches(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
 
 def test_layers_are_those_of_their_numbers(caches: dict[int, Path]) -> None:
     whole = open_cache(caches[0])["train"].embeddings[:]  # layer n at place n
-    for first, layers in ((0, "2-4"), (0, "0,4"), (0, "0-4"), (0, "1-4"), (1, "2-4"), (1, "1-4")):
+    for first, layers in (
+        (0, "2-4"),
+        (0, "0,4"),
+        (0, "0-4"),
+        (0, "1-4"),
+        (1, "2-4"),
+        (1, "1-4"),
+    ):
         cache, numbers = open_cache(caches[first]), parse_numbers(layers)
         config = TrainConfig(
             lr=3e-4, cache=caches[first], layers=layers, attn=("none",), probe=False
         )
         [item] = plan_items(config, cache, CPU)
-        assert item.recipe.layers == (None if len(numbers) == cache.num_layers else numbers)
+        assert item.recipe.layers == (
+            None if len(numbers) == cache.num_layers else numbers
+        )
         resident = prepare_data(cache, item.recipe, CPU).train.features.resident
         assert resident is not None
         np.testing.assert_array_equal(resident.numpy(), whole[:, list(numbers)])
     for first, layers in ((0, "0 1 2 3 4"), (1, "1 2 3 4")):
         cache = open_cache(caches[first])
-        one_by_one = TrainConfig(cache=caches[first], attn=("none",), layers=layers.split())
+        one_by_one = TrainConfig(
+            cache=caches[first], attn=("none",), layers=layers.split()
+        )
         each = TrainConfig(cache=caches[first], attn=("none",), layers=["each", "2"])
         assert plan_items(each, cache, CPU) == plan_items(one_by_one, cache, CPU)
     config = TrainConfig(lr=3e-4, cache=caches[1], layers="0,4")

@@ -23,7 +23,9 @@ from tests.decoder.training import test_group as groups
 def recipe(window: int | None, shard_rows: int, batch_size: int = 8) -> Recipe:
     shuffle = "full" if window is None else f"window:{window}"
     rows = None if window is None else shard_rows
-    return groups.recipe("none", "linear", shuffle=shuffle, shard_rows=rows, batch_size=batch_size)
+    return groups.recipe(
+        "none", "linear", shuffle=shuffle, shard_rows=rows, batch_size=batch_size
+    )
 
 
 @st.composite
@@ -42,9 +44,13 @@ def order_SN(row_N: Rows, of: Recipe, epoch: int, seeds: list[int]) -> Rows:
     x_NLD = torch.arange(row_N.max() + 1).float()[:, None, None]
     label_N = torch.from_numpy(row_N)
     train = Subset(features=groups.Rows(x_NLD), rows=row_N, label_N=label_N)
-    batches = list(epoch_batches(train, label_N.expand(len(seeds), -1), of, seeds, epoch))
+    batches = list(
+        epoch_batches(train, label_N.expand(len(seeds), -1), of, seeds, epoch)
+    )
     found = torch.cat([label_SB for _, label_SB in batches], dim=1)
-    assert torch.equal(torch.cat([x_SBLD for x_SBLD, _ in batches], 1)[..., 0, 0], found.float())
+    assert torch.equal(
+        torch.cat([x_SBLD for x_SBLD, _ in batches], 1)[..., 0, 0], found.float()
+    )
     return found.numpy()
 
 
@@ -65,7 +71,9 @@ def test_an_epoch_is_every_row_once_for_every_seed(case: tuple) -> None:
         assert len(block) <= max(window, largest if len(shards) == 1 else 0)
         # and as many as the window has room for
         if len(following):
-            first = np.unique(row_N[following] // shard_rows, return_counts=True)[1].max()
+            first = np.unique(row_N[following] // shard_rows, return_counts=True)[
+                1
+            ].max()
             assert len(block) + first > window
 
 
@@ -79,13 +87,24 @@ def test_a_seed_alone_is_the_seed_in_a_group_and_a_window_of_all_rows_is_full(
     np.testing.assert_array_equal(order_SN(row_N, everything, epoch, seeds), full)
     together = order_SN(row_N, recipe(window, shard_rows), epoch, seeds)
     for place, seed in enumerate(seeds):
-        for of, found in ((recipe(window, shard_rows), together), (recipe(None, 1), full)):
-            np.testing.assert_array_equal(order_SN(row_N, of, epoch, [seed])[0], found[place])
+        for of, found in (
+            (recipe(window, shard_rows), together),
+            (recipe(None, 1), full),
+        ):
+            np.testing.assert_array_equal(
+                order_SN(row_N, of, epoch, [seed])[0], found[place]
+            )
 
 
 SIZES = [
     *((1, 1, 1, 1), (37, 5, 11, 8), (37, 5, 1, 8), (37, 5, 36, 37), (64, 8, 16, 16)),
-    *((64, 8, 16, 5), (65, 8, 16, 64), (33, 40, 10, 4), (90, 3, 7, 32), (90, 3, 200, 7)),
+    *(
+        (64, 8, 16, 5),
+        (65, 8, 16, 64),
+        (33, 40, 10, 4),
+        (90, 3, 7, 32),
+        (90, 3, 200, 7),
+    ),
 ]
 
 
@@ -103,7 +122,9 @@ def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -
 
         root = tmp_path / str(number)
         rows = {"train": count}
-        write_cache(root, rows, 2, 3, states, shard_rows=shard_rows, storage_dtype=storage)
+        write_cache(
+            root, rows, 2, 3, states, shard_rows=shard_rows, storage_dtype=storage
+        )
         array = open_cache(root)["train"].embeddings
         expected = torch.from_numpy(array[:]).float()
         kept_N = np.sort(generator.permutation(count)[: max(1, count * 9 // 10)])
@@ -114,7 +135,9 @@ def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -
                 features = Features(array, torch.device("cpu"), place)  # type: ignore[arg-type]
                 train = Subset(features=features, rows=kept_N, label_N=label_N)
                 # kept beyond the next batch: a batch is a copy
-                batches = list(epoch_batches(train, label_N.expand(3, -1), of, seeds, epoch=3))
+                batches = list(
+                    epoch_batches(train, label_N.expand(3, -1), of, seeds, epoch=3)
+                )
                 assert [label_SB.shape[1] for _, label_SB in batches[:-1]] == [size] * (
                     len(batches) - 1
                 )
@@ -128,6 +151,8 @@ def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -
 def test_no_two_seeds_streams_or_epochs_draw_the_same_numbers() -> None:
     """And they stay what they are: they are part of what a seed means."""
     counters = [(), *((epoch,) for epoch in range(1, 6))]
-    drawn = [stream_seed(*one, *at) for one in product(range(9), STREAMS) for at in counters]
+    drawn = [
+        stream_seed(*one, *at) for one in product(range(9), STREAMS) for at in counters
+    ]
     assert len(set(drawn)) == len(drawn)
     assert stream_seed(7, "order", 3) == 1_729_168_002_221_264_068

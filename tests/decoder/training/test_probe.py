@@ -50,7 +50,9 @@ def test_every_mechanism_without_parameters_has_one_run_with_one_seed(
     assert "seed" not in run.summary().replace(str(run.path), "")
     assert gaam_decoder.train(config)[0].path == run.path
     assert list_runs(config.runs, whole=True).good
-    assert (run.attention_map is not None) == (attention == "gct")  # the only one that has one
+    assert (run.attention_map is not None) == (
+        attention == "gct"
+    )  # the only one that has one
 
 
 def test_it_learns_from_the_rows_of_the_other_heads(config: TrainConfig) -> None:
@@ -60,7 +62,8 @@ def test_it_learns_from_the_rows_of_the_other_heads(config: TrainConfig) -> None
     x = torch.from_numpy(cache["train"].embeddings[:]).float()
     head = lbfgs.LBFGSHead(6, 32, 2)
     parts = [
-        lbfgs.Examples(x[one.rows].flatten(1), one.label_N) for one in (data.train, data.selection)
+        lbfgs.Examples(x[one.rows].flatten(1), one.label_N)
+        for one in (data.train, data.selection)
     ]
     fit = head.fit(parts[0], parts[1], lambda done, text: None)
     assert fit.to_dict() == run.fit

@@ -41,7 +41,10 @@ def test_stratified_folds_partition_the_rows_and_keep_the_classes(count: int) ->
 
 def test_the_majority_is_that_of_the_rows_that_learn(tmp_path: Path) -> None:
     """Of four rows of each class it is the first, but for the fold that tests two of these."""
-    states, label = np.random.default_rng(0).normal(size=(8, 2, 4)), np.array([0, 1] * 4)
+    states, label = (
+        np.random.default_rng(0).normal(size=(8, 2, 4)),
+        np.array([0, 1] * 4),
+    )
     splits = {"train": (states.astype(np.float32), label)}
     splits["test"] = splits["train"][0][:4], np.array([0, 1, 1, 1])
     gaam_cache.write(tmp_path / "cache", splits)

@@ -42,12 +42,16 @@ def test_the_same_rows_under_another_name_are_the_same_rows(
         warnings.simplefilter("ignore")
         gaam_cache.extract(
             ExtractConfig(
-                encoder=str(encoders["bert"]), dataset=str(tmp_path / "d"), out=tmp_path / "c"
+                encoder=str(encoders["bert"]),
+                dataset=str(tmp_path / "d"),
+                out=tmp_path / "c",
             )
         )
     config = replace(config, cache=tmp_path / "c")
     for work in (gaam_decoder.estimate, gaam_decoder.train):
-        with pytest.raises(ConfigError, match=r"'train' and 'test'(.|\n)*--set allow-train"):
+        with pytest.raises(
+            ConfigError, match=r"'train' and 'test'(.|\n)*--set allow-train"
+        ):
             work(config)
     (run,) = gaam_decoder.train(replace(config, allow_train_as_test=True))
     assert run.recipe["allow_train_as_test"] is True
@@ -55,7 +59,12 @@ def test_the_same_rows_under_another_name_are_the_same_rows(
 
 
 IMPOSSIBLE = [
-    ({"attn": ("gaam:heads=3", "none"), "layers": ((1, 2, 3, 4), None)}, 1, 4, "gaam:heads=3"),
+    (
+        {"attn": ("gaam:heads=3", "none"), "layers": ((1, 2, 3, 4), None)},
+        1,
+        4,
+        "gaam:heads=3",
+    ),
     ({"attn": ("gaam:heads=4", "gaam:heads=5", "none")}, 2, 3, "gaam:heads=4"),
 ]
 
@@ -78,7 +87,16 @@ def test_a_training_of_which_every_seed_fails_fails(
     gaam: Gaam, tiny_cache: Path, tmp_path: Path
 ) -> None:
     options = ["--cache", tiny_cache, "--runs", tmp_path / "r", "--epochs", 2]
-    options += ["--attn", "mha", "--lr", "0.01", "--lr", "1e30", "--set", "weight-decay=0"]
+    options += [
+        "--attn",
+        "mha",
+        "--lr",
+        "0.01",
+        "--lr",
+        "1e30",
+        "--set",
+        "weight-decay=0",
+    ]
     outcome = gaam("train", *options, "--seeds", 2, "--json")
     assert outcome.code == 1, outcome
     refusal = outcome.err.partition("error: ")[2]

@@ -13,7 +13,9 @@ from gaam_decoder.training.grid import recipes
 from tests.conftest import GOLDEN
 
 
-@pytest.mark.parametrize("run", sorted(GOLDEN.glob("v*/runs/*/run.json")), ids=lambda p: p.parent)
+@pytest.mark.parametrize(
+    "run", sorted(GOLDEN.glob("v*/runs/*/run.json")), ids=lambda p: p.parent
+)
 def test_recipes_of_earlier_versions_keep_their_keys(run: Path) -> None:
     about = json.loads(run.read_text())
     given = {k: v for k, v in about["recipe"].items() if k not in ("fold", "layers")}

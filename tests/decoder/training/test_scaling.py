@@ -49,7 +49,9 @@ def _grows(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_batch() -> TrainData:
     """Rows of one batch: an epoch is a step."""
     whole = data(torch.float32).train
-    few = Subset(features=whole.features, rows=whole.rows[:B], label_N=whole.label_N[:B])
+    few = Subset(
+        features=whole.features, rows=whole.rows[:B], label_N=whole.label_N[:B]
+    )
     return TrainData(train=few, selection=None, test=few)
 
 
@@ -83,7 +85,9 @@ class Torchs:
         self.decoder = build_decoder(spec(attention), seed).to(self.wide)
         self.start = {k: v.detach().clone() for k, v in self.decoder.named_parameters()}
         self.faulty = 0
-        self.optimizer = torch.optim.AdamW(self.decoder.parameters(), lr=LR, weight_decay=0.1)
+        self.optimizer = torch.optim.AdamW(
+            self.decoder.parameters(), lr=LR, weight_decay=0.1
+        )
         self.scaler = GradScaler("cpu", growth_interval=INTERVAL)
         self.steps = 0
         self.skipped = 0
@@ -131,7 +135,10 @@ def compare(ours: Group, seeds: list[int], attention: str, fault: str, clip: flo
                 off = (state.parameters[name][place] - value).abs()
                 way = (value - one.start[name]).abs().mean()
                 most = off.max() if dtype == "float32" else off.mean()
-                assert most <= (1e-7 if dtype == "float32" else ROUNDED * way), (name, epoch)
+                assert most <= (1e-7 if dtype == "float32" else ROUNDED * way), (
+                    name,
+                    epoch,
+                )
         if fault == "infinite":
             assert all(one.steps <= epoch - one.faulty for one in torchs)
     assert all(one.faulty for one in torchs), "the fault was never met"
@@ -153,10 +160,13 @@ def test_every_step_is_that_of_gradscaler(fault: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("attention", ["gaam", "mha-bn"])
-def test_a_seed_whose_gradients_overflow_disturbs_no_other(attention: str, dtype: str) -> None:
+def test_a_seed_whose_gradients_overflow_disturbs_no_other(
+    attention: str, dtype: str
+) -> None:
     """And stays as it was: parameters, moments and the number of its steps."""
     undisturbed, poisoned = (
-        group([0, 1, 2], attention=attention, dtype=dtype, clip_grad_norm=1.0) for _ in range(2)
+        group([0, 1, 2], attention=attention, dtype=dtype, clip_grad_norm=1.0)
+        for _ in range(2)
     )
     poisoned.state.parameters["head.fc.weight"][1] = torch.inf
     before = {name: value.clone() for name, value in poisoned.state.tensors().items()}
@@ -182,7 +192,9 @@ def test_what_is_a_failure_still() -> None:
     assert [m.failed and "nan" in m.failed for m in lost.members] == [None, True]
 
     class Overflowing(CrossEntropy):  # a finite loss, whose gradient is not
-        def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
+        def __call__(
+            self, logits_BC: torch.Tensor, label_B: torch.Tensor
+        ) -> torch.Tensor:
             return super().__call__(logits_BC + (logits_BC * 0).sqrt(), label_B)
 
     for epochs, steps, fact in ((30, 17, " 0.5"), (5, 5, "5 epochs")):

@@ -41,7 +41,9 @@ def test_labels_are_permuted_among_the_rows_that_learn_and_choose(
     if select == "val":
         true.append(data.selection.label_N)
     elif select == "test":
-        assert torch.equal(held, data.test.label_N.expand(2, -1))  # tested rows keep theirs
+        assert torch.equal(
+            held, data.test.label_N.expand(2, -1)
+        )  # tested rows keep theirs
     else:
         assert held is None
     every = torch.cat([told, held], 1) if select == "val" else told
@@ -51,13 +53,17 @@ def test_labels_are_permuted_among_the_rows_that_learn_and_choose(
     assert not torch.equal(told[0], told[1])
 
 
-def test_a_seed_is_told_the_same_alone_and_whatever_is_held_out(config: TrainConfig) -> None:
+def test_a_seed_is_told_the_same_alone_and_whatever_is_held_out(
+    config: TrainConfig,
+) -> None:
     def by_row(data: TrainData, seeds: list[int], place: int) -> dict[int, int]:
         told, held = told_labels(data, seeds, shuffle=True)
         rows, labels = [data.train.rows], [told[place]]
         if held is not None:
             rows, labels = [*rows, data.selection.rows], [*labels, held[place]]
-        return dict(zip(np.concatenate(rows).tolist(), torch.cat(labels).tolist(), strict=True))
+        return dict(
+            zip(np.concatenate(rows).tolist(), torch.cat(labels).tolist(), strict=True)
+        )
 
     val, last = data_of(config), data_of(replace(config, select="last"))
     assert by_row(val, [7], 0) == by_row(val, [3, 7], 1) == by_row(last, [7], 0)

@@ -25,7 +25,12 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
-        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
+        attn=("gaam",),
+        cache=tiny_cache,
+        runs=tmp_path / "runs",
+        seeds=(0, 1),
+        epochs=2,
+        lr=0.01,
     )
 
 
@@ -81,7 +86,9 @@ print(json.dumps({"grown": most[0], "data": run.engine["data"]}))
 
 
 @pytest.mark.slow
-def test_a_cache_larger_than_memory_trains_at_flat_memory(tiny_cache: Path, tmp_path: Path) -> None:
+def test_a_cache_larger_than_memory_trains_at_flat_memory(
+    tiny_cache: Path, tmp_path: Path
+) -> None:
     """280 MiB of room beside a split of 420 MiB: the rows stay on disk, and little is added.
 
     Large blocks have mappings of their own here, and go when they are freed: what is counted is
@@ -92,12 +99,26 @@ def test_a_cache_larger_than_memory_trains_at_flat_memory(tiny_cache: Path, tmp_
     count = 420 * 2**20 // (layers * hidden_size * 2)
     # drawn once: what is measured does not depend on the numbers
     generator = np.random.default_rng(0)
-    x_NLD = generator.standard_normal((2048, layers, hidden_size), np.float32).astype(np.float16)
+    x_NLD = generator.standard_normal((2048, layers, hidden_size), np.float32).astype(
+        np.float16
+    )
     write_cache(
-        big, {"train": count}, layers, hidden_size, lambda shard: x_NLD[: shard.stop - shard.start]
+        big,
+        {"train": count},
+        layers,
+        hidden_size,
+        lambda shard: x_NLD[: shard.stop - shard.start],
     )
     room = 280 * 2**20
-    command = [sys.executable, "-c", LIMITED, tiny_cache, tmp_path / "runs", str(room), big]
+    command = [
+        sys.executable,
+        "-c",
+        LIMITED,
+        tiny_cache,
+        tmp_path / "runs",
+        str(room),
+        big,
+    ]
     done = subprocess.run(
         list(map(str, command)), cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(2**20)},

@@ -44,7 +44,8 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
     reporting_first = gaam_decoder.train(config, on_run=finished.append)
     runs = [*reporting_first[2:], *reporting_first[:2]]
     assert trained(runs[:6]) == [
-        (name, lr, (7, 8)) for name, lr in itertools.product(map(str, config.attn), RATES)
+        (name, lr, (7, 8))
+        for name, lr in itertools.product(map(str, config.attn), RATES)
     ]
     winners = {}
     for run in runs[:6]:  # of equal accuracies the loss decides
@@ -52,10 +53,15 @@ def test_the_grid_is_trained_by_the_seeds_that_choose_and_the_winner_by_the_othe
             e for seed in (7, 8) for e in run.log
             if (e["seed"], e["epoch"]) == (seed, run.epochs[seed])
         ]  # fmt: skip
-        score = sum(e["accuracy"] for e in kept), -sum(e["selection_loss"] for e in kept)
+        score = (
+            sum(e["accuracy"] for e in kept),
+            -sum(e["selection_loss"] for e in kept),
+        )
         winners.setdefault(run.attention, {})[score] = run.recipe["lr"]
     chosen = {name: of[max(of)] for name, of in winners.items()}
-    assert trained(runs[6:]) == [(name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)]
+    assert trained(runs[6:]) == [
+        (name, chosen[name], (0, 1, 2)) for name in map(str, config.attn)
+    ]
     assert [run.path for run in finished] == [run.path for run in runs]
     assert all(run.tuning_seeds == (7, 8) for run in runs)
     [table] = gaam_decoder.report(config.runs).tables
@@ -72,10 +78,17 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
 ) -> None:
     generator = np.random.default_rng(0)
     label_N = np.arange(50) % 2
-    state_NLD = (generator.normal(size=(50, 4, 6)) + label_N[:, None, None]).astype(np.float32)
+    state_NLD = (generator.normal(size=(50, 4, 6)) + label_N[:, None, None]).astype(
+        np.float32
+    )
     cache, names = tmp_path / "cache", [f"s{row // 5}" for row in range(50)]
-    parts = {"train": (state_NLD, label_N), "test": (state_NLD[:20] + 0.1, label_N[:20])}
-    gaam_cache.write(cache, parts, columns={"speaker": {"train": names, "test": ["t"] * 20}})
+    parts = {
+        "train": (state_NLD, label_N),
+        "test": (state_NLD[:20] + 0.1, label_N[:20]),
+    }
+    gaam_cache.write(
+        cache, parts, columns={"speaker": {"train": names, "test": ["t"] * 20}}
+    )
     config = TrainConfig(
         attn=("none",), cache=cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, groups=groups,
         probe=False,
@@ -86,7 +99,9 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
         assert run.seeds == (1000, 1001, 1002)
         assert run.validation is not None
         held = [row_V[row_V >= 0].tolist() for row_V in run.validation.rows]
-        assert sorted(itertools.chain(*held)) == list(range(50)), "all rows choose, none twice"
+        assert sorted(itertools.chain(*held)) == list(range(50)), (
+            "all rows choose, none twice"
+        )
         for place, rows in enumerate(held):
             logits_VC, label_V = run.validation.of_seed(place)
             assert label_V.tolist() == label_N[rows].tolist()
@@ -97,7 +112,10 @@ def test_without_a_rate_three_more_seeds_choose_by_all_rows_of_train(
                     names[row] for row in set(range(50)) - set(rows)
                 }
     scores = {
-        (np.mean([e["accuracy"] for e in kept]), -np.mean([e["selection_loss"] for e in kept])): run
+        (
+            np.mean([e["accuracy"] for e in kept]),
+            -np.mean([e["selection_loss"] for e in kept]),
+        ): run
         for run in tried
         for kept in [[e for e in run.log if e["epoch"] == run.epochs[e["seed"]]]]
     }

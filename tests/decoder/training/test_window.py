@@ -24,7 +24,9 @@ def cache(
     """60 training rows in shards of 10; to be read and not changed."""
     out = tmp_path_factory.mktemp("window") / "cache"
     encoder = str(encoders["bert"])
-    extract(ExtractConfig(encoder=encoder, dataset=str(dataset), out=out, shard_rows=10))
+    extract(
+        ExtractConfig(encoder=encoder, dataset=str(dataset), out=out, shard_rows=10)
+    )
     return out
 
 
@@ -49,7 +51,8 @@ def same(first: RunResult, second: RunResult) -> None:
     for file in ("weights.safetensors", "test.safetensors"):
         assert (first.path / file).read_bytes() == (second.path / file).read_bytes()
     logs = [
-        [{k: v for k, v in e.items() if k != "seconds"} for e in r.log] for r in (first, second)
+        [{k: v for k, v in e.items() if k != "seconds"} for e in r.log]
+        for r in (first, second)
     ]
     assert logs[0] == logs[1]
 
@@ -69,7 +72,9 @@ def test_disk_and_memory_give_the_same_bits(
     with std_warnings.catch_warnings():
         std_warnings.simplefilter("ignore", GaamWarning)
         [held] = gaam_decoder.train(config)
-        [read] = gaam_decoder.train(replace(config, memory_share=0.0, runs=tmp_path / "read"))
+        [read] = gaam_decoder.train(
+            replace(config, memory_share=0.0, runs=tmp_path / "read")
+        )
     assert (held.engine["data"], read.engine["data"]) == ("memory", "disk")
     assert held.key == read.key
     same(held, read)

@@ -35,16 +35,23 @@ def head_of(text: str) -> dict[str, Any]:
     return found
 
 
-def test_a_card_holds_the_table_and_the_notes_of_a_report(run: RunResult, tiny_cache: Path) -> None:
+def test_a_card_holds_the_table_and_the_notes_of_a_report(
+    run: RunResult, tiny_cache: Path
+) -> None:
     text, reported = text_of(run), report([run]).text("markdown").splitlines()
-    for line in reported[: next(n for n, line in enumerate(reported) if "share of layers" in line)]:
+    for line in reported[
+        : next(n for n, line in enumerate(reported) if "share of layers" in line)
+    ]:
         assert not line.startswith(("|", "- ")) or line in text
     assert all(f"- {name}" in text for name in run.cache["class_names"])
     assert all(f"# TODO: {slot}" in text for slot in SLOTS)
     assert run.cache["fingerprint"][:8] in text
     assert "lr=0.0003" in text
     head, plan = head_of(text), read_plan(tiny_cache)
-    assert (head["library_name"], head["pipeline_tag"]) == ("gaam", "text-classification")
+    assert (head["library_name"], head["pipeline_tag"]) == (
+        "gaam",
+        "text-classification",
+    )
     assert "base_model" not in head, "a local one"
     hub = {"name": "someone/tiny", "path": None, "revision": "0" * 40}
     known = replace(plan, encoder=plan.encoder | hub, dataset=plan.dataset | hub)

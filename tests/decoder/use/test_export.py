@@ -25,7 +25,9 @@ HEADS = plugins.names("gaam_decoder.heads")
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunResult]:
+def runs(
+    tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, RunResult]:
     """Every mechanism with a linear head, and every head without a mechanism."""
     folder = tmp_path_factory.mktemp("runs")
     found = train(tiny_cache, folder, *MECHANISMS)
@@ -58,7 +60,9 @@ def test_a_mechanism_that_predicts_a_row_by_others_is_refused(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_path: Path) -> None:
+def test_a_folder_of_others_is_never_replaced(
+    runs: dict[str, RunResult], tmp_path: Path
+) -> None:
     run, out = runs["mha + linear"].path, tmp_path / "out"
     out.mkdir()
     export_run(run, out)  # an empty one is free
@@ -92,7 +96,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "no weights but a pickle": lambda folder: (folder / MODEL_FILE).rename(
         folder / "pytorch_model.bin"
     ),
-    "of another library": lambda folder: (folder / CONFIG_FILE).write_bytes(b'{"model_type": 1}'),
+    "of another library": lambda folder: (folder / CONFIG_FILE).write_bytes(
+        b'{"model_type": 1}'
+    ),
     "changed": lambda folder: (folder / CONFIG_FILE).write_text(
         (folder / CONFIG_FILE).read_text().replace('"linear"', '"mlp"')
     ),

@@ -16,7 +16,13 @@ from scipy.special import softmax
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.common.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
+from gaam_cache.common.errors import (
+    CacheError,
+    ConfigError,
+    DataError,
+    GaamWarning,
+    NotFoundError,
+)
 from gaam_cache.config import ExtractConfig
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
@@ -25,7 +31,9 @@ from gaam_decoder.use.predict import PredictConfig
 from gaam_decoder.use.predictor import Predictor
 from tests.conftest import Outcome, build_encoder, random_rows, write_csv
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # epochs that are too few
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning"
+)  # epochs that are too few
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +73,9 @@ def check(run: RunResult, cache: Path) -> Predictor:
     np.testing.assert_allclose(found.probabilities_NC, expected_NC, atol=1e-5, rtol=0)
     assert predictor.seeds == run.finished
     assert found.labels == [predictor.class_names[n] for n in expected_NC.argmax(-1)]
-    assert (predictor.predict_states(states).probabilities_NC == found.probabilities_NC).all()
+    assert (
+        predictor.predict_states(states).probabilities_NC == found.probabilities_NC
+    ).all()
     return predictor
 
 
@@ -111,7 +121,9 @@ def test_a_run_alone_knows_how_its_rows_were_encoded(
     config: TrainConfig, cache: Path, tiny_cache: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(cache, tmp_path / "copy")
-    [run] = gaam_decoder.train(replace(config, cache=tmp_path / "copy", shuffle_labels=True))
+    [run] = gaam_decoder.train(
+        replace(config, cache=tmp_path / "copy", shuffle_labels=True)
+    )
     other = gaam_cache.open_cache(tiny_cache).fingerprint[:12]
     with pytest.raises(CacheError, match=other):
         gaam_decoder.load(run.path, cache=tiny_cache)
@@ -158,10 +170,23 @@ PLACES = {
 
 @pytest.mark.parametrize("case", PLACES)
 def test_predict_takes_the_encoder_from_where_it_lies_now(
-    case: str, config: TrainConfig, cache: Path, gaam: Callable[..., Outcome], tmp_path: Path
+    case: str,
+    config: TrainConfig,
+    cache: Path,
+    gaam: Callable[..., Outcome],
+    tmp_path: Path,
 ) -> None:
     [run] = gaam_decoder.train(config)
-    words = ("predict", run.path, "goal bank", "robot", "--json", "--quiet", "--device", "cpu")
+    words = (
+        "predict",
+        run.path,
+        "goal bank",
+        "robot",
+        "--json",
+        "--quiet",
+        "--device",
+        "cpu",
+    )
     before = gaam(*words)
     assert before.code == 0
     named, code, message = PLACES[case]
@@ -186,7 +211,9 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     x_NLD = np.random.default_rng(0).normal(size=(40, 3, 8)).astype(np.float32)
     splits = {"train": (x_NLD, [0, 1] * 20), "test": (x_NLD[:9], ([0, 1] * 5)[:9])}
     gaam_cache.write(tmp_path / "cache", splits)
-    config = TrainConfig(lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1)
+    config = TrainConfig(
+        lr=3e-4, cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1
+    )
     run = gaam_decoder.train(config)[0].path
     predictor = gaam_decoder.load(run, device="cpu")
     assert predictor.plan is None
@@ -199,12 +226,18 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     for folder in (run, tmp_path / "decoder"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            gaam_decoder.predict(PredictConfig(run=folder, cache=tmp_path / "cache"), write=bool)
+            gaam_decoder.predict(
+                PredictConfig(run=folder, cache=tmp_path / "cache"), write=bool
+            )
         with pytest.warns(GaamWarning, match="imported"):
-            gaam_decoder.predict(PredictConfig(run=folder, cache=tmp_path / "other"), write=bool)
+            gaam_decoder.predict(
+                PredictConfig(run=folder, cache=tmp_path / "other"), write=bool
+            )
 
 
-def test_of_a_folder_of_runs_what_its_report_recommends_is_taken(config: TrainConfig) -> None:
+def test_of_a_folder_of_runs_what_its_report_recommends_is_taken(
+    config: TrainConfig,
+) -> None:
     [run] = gaam_decoder.train(replace(config, probe=False))
     with pytest.warns(GaamWarning, match=f"gaam:heads=1.*{re.escape(str(run.path))}"):
         assert gaam_decoder.load(config.runs).seeds == run.finished

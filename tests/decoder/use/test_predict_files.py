@@ -42,10 +42,16 @@ class StandIn:
     def predictions(self, rows: Sequence[str], **about: Any) -> Predictions:
         self.asked += rows
         number = len(self.class_names)
-        seen_N = np.array([sum(row.encode()) for row in rows], np.float32).reshape(-1, 1)
-        logits_SNC = np.stack([np.sin(seen_N + seed + np.arange(number)) for seed in self.seeds])
+        seen_N = np.array([sum(row.encode()) for row in rows], np.float32).reshape(
+            -1, 1
+        )
+        logits_SNC = np.stack(
+            [np.sin(seen_N + seed + np.arange(number)) for seed in self.seeds]
+        )
         logits_SNC = logits_SNC.astype(np.float32)
-        return Predictions.of(logits_SNC, self.class_names, temperatures=self.temperatures)
+        return Predictions.of(
+            logits_SNC, self.class_names, temperatures=self.temperatures
+        )
 
 
 ADDED = ["predicted", "probability", "agreement"]
@@ -89,7 +95,9 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 def read(content: bytes, suffix: str) -> list[dict[str, Any]]:
     """By another reader than ours."""
     if suffix == ".parquet":
-        table: list[dict[str, Any]] = pyarrow.parquet.read_table(io.BytesIO(content)).to_pylist()
+        table: list[dict[str, Any]] = pyarrow.parquet.read_table(
+            io.BytesIO(content)
+        ).to_pylist()
         return table
     text = content.decode()
     if suffix == ".csv":
@@ -100,9 +108,14 @@ def read(content: bytes, suffix: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("of", "to"), [(".csv", ".csv"), (".jsonl", ".parquet"), (".parquet", ".jsonl")]
 )
-def test_every_value_is_there_afterwards(of: str, to: str, stand: Stand, tmp_path: Path) -> None:
+def test_every_value_is_there_afterwards(
+    of: str, to: str, stand: Stand, tmp_path: Path
+) -> None:
     predictor, run = stand()
-    rows = [{"id": value, "text": f"text {i}", 'é, "b"': "x"} for i, value in enumerate(STRINGS)]
+    rows = [
+        {"id": value, "text": f"text {i}", 'é, "b"': "x"}
+        for i, value in enumerate(STRINGS)
+    ]
     source, out = write(tmp_path / f"in{of}", rows), tmp_path / "new" / f"out{to}"
     written = predict(PredictConfig(run=run, file=source, out=out, top=3))
     found = read(out.read_bytes(), to)

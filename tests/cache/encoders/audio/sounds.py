@@ -43,7 +43,11 @@ class Tone:
 def _wav2vec2_like(cls: Any, norm: str, **more: Any) -> Any:
     stable = norm == "layer"
     return cls(
-        **SMALL, feat_extract_norm=norm, do_stable_layer_norm=stable, conv_bias=stable, **more
+        **SMALL,
+        feat_extract_norm=norm,
+        do_stable_layer_norm=stable,
+        conv_bias=stable,
+        **more,
     )
 
 
@@ -68,7 +72,8 @@ def extractor_for(config: Any) -> Any:
     if config.model_type == "whisper":
         return transformers.WhisperFeatureExtractor(feature_size=config.num_mel_bins)
     return transformers.Wav2Vec2FeatureExtractor(
-        do_normalize=True, return_attention_mask=getattr(config, "feat_extract_norm", "") == "layer"
+        do_normalize=True,
+        return_attention_mask=getattr(config, "feat_extract_norm", "") == "layer",
     )
 
 
@@ -95,7 +100,9 @@ def sounds(count: int = 12) -> list[Tone]:
     made = []
     for number in range(count):
         rate = (16000, 8000, 44100, 22050, 48000, 16000)[number % 6]
-        seconds = (0.03, 0.2, 1.0, 0.5, 0.5, 0.77, 1.3, 0.2, 0.045, 2.1, 0.5, 0.77)[number % 12]
+        seconds = (0.03, 0.2, 1.0, 0.5, 0.5, 0.77, 1.3, 0.2, 0.045, 2.1, 0.5, 0.77)[
+            number % 12
+        ]
         t = np.arange(int(seconds * rate)) / rate
         wave = rng.normal(scale=0.02, size=len(t))
         wave += 0.3 * np.sin(2 * np.pi * (200 + 130 * number) * t) * (t > 0.3 * seconds)
@@ -111,12 +118,16 @@ def reference(folder: Path, rows: Sequence[Tone]) -> dict[str, list[np.ndarray]]
     """Pooled ``hidden_states[1:]`` of transformers, every sound alone, by its own extractor."""
     extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
     model = encoder_of(transformers.AutoModel.from_pretrained(folder).eval())
-    pooled: dict[str, list[np.ndarray]] = {name: [] for name in ("mean", "first", "last", "max")}
+    pooled: dict[str, list[np.ndarray]] = {
+        name: [] for name in ("mean", "first", "last", "max")
+    }
     for row in rows:
         wave = row.samples()
         if row.rate != extractor.sampling_rate:
             wave = soxr.resample(wave, row.rate, extractor.sampling_rate, quality="VHQ")
-        made = extractor(wave, sampling_rate=extractor.sampling_rate, return_tensors="pt")
+        made = extractor(
+            wave, sampling_rate=extractor.sampling_rate, return_tensors="pt"
+        )
         with torch.no_grad():
             output = model(**made, output_hidden_states=True)
         states = torch.stack([x[0] for x in output.hidden_states[1:]]).double()

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-CLASSES = tuple(f"{way}-{hz}" for way in ("flat", "rising") for hz in (200, 400, 800, 1600, 3000))
+CLASSES = tuple(
+    f"{way}-{hz}" for way in ("flat", "rising") for hz in (200, 400, 800, 1600, 3000)
+)
 
 
 def write(folder: Path, counts: dict[str, int], seed: int = 0) -> None:
@@ -24,4 +26,6 @@ def write(folder: Path, counts: dict[str, int], seed: int = 0) -> None:
                 wave = 0.5 * np.sin(2 * np.pi * np.cumsum(pitch + 0 * t) / rate)
                 wave += rng.normal(scale=0.01, size=len(t))
                 suffix = "wav" if number % 2 else "flac"
-                soundfile.write(folder / split / name / f"{number:03}.{suffix}", wave, rate)
+                soundfile.write(
+                    folder / split / name / f"{number:03}.{suffix}", wave, rate
+                )

@@ -38,7 +38,9 @@ def shortest(chain: list[tuple[int, int, int, bool]]) -> int:
 
 @given(chain=CHAINS)
 @example(chain=[(9, 1, 0, False), (1, 1, 2, False), (1, 1, 2, False)])
-def test_any_chain_of_convolutions_is_two_numbers(chain: list[tuple[int, int, int, bool]]) -> None:
+def test_any_chain_of_convolutions_is_two_numbers(
+    chain: list[tuple[int, int, int, bool]],
+) -> None:
     total = int(np.prod([stride for _, stride, _, _ in chain]))
     low = 40 * total + 200
     try:

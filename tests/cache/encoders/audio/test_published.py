@@ -19,7 +19,9 @@ def test_published_states_are_the_mean_over_five_seconds_of_raw_samples(
     name: str, audio_encoders: dict[str, Path]
 ) -> None:
     folder = audio_encoders[name]
-    encoder = AudioEncoder.open(ExtractConfig(encoder=str(folder), published_audio=True))
+    encoder = AudioEncoder.open(
+        ExtractConfig(encoder=str(folder), published_audio=True)
+    )
     encoder.load()
     assert encoder.batching == "padded"  # all are of one length
     rows = [tone for tone in sounds.sounds() if tone.rate == 16000]

@@ -39,7 +39,9 @@ def test_a_model_with_a_head_is_the_model(
     for folder in (tmp_path, audio_encoders[name]):
         encoder = opened(folder)
         encoder.load()
-        states.append(encoder.encode(encoder.prepare(sounds.sounds()[2:3]).items)["mean"])
+        states.append(
+            encoder.encode(encoder.prepare(sounds.sounds()[2:3]).items)["mean"]
+        )
     assert torch.equal(*states)
 
 

@@ -25,7 +25,9 @@ BATCHING = {
 
 
 def loaded(folder: Path, **settings: object) -> AudioEncoder:
-    encoder = AudioEncoder.open(ExtractConfig(encoder=str(folder), pool=POOLS, **settings))
+    encoder = AudioEncoder.open(
+        ExtractConfig(encoder=str(folder), pool=POOLS, **settings)
+    )
     encoder.load()
     return encoder
 
@@ -43,7 +45,9 @@ def test_states_are_those_of_transformers_alone_at_every_budget_and_in_every_ord
     for number, budget in enumerate((1, 300, 4096)):
         order = np.random.default_rng(number).permutation(len(rows))
         inputs = encoder.prepare([rows[i] for i in order])
-        for batch in token_budget_batches(inputs.sizes, budget, encoder.batching, inputs.extents):
+        for batch in token_budget_batches(
+            inputs.sizes, budget, encoder.batching, inputs.extents
+        ):
             shared += len(batch) > 1
             states = encoder.encode(inputs.batch(batch))
             for pool, x_BLD in states.items():
@@ -57,7 +61,9 @@ def test_states_are_those_of_transformers_alone_at_every_budget_and_in_every_ord
             assert sounds.deviation(alone[pool][0].numpy(), expected[pool][row]) < 1e-5
 
 
-def test_a_sound_that_is_too_long_is_cut_and_counted(audio_encoders: dict[str, Path]) -> None:
+def test_a_sound_that_is_too_long_is_cut_and_counted(
+    audio_encoders: dict[str, Path],
+) -> None:
     encoder = loaded(audio_encoders["wavlm-layer"], clip_seconds=1.0)
     [long] = [tone for tone in sounds.sounds() if tone.frames > 2 * tone.rate]
     rows = [long, sounds.Tone(long.wave[: long.rate], long.rate)]

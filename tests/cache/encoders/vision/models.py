@@ -61,7 +61,9 @@ def save_model(config: Any, folder: Path, seed: int = 0) -> None:
 def _both(kind: str) -> Any:
     """A configuration of a model of texts and pictures."""
     vision = {**SMALL, "projection_dim": 16} if kind == "CLIP" else SMALL
-    return getattr(transformers, f"{kind}Config")(text_config=TEXT, vision_config=vision)
+    return getattr(transformers, f"{kind}Config")(
+        text_config=TEXT, vision_config=vision
+    )
 
 
 FAMILIES = {

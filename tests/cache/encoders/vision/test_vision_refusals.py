@@ -14,7 +14,12 @@ from torch import nn
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.encoders.vision import Unusable, VisionEncoder, _VisionForward, find_layout
+from gaam_cache.encoders.vision import (
+    Unusable,
+    VisionEncoder,
+    _VisionForward,
+    find_layout,
+)
 from tests.cache.encoders.vision.models import FAMILIES, SMALL, SQUARE, save_model
 
 
@@ -24,7 +29,9 @@ def load(encoder: type, folder: Path, **options: Any) -> Any:
     return opened
 
 
-def test_an_encoder_for_other_rows_is_named(encoders: dict[str, Path], tmp_path: Path) -> None:
+def test_an_encoder_for_other_rows_is_named(
+    encoders: dict[str, Path], tmp_path: Path
+) -> None:
     for name, folder in encoders.items():
         with pytest.raises(ConfigError) as caught:
             load(VisionEncoder, folder)
@@ -33,14 +40,18 @@ def test_an_encoder_for_other_rows_is_named(encoders: dict[str, Path], tmp_path:
         load(TextEncoder, FAMILIES["vit"].save(tmp_path / "vit"))
 
 
-def test_a_masked_autoencoder_is_refused_and_its_weights_are_not(tmp_path: Path) -> None:
+def test_a_masked_autoencoder_is_refused_and_its_weights_are_not(
+    tmp_path: Path,
+) -> None:
     save_model(transformers.ViTMAEConfig(**SMALL), tmp_path)
     transformers.ViTImageProcessorPil(size=SQUARE).save_pretrained(tmp_path)
     with pytest.raises(ConfigError) as caught:
         load(VisionEncoder, tmp_path)
     assert "ViTMAEModel" in caught.value.details["found"]
     config = transformers.ViTConfig(**SMALL)
-    transformers.ViTModel.from_pretrained(tmp_path, config=config).save_pretrained(tmp_path)
+    transformers.ViTModel.from_pretrained(tmp_path, config=config).save_pretrained(
+        tmp_path
+    )
     assert load(VisionEncoder, tmp_path)._forward.layout == range(1, 17)
 
 
@@ -61,7 +72,9 @@ class Embedding(nn.Module):
     def forward(self, pixel_values: Any, output_hidden_states: bool = False) -> Any:
         patches = nn.functional.unfold(pixel_values, self.size, stride=self.size)
         patches = patches.transpose(1, 2)[:, self.order]
-        patches = self.scale * (patches + self.seen * patches.mean((1, 2), keepdim=True))
+        patches = self.scale * (
+            patches + self.seen * patches.mean((1, 2), keepdim=True)
+        )
         same = torch.ones(len(patches), 1, patches.shape[2])
         if self.between:
             patches = torch.cat([patches[:, :1], same, patches[:, 1:]], 1)
@@ -79,7 +92,9 @@ def test_sizes_that_vary_are_refused(tmp_path: Path) -> None:
         processor.save_pretrained(tmp_path)
         with pytest.raises(ConfigError) as caught:
             load(VisionEncoder, tmp_path)
-        assert len(set(re.findall(r"\(3, \d+, \d+\)", caught.value.details["found"]))) > 1
+        assert (
+            len(set(re.findall(r"\(3, \d+, \d+\)", caught.value.details["found"]))) > 1
+        )
 
 
 def measured(model: nn.Module) -> range:
@@ -102,7 +117,13 @@ def test_patches_are_found_wherever_they_stand() -> None:
         Embedding(between=True),
         Embedding(seen=float("nan")),
     ],
-    ids=["reversed", "swapped", "of the whole picture", "something between", "not finite"],
+    ids=[
+        "reversed",
+        "swapped",
+        "of the whole picture",
+        "something between",
+        "not finite",
+    ],
 )
 def test_patches_that_stand_elsewhere_are_refused(model: nn.Module) -> None:
     with pytest.raises(Unusable):

@@ -29,13 +29,17 @@ def reference(
     """Of one picture at a time, pooled as the publication has it: (N, L, D), without our code."""
     name = FAMILIES[folder.name].processor
     processor = getattr(transformers, name).from_pretrained(folder)
-    model: Any = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    model: Any = transformers.AutoModel.from_pretrained(
+        folder, dtype=torch.float32
+    ).eval()
     model = getattr(model, "vision_model", model)
     pooled: dict[str, list[torch.Tensor]] = {name: [] for name in (*POOLS, "first")}
     for row in rows:
         pixels = processor(images=Image.fromarray(row.array), return_tensors="pt")
         with torch.no_grad():
-            output = model(pixel_values=pixels["pixel_values"], output_hidden_states=True)
+            output = model(
+                pixel_values=pixels["pixel_values"], output_hidden_states=True
+            )
         layers = torch.stack(output.hidden_states[first_layer:])[:, 0].double()
         patches = layers[:, prefix : prefix + PATCHES]
         pooled["mean"].append(patches.mean(1))
@@ -46,32 +50,44 @@ def reference(
 
 
 def opened(folder: Path, **options: Any) -> VisionEncoder:
-    encoder = VisionEncoder.open(ExtractConfig(encoder=str(folder), device="cpu", **options))
+    encoder = VisionEncoder.open(
+        ExtractConfig(encoder=str(folder), device="cpu", **options)
+    )
     encoder.load()
     return encoder
 
 
-def encoded(encoder: VisionEncoder, rows: list[Drawn], budget: int) -> dict[str, np.ndarray]:
+def encoded(
+    encoder: VisionEncoder, rows: list[Drawn], budget: int
+) -> dict[str, np.ndarray]:
     """As the extraction does it."""
     inputs = encoder.prepare(rows)
     batches = token_budget_batches(inputs.lengths, budget, encoder.batching)
     states: dict[str, np.ndarray] = {}
     for batch, items in zip(batches, inputs.batches(batches), strict=True):
         for name, x_BLD in encoder.encode(items).items():
-            whole = states.setdefault(name, np.zeros((len(rows), *x_BLD.shape[1:]), np.float32))
+            whole = states.setdefault(
+                name, np.zeros((len(rows), *x_BLD.shape[1:]), np.float32)
+            )
             whole[batch] = x_BLD.numpy()
     return states
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_states_equal_transformers_one_picture_at_a_time(name: str, tmp_path: Path) -> None:
+def test_states_equal_transformers_one_picture_at_a_time(
+    name: str, tmp_path: Path
+) -> None:
     family, rows = FAMILIES[name], noise()
     folder = family.save(tmp_path / name)
     pools = (*POOLS, "first") if family.prefix else POOLS
     encoder = opened(folder, pool=pools)
     expected = reference(folder, rows, family.prefix)
     assert encoder._forward.layout == range(family.prefix, family.prefix + PATCHES)
-    assert (encoder.num_layers, encoder.hidden_size, encoder.batching) == (3, 32, "padded")
+    assert (encoder.num_layers, encoder.hidden_size, encoder.batching) == (
+        3,
+        32,
+        "padded",
+    )
     if not family.prefix:
         with pytest.raises(ConfigError, match="--pool first"):
             opened(folder, pool=("first",))
@@ -86,4 +102,6 @@ def test_states_equal_transformers_one_picture_at_a_time(name: str, tmp_path: Pa
         assert deviation(alone[pool].numpy(), expected[pool][3:4]) <= RIGHT
     zero = opened(folder, layer_zero=True)
     expected = reference(folder, rows, family.prefix, first_layer=0)
-    assert deviation(encoded(zero, rows, 10 * PATCHES)["mean"], expected["mean"]) <= RIGHT
+    assert (
+        deviation(encoded(zero, rows, 10 * PATCHES)["mean"], expected["mean"]) <= RIGHT
+    )

@@ -50,9 +50,15 @@ PYTHONPATH='{source}' exec '{python}' '{source}/cli.py' "$@" --quiet
 def environ(tmp_path: Path) -> dict[str, str]:
     """With the programs first on the path."""
     for name, text in PROGRAMS.items():
-        (tmp_path / name).write_text(text.format(python=sys.executable, root=tmp_path, source=ROOT))
+        (tmp_path / name).write_text(
+            text.format(python=sys.executable, root=tmp_path, source=ROOT)
+        )
         (tmp_path / name).chmod(0o755)
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
 
 
 @pytest.mark.slow
@@ -62,11 +68,21 @@ def test_a_shipped_script_makes_the_bytes_of_one_process(
     for split, rows in (("train", 60), ("test", 20)):
         write_csv(tmp_path / "data" / f"{split}.csv", random_rows(rows, rows))
     data, alone = str(tmp_path / "data"), tmp_path / "alone"
-    config = ExtractConfig(encoder="tfidf", dataset=data, shard_rows=8, out=alone, device="cpu")
+    config = ExtractConfig(
+        encoder="tfidf", dataset=data, shard_rows=8, out=alone, device="cpu"
+    )
     gaam_cache.extract(config)
     for name, *options in (("array", "--array=0-2"), ("nodes",), ("one-node",)):
         out = tmp_path / name
-        extract = ["extract", "--encoder", "tfidf", "--dataset", data, "--set", "shard-rows=8"]
+        extract = [
+            "extract",
+            "--encoder",
+            "tfidf",
+            "--dataset",
+            data,
+            "--set",
+            "shard-rows=8",
+        ]
         extract += ["--device", "cpu", "--out", str(out)]
         command = ["sbatch", *options, str(SCRIPTS / f"{name}.sbatch"), *extract]
         subprocess.run(command, env=environ, check=True, cwd=tmp_path)
@@ -75,12 +91,17 @@ def test_a_shipped_script_makes_the_bytes_of_one_process(
 
 
 @pytest.mark.slow
-def test_the_chain_extracts_trains_and_reports(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_the_chain_extracts_trains_and_reports(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     (tmp_path / "only-say").touch()
     environ |= {"TASKS": "2", "PRESET": "demo"}
     subprocess.run(["sh", SCRIPTS / "chain.sh"], env=environ, check=True, cwd=tmp_path)
     attn = "--attn gaam --attn mha --attn none --seeds 0-9"
-    extract, train = "extract --preset demo --out cache", "train --preset demo --cache cache"
+    extract, train = (
+        "extract --preset demo --out cache",
+        "train --preset demo --cache cache",
+    )
     assert (tmp_path / "said").read_text().splitlines() == [
         *[extract] * 2,
         *[f"{train} --runs runs {attn}"] * 2,

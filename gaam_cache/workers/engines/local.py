@@ -13,8 +13,16 @@ from typing import Any
 from gaam_cache.common import devices, terminal
 from gaam_cache.common.devices import cores as _cores
 from gaam_cache.common.errors import ConfigError
-from gaam_cache.config import Placing
-from gaam_cache.workers.base import Engine, Hear, Place, Task, all_died, serve, warn_of_death
+from gaam_cache.config import WorkerConfig
+from gaam_cache.workers.engines.base import (
+    Engine,
+    OnMessage,
+    Task,
+    Worker,
+    all_died,
+    serve,
+    warn_of_death,
+)
 
 NODES = Path("/sys/devices/system/node")
 UNWINDING_SECONDS = 5.0
@@ -24,21 +32,28 @@ UNWINDING_SECONDS = 5.0
 class Local(Engine):
     """Processes: of one that dies no other does, and these make what it had at work."""
 
-    def check(self, device: str, placing: Placing) -> None:
+    def check(self, device: str, workers: WorkerConfig) -> None:
         """Refuse devices that are not there."""
-        local_places(device, placing.devices)
+        local_places(device, workers.devices)
 
-    def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
+    def run(self, task: Task, workers: WorkerConfig, hear: OnMessage) -> list[Any]:
         """Start a process per place and wait for all of them."""
-        places, cores = local_places(task.device, placing.devices), _cores()
-        context, count = get_context("spawn"), len(places)  # CUDA does not survive a fork
-        running: dict[Connection, tuple[Place, Any]] = {}
+        places, cores = local_places(task.device, workers.devices), _cores()
+        context, count = (
+            get_context("spawn"),
+            len(places),
+        )  # CUDA does not survive a fork
+        running: dict[Connection, tuple[Worker, Any]] = {}
         results: list[Any] = []
         try:
             for place in places:
-                share = slice(*(n * len(cores) // count for n in (place.number, place.number + 1)))
+                share = slice(
+                    *(n * len(cores) // count for n in (place.number, place.number + 1))
+                )
                 ear, mouth = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(task, place, cores[share], mouth))
+                process = context.Process(
+                    target=_work, args=(task, place, cores[share], mouth)
+                )
                 # a terminal's Ctrl-C is for us, who tell the worker: it never gets a SIGINT
                 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
                 try:
@@ -54,7 +69,10 @@ class Local(Engine):
                     try:
                         kind, value = ear.recv()
                     except (EOFError, OSError):  # it ended without a last word
-                        kind, value = "died", f"worker {place.number + 1} ({place.device})"
+                        kind, value = (
+                            "died",
+                            f"worker {place.number + 1} ({place.device})",
+                        )
                     if kind == "error":
                         raise value
                     if kind in ("result", "died"):
@@ -76,7 +94,7 @@ class Local(Engine):
         return results
 
 
-def _work(task: Task, place: Place, cores: list[int], mouth: Connection) -> None:
+def _work(task: Task, place: Worker, cores: list[int], mouth: Connection) -> None:
     """What runs in a worker, before anything large is imported: its cores, its end, its task."""
     threads = str(max(1, len(cores)))
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
@@ -109,7 +127,7 @@ def _end_with_parent() -> None:
         os._exit(terminal.EXIT_CODE)
 
 
-def local_places(device: str, asked: str) -> list[Place]:
+def local_places(device: str, asked: str) -> list[Worker]:
     """A place for every worker, as ``--device`` and ``--devices`` ask for it."""
     import torch
 
@@ -130,4 +148,4 @@ def local_places(device: str, asked: str) -> list[Place]:
         expected = f"at most {there} {'GPUs' if gpu else 'cores of a CPU'}"
         raise ConfigError(f"--devices {asked} is more than there is", expected=expected)
     names = [f"cuda:{number}" if gpu else "cpu" for number in numbers]
-    return [Place(i, len(names), name, len(names)) for i, name in enumerate(names)]
+    return [Worker(i, len(names), name, len(names)) for i, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""Who works on what: one holds a claim at a time, and what is dead or silent holds nothing."""
+"""Who works on what: one holds a lease at a time, and what is dead or silent holds nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.store import files
-from gaam_cache.workers import Claims, Holder, holdings
+from gaam_cache.workers import Holder, Leases, holdings
 from tests.conftest import no_links
 
 LONG = 91.0  # seconds: more than anybody waits for a sign
@@ -35,19 +35,26 @@ def clock() -> Clock:
 
 @pytest.fixture(params=[True, False], ids=["links", "no links"])
 def owners(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[list[Claims]]:
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[list[Leases]]:
     """Of machines of their own, whose process numbers mean nothing to others."""
     if not request.param:
         monkeypatch.setattr(os, "link", no_links(errno.EPERM))
     with ExitStack() as stack:
         yield [
-            stack.enter_context(Claims(tmp_path / "claims", us=Holder(name, 7), clock=clock))
+            stack.enter_context(
+                Leases(tmp_path / "leases", us=Holder(name, 7), clock=clock)
+            )
             for name in ("one", "two", "three")
         ]
 
 
-def test_a_name_is_claimed_once_and_free_when_done(owners: list[Claims], tmp_path: Path) -> None:
+def test_a_name_is_claimed_once_and_free_when_done(
+    owners: list[Leases], tmp_path: Path
+) -> None:
     one, two, three = owners
     first = one.take("x")
     assert not isinstance(first, Holder)
@@ -55,7 +62,7 @@ def test_a_name_is_claimed_once_and_free_when_done(owners: list[Claims], tmp_pat
     assert isinstance(holder, Holder)
     assert (holder.host, holder.pid) == ("one", 7)
     assert not isinstance(two.take("y"), Holder)
-    held = [(one.name, one.host) for one in holdings(tmp_path / "claims")]
+    held = [(one.name, one.host) for one in holdings(tmp_path / "leases")]
     assert held == [("x", "one"), ("y", "two")]
     assert one.others_at_work("y")
     assert not two.others_at_work("y")
@@ -69,7 +76,7 @@ def test_a_name_is_claimed_once_and_free_when_done(owners: list[Claims], tmp_pat
 
 
 def test_a_rank_that_begins_when_another_has_removed_the_folder_claims(
-    owners: list[Claims], monkeypatch: pytest.MonkeyPatch
+    owners: list[Leases], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = files.write_synced
 
@@ -83,7 +90,7 @@ def test_a_rank_that_begins_when_another_has_removed_the_folder_claims(
 
 
 def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
-    owners: list[Claims], clock: Clock
+    owners: list[Leases], clock: Clock
 ) -> None:
     one, two, three = owners
     first = one.take("x")
@@ -105,22 +112,26 @@ def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
     assert not one.path("x").parent.exists()
 
 
-def test_a_thread_renews_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_renews_what_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wait, renewed = threading.Event.wait, threading.Event()
-    monkeypatch.setattr(threading.Event, "wait", lambda one, limit=None: wait(one, limit and 0.001))
+    monkeypatch.setattr(
+        threading.Event, "wait", lambda one, limit=None: wait(one, limit and 0.001)
+    )
     monkeypatch.setattr(os, "utime", lambda *a, **k: renewed.set())
-    with Claims(tmp_path / "claims") as one:
+    with Leases(tmp_path / "leases") as one:
         assert not isinstance(one.take("x"), Holder)
         assert wait(renewed, 60)
 
 
-def test_what_is_no_claim_stops_nobody(owners: list[Claims], clock: Clock) -> None:
+def test_what_is_no_claim_stops_nobody(owners: list[Leases], clock: Clock) -> None:
     one, *_ = owners
     one.path("x").parent.mkdir()
     for content in (b"", b"{}", b"[]", b'{"pid": "x"}', b"\xff", b'{"host": 3}'):
         one.path("x").write_bytes(content)
         assert isinstance(one.take("x"), Holder)
         clock.now += LONG
-        claim = one.take("x")
-        assert not isinstance(claim, Holder)
-        claim.done()
+        lease = one.take("x")
+        assert not isinstance(lease, Holder)
+        lease.done()

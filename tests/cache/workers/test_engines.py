@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from gaam_cache.common.errors import GaamError, GaamWarning
-from gaam_cache.config import ExtractConfig, Placing
+from gaam_cache.config import ExtractConfig, WorkerConfig
 from gaam_cache.workers import load_engine
-from tests.cache.engines import tasks
+from tests.cache.workers import tasks
 from tests.conftest import shard_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +37,7 @@ class Ran:
     def __init__(self, engine: str, name: str, argument: Any, folder: Path) -> None:
         self.said: list[tuple[int, str, Any]] = []
         self.folder = folder
-        placing = Placing(engine=engine, devices="2")
+        placing = WorkerConfig(engine=engine, devices="2")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             task = tasks.task_of(name, argument, folder)
@@ -58,11 +58,18 @@ def test_what_workers_are_given_say_and_return_arrives_whole_and_in_order(
     ran = Ran(engine, "talk", argument, tmp_path)
     # a Ray that could not place one before the other was done has no need of it
     assert len(ran.results) == 2 if engine == "local" else 1 <= len(ran.results) <= 2
-    assert len({os.getpid(), *(pid for _, _, pid, _ in ran.results)}) == len(ran.results) + 1
-    assert {place.number for _, place, *_ in ran.results} == {number for number, *_ in ran.said}
+    assert (
+        len({os.getpid(), *(pid for _, _, pid, _ in ran.results)})
+        == len(ran.results) + 1
+    )
+    assert {place.number for _, place, *_ in ran.results} == {
+        number for number, *_ in ran.said
+    }
     for back, place, _, large in ran.results:
         assert (back, place.total, large) == (argument, 2, bytes(tasks.LARGE))
-        said = [(kind, value) for number, kind, value in ran.said if number == place.number]
+        said = [
+            (kind, value) for number, kind, value in ran.said if number == place.number
+        ]
         warned = ("warning", f"worker {place.number} warns")
         counted = [("count", number) for number in range(100)]
         assert said == [*counted, ("large", bytes(tasks.LARGE)), *[warned] * 3]
@@ -76,7 +83,10 @@ def test_an_error_arrives_as_itself_or_is_said(engine: str, tmp_path: Path) -> N
         with pytest.raises(GaamError) as caught:
             Ran(engine, "fail", cls.__name__, tmp_path)
         assert type(caught.value) is cls
-        assert (str(caught.value), caught.value.details) == (str(direct), direct.details)
+        assert (str(caught.value), caught.value.details) == (
+            str(direct),
+            direct.details,
+        )
     with pytest.raises(OSError, match="No space left") as refused:
         Ran(engine, "fail", "OSError", tmp_path)
     assert refused.value.errno == 28
@@ -85,7 +95,9 @@ def test_an_error_arrives_as_itself_or_is_said(engine: str, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_worker_of_ray_that_is_killed_is_named_and_started_again(tmp_path: Path) -> None:
+def test_a_worker_of_ray_that_is_killed_is_named_and_started_again(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("ray", reason="Ray (the extra 'ray') is not installed")
     ran = Ran("ray", "die_twice", tmp_path, tmp_path)
     assert sorted(ran.results) == [0, 1]
@@ -97,10 +109,13 @@ def test_a_worker_of_ray_that_is_killed_is_named_and_started_again(tmp_path: Pat
 def test_a_worker_that_dies_is_named_and_the_others_go_on(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaam_cache.workers.ray.MOST_RESTARTS", 0)
+    monkeypatch.setattr("gaam_cache.workers.engines.ray.MOST_RESTARTS", 0)
     ran = Ran(engine, "die_always", tmp_path, tmp_path)
     assert ran.results == [1]
-    assert [(number, kind) for number, kind, _ in ran.said] == [(0, "here"), (0, "died")]
+    assert [(number, kind) for number, kind, _ in ran.said] == [
+        (0, "here"),
+        (0, "died"),
+    ]
     [text] = ran.warnings
     assert "worker 1 " in text
     with pytest.raises(GaamError, match="--devices"):
@@ -114,14 +129,33 @@ def test_what_a_worker_that_is_killed_had_at_work_the_others_make(
 ) -> None:
     """The bytes are those of one process, and stdout holds the result alone."""
     if engine == "ray":
-        pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
+        pytest.importorskip(
+            "ray", reason="the package ray (extra 'ray') is not installed"
+        )
     out, alone = tmp_path / "out", tmp_path / "alone"
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     code = "from cli import main\nif __name__ == '__main__': main()"
-    run = [sys.executable, "-c", code, "extract", "--encoder", tiny_config.encoder, "--dataset"]
-    run += [tiny_config.dataset, "--quiet", "--set", "shard-rows=2", "--set", "batch-tokens=64"]
+    run = [
+        sys.executable,
+        "-c",
+        code,
+        "extract",
+        "--encoder",
+        tiny_config.encoder,
+        "--dataset",
+    ]
+    run += [
+        tiny_config.dataset,
+        "--quiet",
+        "--set",
+        "shard-rows=2",
+        "--set",
+        "batch-tokens=64",
+    ]
     run += ["--device", "cpu", "--json", "--out"]
-    subprocess.run([*run, alone], cwd=ROOT, env=environ, check=True, capture_output=True)
+    subprocess.run(
+        [*run, alone], cwd=ROOT, env=environ, check=True, capture_output=True
+    )
     process = subprocess.Popen(
         [*run, out, "--engine", engine, "--devices", "2"],
         cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -131,8 +165,8 @@ def test_what_a_worker_that_is_killed_had_at_work_the_others_make(
         time.sleep(0.005)
     while process.poll() is None:
         try:
-            claim = next(iter(out.glob("claims/*.claim")))
-            os.kill(json.loads(claim.read_text())["pid"], signal.SIGKILL)
+            lease = next(iter(out.glob("leases/*.lease")))
+            os.kill(json.loads(lease.read_text())["pid"], signal.SIGKILL)
         except (StopIteration, FileNotFoundError, ValueError):
             continue  # it was quicker
         break

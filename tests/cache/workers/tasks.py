@@ -1,6 +1,6 @@
 """What workers of the tests do; here, because a function reaches another process by its name.
 
-``python -m tests.cache.engines.tasks ENGINE TASK FOLDER`` runs one of them with two workers.
+``python -m tests.cache.workers.tasks ENGINE TASK FOLDER`` runs one of them with two workers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from typing import Any
 
 from gaam_cache.common import errors, terminal
 from gaam_cache.common.errors import GaamError, GaamWarning
-from gaam_cache.config import Placing
-from gaam_cache.workers import Place, Task, load_engine, local
+from gaam_cache.config import WorkerConfig
+from gaam_cache.workers import Task, Worker, load_engine
+from gaam_cache.workers.engines import local
 
-DETAILS = {name: f"{name}, 日本 and\ntwo lines" for name in ("expected", "found", "where", "hint")}
+DETAILS = {
+    name: f"{name}, 日本 and\ntwo lines"
+    for name in ("expected", "found", "where", "hint")
+}
 ERRORS = [
-    cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, GaamError)
+    cls
+    for cls in vars(errors).values()
+    if isinstance(cls, type) and issubclass(cls, GaamError)
 ]
 LARGE = 2**21
 """Bytes; a pipe holds 2**16."""
@@ -34,7 +40,7 @@ class UnsendableError(Exception):
         super().__init__(f"code {code}")
 
 
-def talk(argument: Any, place: Place, tell: Any) -> Any:
+def talk(argument: Any, place: Worker, tell: Any) -> Any:
     """Say much, some of it large, and return something large."""
     for number in range(100):
         tell("count", number)
@@ -44,7 +50,7 @@ def talk(argument: Any, place: Place, tell: Any) -> Any:
     return argument, place, os.getpid(), bytes(LARGE)
 
 
-def fail(argument: str, place: Place, tell: Any) -> Any:
+def fail(argument: str, place: Worker, tell: Any) -> Any:
     """The first raises what is asked for, the others wait to be ended."""
     if place.number:
         wait_for_ever(None, place, tell)
@@ -68,7 +74,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def die_twice(folder: Path, place: Place, tell: Any) -> Any:
+def die_twice(folder: Path, place: Worker, tell: Any) -> Any:
     """The first worker is killed twice, each time when it has been heard, then does its work."""
     if place.number:
         wait_for(folder / "here.2")
@@ -81,7 +87,7 @@ def die_twice(folder: Path, place: Place, tell: Any) -> Any:
     return place.number
 
 
-def die_always(folder: Path, place: Place, tell: Any) -> Any:
+def die_always(folder: Path, place: Worker, tell: Any) -> Any:
     """The first worker is killed whenever it has been heard; the others wait for its end."""
     if place.number:
         wait_for(folder / "died.0")
@@ -91,11 +97,11 @@ def die_always(folder: Path, place: Place, tell: Any) -> Any:
     return os.kill(os.getpid(), signal.SIGKILL)
 
 
-def all_die(folder: Path, place: Place, tell: Any) -> Any:
+def all_die(folder: Path, place: Worker, tell: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def wait_for_ever(folder: Path | None, place: Place, tell: Any) -> Any:
+def wait_for_ever(folder: Path | None, place: Worker, tell: Any) -> Any:
     """Until it is told to end."""
     if folder is not None:
         (folder / f"pid.{place.number}").write_text(str(os.getpid()))
@@ -104,7 +110,7 @@ def wait_for_ever(folder: Path | None, place: Place, tell: Any) -> Any:
         time.sleep(0.05)
 
 
-def compute_for_ever(folder: Path, place: Place, tell: Any) -> Any:
+def compute_for_ever(folder: Path, place: Worker, tell: Any) -> Any:
     """Where Python never looks at a signal; for some hours."""
     (folder / f"pid.{place.number}").write_text(str(os.getpid()))
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
@@ -126,8 +132,10 @@ if __name__ == "__main__":
         terminate(process)
 
     context.Process.terminate = noted  # type: ignore[method-assign]
-    placing = Placing(engine=engine, devices="2")
+    placing = WorkerConfig(engine=engine, devices="2")
     try:
-        load_engine(placing).run(task_of(name, folder, folder), placing, lambda *said: None)
+        load_engine(placing).run(
+            task_of(name, folder, folder), placing, lambda *said: None
+        )
     except KeyboardInterrupt:
         sys.exit(terminal.EXIT_CODE)

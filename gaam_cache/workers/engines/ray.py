@@ -16,55 +16,85 @@ from typing import Any
 from gaam_cache.common import terminal
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import install, shortened
-from gaam_cache.config import Placing
+from gaam_cache.config import WorkerConfig
 from gaam_cache.store.files import make_folder
-from gaam_cache.workers.base import Engine, Hear, Place, Task, all_died, serve, warn_of_death
+from gaam_cache.workers.engines.base import (
+    Engine,
+    OnMessage,
+    Task,
+    Worker,
+    all_died,
+    serve,
+    warn_of_death,
+)
 
 MOST_RESTARTS = 10  # of one worker: on a cluster nodes come and go
 LOOK_SECONDS = 0.5  # between two looks at what workers said
 ANSWER_SECONDS = 10.0  # for the first node of a cluster to accept a connection
-ARRIVAL_SECONDS = 30.0  # for the last words of a worker, whose mailbox may be on a lost node
-OWN_CLUSTER: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
+ARRIVAL_SECONDS = (
+    30.0  # for the last words of a worker, whose mailbox may be on a lost node
+)
+OWN_CLUSTER: dict[str, Any] = {
+    "include_dashboard": False,
+    "object_store_memory": 80 * 2**20,
+}
 """Of this machine alone: nothing of ours goes through the store, which would take a third of it."""
 
 
 class Ray(Engine):
     """Actors of Ray; a cluster of this machine alone where there is no other."""
 
-    def check(self, device: str, placing: Placing) -> None:
+    def check(self, device: str, workers: WorkerConfig) -> None:
         """Refuse what names devices of this machine, or no cluster; the library must be there."""
         _library()
-        if "," in placing.devices or ":" in device:
+        if "," in workers.devices or ":" in device:
             raise ConfigError(
                 "GPUs of this machine mean nothing to a cluster",
                 expected="a number for --devices, or all; cuda or cpu for --device",
-                found=f"--devices {placing.devices} --device {device}",
+                found=f"--devices {workers.devices} --device {device}",
             )
-        address = _address(placing)
+        address = _address(workers)
         host, _, port = address.removeprefix("ray://").rpartition(":")
-        if host and port.isdigit():  # of auto or local Ray says so at once, of others in minutes
+        if (
+            host and port.isdigit()
+        ):  # of auto or local Ray says so at once, of others in minutes
             try:
-                socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+                socket.create_connection(
+                    (host, int(port)), timeout=ANSWER_SECONDS
+                ).close()
             except (OSError, OverflowError) as error:
                 raise _no_cluster(address, error) from error
 
-    def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
+    def run(self, task: Task, workers: WorkerConfig, hear: OnMessage) -> list[Any]:
         """Start actors and wait until what is to do is done."""
-        self.check(task.device, placing)
+        self.check(task.device, workers)
         ray = _library()
         make_folder(task.folder)
-        needed = [str(path.absolute()) for path in (Path.cwd(), task.folder, *task.needs)]
-        with _cluster(ray, _address(placing)):
+        needed = [
+            str(path.absolute()) for path in (Path.cwd(), task.folder, *task.needs)
+        ]
+        with _cluster(ray, _address(workers)):
             here = ray.get_runtime_context().get_node_id()
-            near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
-            mailbox = ray.remote(_Mailbox).options(num_cpus=0, scheduling_strategy=near).remote()
+            near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+                here, soft=True
+            )
+            mailbox = (
+                ray.remote(_Mailbox)
+                .options(num_cpus=0, scheduling_strategy=near)
+                .remote()
+            )
             actors: list[Any] = []
             try:
-                options, total, here = _room(ray, task, placing)
-                actors += [ray.remote(_Worker).options(**options).remote() for _ in range(total)]
+                options, total, here = _room(ray, task, workers)
+                actors += [
+                    ray.remote(_Worker).options(**options).remote()
+                    for _ in range(total)
+                ]
                 # the mailbox is no argument of the constructor: a restart would not find it again
                 at_work = {
-                    actor.work.remote(task, needed, mailbox, Place(i, total, task.device, here)): i
+                    actor.work.remote(
+                        task, needed, mailbox, Worker(i, total, task.device, here)
+                    ): i
                     for i, actor in enumerate(actors)
                 }
                 return _wait(ray, at_work, mailbox, hear)
@@ -74,15 +104,17 @@ class Ray(Engine):
                         ray.kill(actor)
 
 
-def _room(ray: Any, task: Task, placing: Placing) -> tuple[dict[str, Any], int, int]:
+def _room(
+    ray: Any, task: Task, workers: WorkerConfig
+) -> tuple[dict[str, Any], int, int]:
     """Options of every actor, how many of them, and how many to a node."""
-    there, gpus = ray.cluster_resources(), placing.gpus_per_worker
+    there, gpus = ray.cluster_resources(), workers.gpus_per_worker
     most_gpus = there.get("GPU", 0)
     if task.device == "cpu" or gpus is None:
         gpus = float(task.device == "cuda" or (task.device == "auto" and most_gpus > 0))
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     total, cpus = int(most_gpus / gpus) if gpus else len(nodes), 1  # which feeds a GPU
-    total = max(1, total if placing.devices == "all" else int(placing.devices))
+    total = max(1, total if workers.devices == "all" else int(workers.devices))
     if not gpus:  # a part of the cluster
         most = int(max((node.get("CPU", 1) for node in nodes), default=1))
         cpus = max(1, min(most, int(there.get("CPU", 1)) // total))
@@ -91,7 +123,9 @@ def _room(ray: Any, task: Task, placing: Placing) -> tuple[dict[str, Any], int, 
     return options, total, -(-total // max(1, len(nodes)))
 
 
-def _wait(ray: Any, at_work: dict[Any, int], mailbox: Any, hear: Hear) -> list[Any]:
+def _wait(
+    ray: Any, at_work: dict[Any, int], mailbox: Any, hear: OnMessage
+) -> list[Any]:
     """Wait for all workers who began; what they returned."""
     results: list[Any] = []
     began: dict[int, str] = {}
@@ -104,8 +138,12 @@ def _wait(ray: Any, at_work: dict[Any, int], mailbox: Any, hear: Hear) -> list[A
     while True:
         ended, _ = ray.wait(list(at_work), timeout=LOOK_SECONDS)
         said: list[tuple[int, str, Any]] = []
-        with suppress(ray.exceptions.RayError, TimeoutError):  # where its node is gone, the folder
-            said = ray.get(mailbox.drain.remote(), timeout=60)  # says all the same what is done
+        with suppress(
+            ray.exceptions.RayError, TimeoutError
+        ):  # where its node is gone, the folder
+            said = ray.get(
+                mailbox.drain.remote(), timeout=60
+            )  # says all the same what is done
         for number, kind, value in said:
             if kind != "began":
                 hear(number, kind, value)
@@ -148,7 +186,7 @@ class _Mailbox:
 
 
 class _Worker:
-    def work(self, task: Task, needed: list[str], mailbox: Any, place: Place) -> Any:
+    def work(self, task: Task, needed: list[str], mailbox: Any, place: Worker) -> Any:
         """Do the task, from the beginning or, after a restart, from where the folder says."""
         import ray
 
@@ -177,8 +215,8 @@ def _enter(needed: list[str]) -> None:
     os.chdir(needed[0])
 
 
-def _address(placing: Placing) -> str:
-    return placing.address or os.environ.get("RAY_ADDRESS") or ""
+def _address(workers: WorkerConfig) -> str:
+    return workers.address or os.environ.get("RAY_ADDRESS") or ""
 
 
 def _no_cluster(address: str, error: Exception) -> ConfigError:
@@ -198,7 +236,9 @@ def _cluster(ray: Any, address: str) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
     own = {} if address else OWN_CLUSTER
     try:
-        ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR, **own)
+        ray.init(
+            address or None, log_to_driver=False, logging_level=logging.ERROR, **own
+        )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise _no_cluster(address, error) from error
     finally:

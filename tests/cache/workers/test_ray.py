@@ -11,9 +11,9 @@ import pytest
 import gaam_cache
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import install
-from gaam_cache.config import ExtractConfig, Placing
+from gaam_cache.config import ExtractConfig, WorkerConfig
 from gaam_cache.workers import load_engine
-from gaam_cache.workers.ray import _enter
+from gaam_cache.workers.engines.ray import _enter
 
 
 def test_a_node_that_does_not_see_the_folder_is_named(
@@ -40,11 +40,13 @@ def test_what_ray_cannot_do_is_refused_before_anything_is_read(
     }
     nowhere = str(tmp_path / "nowhere")
     for message, options in bad.items():
-        config = ExtractConfig(engine="ray", out=tmp_path / "out", dataset=nowhere, **options)  # type: ignore[arg-type]
+        config = ExtractConfig(
+            engine="ray", out=tmp_path / "out", dataset=nowhere, **options
+        )  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=message):
             gaam_cache.extract(config)
     assert not (tmp_path / "out").exists()
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError) as caught:
-        load_engine(Placing(engine="ray")).check("cpu", Placing(engine="ray"))
+        load_engine(WorkerConfig(engine="ray")).check("cpu", WorkerConfig(engine="ray"))
     assert caught.value.details["to do"] == install("ray")

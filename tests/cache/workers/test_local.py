@@ -15,9 +15,10 @@ import torch
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.settings import resolve
-from gaam_cache.config import ExtractConfig, Placing, check_placing, parse_devices
-from gaam_cache.workers import is_alive, local
-from gaam_cache.workers.local import local_places
+from gaam_cache.config import ExtractConfig, WorkerConfig, check_workers, parse_devices
+from gaam_cache.workers import is_alive
+from gaam_cache.workers.engines import local
+from gaam_cache.workers.engines.local import local_places
 
 ROOT = Path(__file__).parents[3]
 ASKED = {"all": [0, 1, 2, 3], "1": [0], "3": [0, 1, 2], "0,": [0], "1,0": [1, 0]}
@@ -50,16 +51,26 @@ def test_as_many_places_as_asked_for_and_no_more_than_there_are(
 
 
 def test_devices_are_spelled_in_one_way() -> None:
-    good = {"1": "1", "all": "all", "0,": "0,", " 2 ": "2", "0, 2": "0,2", 3: "3", (0, 2): "0,2,"}
+    good = {
+        "1": "1",
+        "all": "all",
+        "0,": "0,",
+        " 2 ": "2",
+        "0, 2": "0,2",
+        3: "3",
+        (0, 2): "0,2,",
+    }
     for value, expected in good.items():
         assert parse_devices(value) == expected
-        check_placing(Placing(devices=expected))
+        check_workers(WorkerConfig(devices=expected))
     for bad in ("", "0", "-1", "1.5", "x", "0-3", ",1", "0,0", (), True):
         with pytest.raises(ConfigError, match="devices"):
             resolve(ExtractConfig, "extract", {"devices": bad})
 
 
-def until(there: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
+def until(
+    there: Callable[[], bool], process: subprocess.Popen[bytes] | None = None
+) -> None:
     """Wait; a hang is a failure, and so is a process that ends meanwhile."""
     latest = time.monotonic() + 300
     while not there():
@@ -83,17 +94,28 @@ def test_whatever_ends_the_parent_ends_its_workers(
 ) -> None:
     """Those in a long computation with the second signal."""
     pytest.importorskip("ray" if engine == "ray" else "torch")
-    command = [sys.executable, "-m", "tests.cache.engines.tasks", engine, work, str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.cache.workers.tasks",
+        engine,
+        work,
+        str(tmp_path),
+    ]
 
     def workers() -> list[int]:
         texts = [path.read_text() for path in tmp_path.glob("pid.*")]
         return [int(text) for text in texts if text]
 
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as parent:
+    with subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as parent:
         until(lambda: len(workers()) >= (2 if engine == "local" else 1), parent)
         for name in stops:
             parent.send_signal(getattr(signal, name))
-            if len(stops) > 1:  # a second signal is not to come before the first was seen
+            if (
+                len(stops) > 1
+            ):  # a second signal is not to come before the first was seen
                 until(lambda: (tmp_path / "stopping").exists())
         until(lambda: not is_alive(parent.pid))  # dead, though not yet buried
         last = -getattr(signal, stops[-1])  # what a shell shows as 130

@@ -55,13 +55,19 @@ def every_job() -> Iterator[tuple[Environments, int | None]]:
         yield [task | step for task in one for step in srun(2, 3)], 3
 
 
-def test_the_numbers_of_all_ranks_are_those_from_0_and_begin_in_places_of_their_own() -> None:
+def test_the_numbers_of_all_ranks_are_those_from_0_and_begin_in_places_of_their_own() -> (
+    None
+):
     for job, each in every_job():
         found = [rank for environ in job if (rank := find_rank(None, environ))]
         assert sorted(rank.number for rank in found) == list(range(len(job)))
-        assert sorted(rank.start for rank in found) == [n / len(job) for n in range(len(job))]
+        assert sorted(rank.start for rank in found) == [
+            n / len(job) for n in range(len(job))
+        ]
         if each:
-            assert [rank.local for rank in found] == list(range(each)) * (len(job) // each)
+            assert [rank.local for rank in found] == list(range(each)) * (
+                len(job) // each
+            )
             assert {rank.here for rank in found} == {each}
     uneven = srun(1, 3)[0] | {"SLURM_STEP_TASKS_PER_NODE": "2,1"}
     assert find_rank(None, uneven) == Rank(0, 3, 0, 2)
@@ -82,12 +88,16 @@ def test_what_makes_no_sense_is_refused() -> None:
             find_rank(text, {})
 
 
-def test_ranks_of_one_machine_take_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_one_machine_take_gpus_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for gpus in (0, 1, 2, 4):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpus=gpus: gpus > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
         for local in range(6):
             rank = Rank(local, 6, local, 6)
-            assert device_of(rank, "auto") == (f"cuda:{local % gpus}" if gpus > 1 else "auto")
+            assert device_of(rank, "auto") == (
+                f"cuda:{local % gpus}" if gpus > 1 else "auto"
+            )
             assert device_of(rank, "cuda:1") == "cuda:1"
         assert device_of(Rank(3, 4), "auto") == "auto"

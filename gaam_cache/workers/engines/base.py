@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 from gaam_cache.common import devices, plugins, terminal
 from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.common.messages import shortened
-from gaam_cache.config import ENGINES, Placing, parse_rank
+from gaam_cache.config import ENGINES, WorkerConfig, parse_rank
 
-Tell = Callable[[str, Any], None]
+Send = Callable[[str, Any], None]
 """Called by a worker with what it is about and a value; both are small."""
-Hear = Callable[[int, str, Any], None]
+OnMessage = Callable[[int, str, Any], None]
 """The other end: called with the number of the worker too; and with ("died", why)."""
 
 
-class Place(NamedTuple):
+class Worker(NamedTuple):
     """Where a worker works."""
 
     number: int  # from 0
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 class Task(NamedTuple):
     """What every worker is to do until nothing is left to do."""
 
-    work: Callable[[Any, Place, Tell], Any]
+    work: Callable[[Any, Worker, Send], Any]
     """A function of a module: it is called by name in another process."""
     argument: Any  # without tensors
     folder: Path  # that all workers must see
@@ -43,7 +43,7 @@ class Engine(ABC):
     """Runs a task in workers."""
 
     @abstractmethod
-    def check(self, device: str, placing: Placing) -> None:
+    def check(self, device: str, workers: WorkerConfig) -> None:
         """Refuse what cannot be had, before anything is read.
 
         Raises:
@@ -51,7 +51,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
+    def run(self, task: Task, workers: WorkerConfig, hear: OnMessage) -> list[Any]:
         """Start workers and wait until all have returned; what they returned.
 
         Where a worker dies the others go on, and make what it had at work. ``hear`` is told, in
@@ -62,12 +62,12 @@ class Engine(ABC):
         """
 
 
-def load_engine(placing: Placing) -> Engine:
+def load_engine(workers: WorkerConfig) -> Engine:
     """The engine that was asked for; ConfigError where there is none of that name."""
-    return plugins.load(ENGINES, placing.engine, kind="engine")()
+    return plugins.load(ENGINES, workers.engine, kind="engine")()
 
 
-def warning_once(hear: Hear) -> Hear:
+def warning_once(hear: OnMessage) -> OnMessage:
     """Who hears all but warnings, which are given here: each once, however many workers say it."""
     said: set[str] = set()
 
@@ -93,7 +93,7 @@ def all_died(why: str) -> GaamError:
     return GaamError("all workers died", found=why, hint=hint)
 
 
-def serve(task: Task, place: Place, tell: Tell) -> Any:
+def serve(task: Task, place: Worker, tell: Send) -> Any:
     """Do a task in a worker: what it warns of is told to whoever started it.
 
     Not every exception survives the way to another process: a bug becomes a RuntimeError.
@@ -105,7 +105,9 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
         except (GaamError, OSError, MemoryError):
             raise
         except Exception as error:
-            raise RuntimeError("".join(traceback.format_exception(error)).strip()) from error
+            raise RuntimeError(
+                "".join(traceback.format_exception(error)).strip()
+            ) from error
 
 
 class Rank(NamedTuple):
@@ -127,7 +129,9 @@ class Rank(NamedTuple):
         return self.number / self.total
 
 
-def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Rank | None:
+def find_rank(
+    asked: str | None, environ: Mapping[str, str] = os.environ
+) -> Rank | None:
     """The rank of this process; None where it is not one of several.
 
     In this order: the setting ``rank``, torchrun (``RANK`` and ``WORLD_SIZE``), tasks of a SLURM
@@ -138,7 +142,9 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
 
     def number(name: str) -> int | None:
         text = environ.get(name, "").strip()
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+        return (
+            int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+        )
 
     def rank_of(place: str, count: str) -> Rank | None:
         if not environ.get(place, "").strip() or not environ.get(count, "").strip():
@@ -153,7 +159,9 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
         return Rank(found, total) if total > 1 else None
 
     if rank := rank_of("RANK", "WORLD_SIZE"):
-        return rank._replace(local=number("LOCAL_RANK"), here=number("LOCAL_WORLD_SIZE") or 1)
+        return rank._replace(
+            local=number("LOCAL_RANK"), here=number("LOCAL_WORLD_SIZE") or 1
+        )
     step = array = None
     if "SLURM_STEP_ID" in environ:  # a batch script is no step, whatever it asked for
         step = rank_of("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")

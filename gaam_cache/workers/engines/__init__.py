@@ -1,0 +1,1 @@
+"""Engines that start workers: one file each, which `--engine` names."""
