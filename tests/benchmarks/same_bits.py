@@ -199,6 +199,7 @@ def _settle(path: Path, folder: Path) -> None:
         "sha256": hashlib.sha256(text).hexdigest(),
     }
     about["cache"]["path"] = "somewhere"
+    about["environment"]["code"] = {}  # a move or a name changes it
     path.write_text(sealed_text(about))
 
 

@@ -87,9 +87,9 @@ def test_predictions_are_those_of_the_training(
 
 
 OF_DATA = [
-    pytest.param(ENCODERS[0], 600, id="minilm on ag_news"),
+    pytest.param(ENCODERS[0], 1500, id="minilm on ag_news"),
     pytest.param(ENCODERS[1], 480, id="mpnet-base on trec"),
-    pytest.param(ENCODERS[3], 480, id="whisper-base on digits by speaker"),
+    pytest.param(ENCODERS[3], 200, id="whisper-base on digits by speaker"),
 ]
 
 
@@ -98,24 +98,24 @@ def test_accuracy_is_that_of_scikit_learn(
     encoder: RealEncoder, rows: int, tmp_path: Path
 ) -> None:
     from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     config = encoder.config(tmp_path, rows, storage_dtype="float32")
     gaam_cache.extract(config)
     cache = gaam_cache.open_cache(config.out)
     train, test = cache["train"], cache["test"]
-    scaler = StandardScaler()
-    train_NF = scaler.fit_transform(
-        np.asarray(train.embeddings[:]).reshape(len(train), -1)
-    )
-    test_NF = scaler.transform(np.asarray(test.embeddings[:]).reshape(len(test), -1))
-    scores = []
-    for penalty in (1e-4, 1e-3, 1e-2):
-        model = LogisticRegression(C=penalty, max_iter=2000).fit(train_NF, train.labels)
-        scores.append(model.score(test_NF, test.labels))
+    train_NF = np.asarray(train.embeddings[:]).reshape(len(train), -1)
+    test_NF = np.asarray(test.embeddings[:]).reshape(len(test), -1)
+    # the training rows choose the penalty, as they do in gaam
+    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    penalties = {"logisticregression__C": [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]}
+    search = GridSearchCV(regression, penalties, cv=5).fit(train_NF, train.labels)
+    expected = search.score(test_NF, test.labels)
     run = _train(config.out, tmp_path / "runs", attn=("none",), head="lbfgs")
     accuracy = float((run.logits[0].argmax(-1) == run.labels).mean())
-    assert accuracy >= max(scores) - POINTS
+    assert accuracy >= expected - POINTS
 
 
 def _train(cache: Path, runs: Path, **settings: Any) -> gaam_decoder.RunResult:
