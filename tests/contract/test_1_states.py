@@ -345,9 +345,10 @@ def test_states_of_pictures(kind: str, tmp_path: Path) -> None:
     encoder = draw(
         f"{kind}Model", SMALL | {"image_size": 32, "patch_size": 8}, tmp_path / "e"
     )
-    processor = getattr(transformers, f"{kind}ImageProcessorPil")(
-        size={"height": 32, "width": 32}
-    )
+    name = f"{kind}ImageProcessorPil"
+    if not hasattr(transformers, name):
+        pytest.skip("pictures need transformers 5.4: earlier ones lack " + name)
+    processor = getattr(transformers, name)(size={"height": 32, "width": 32})
     processor.save_pretrained(encoder)
     folder = tmp_path / "pictures" / "train" / "a"
     folder.mkdir(parents=True)
