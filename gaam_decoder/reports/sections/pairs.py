@@ -135,7 +135,8 @@ def _answer(group: Group, axis: str, table: Table) -> str:
         second: one for (first, second), one in group.pairs.items() if first == 0
     }
     mean = f"{unit.text(best.chosen.mean)}{'%' if unit.percent else ''}"
-    text = f"{in_words(axis, group.labels[:1])} has the best mean {unit.title}, {mean}"
+    best_label = in_words(axis, group.labels[:1])
+    text = f"the best mean {unit.title} is that of {best_label}, {mean}"
     labels: dict[str, list[str]] = {}
     for second, one in of_best.items():
         labels.setdefault(one.claim.verdict, []).append(group.labels[second])
