@@ -13,7 +13,7 @@ from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
 from gaam_cache.store.reader import Split
-from gaam_cache.store.shard import missing_shards, planned_receipt
+from gaam_cache.store.shard import missing_shards, read_receipt
 from gaam_cache.workers.leases import LEASE_FOLDER, Holding, holdings
 
 SHOWN = 20  # damages, and workers, that are listed for people
@@ -133,7 +133,7 @@ def inspect(path: Path) -> Inspection:
         for shard in shards:
             try:
                 if shard.name not in lacking:
-                    receipts.append(planned_receipt(path, plan, shard))
+                    receipts.append(read_receipt(path, plan, shard))
                 if len(receipts) == len(shards):
                     splits[name] |= _whole(
                         Split(path, plan, name, receipts), count=not missing

@@ -32,7 +32,9 @@ def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def stored(values: NDArray[Any], dtype: str, storage_dtype: str) -> NDArray[Any]:
+def to_storage_dtype(
+    values: NDArray[Any], dtype: str, storage_dtype: str
+) -> NDArray[Any]:
     """Numbers in the storage type, rounded to nearest, ties to even; bfloat16 as its bits.
 
     ``dtype`` is that of the values. What is too large becomes infinite: see ``first_not_finite``.
@@ -59,16 +61,16 @@ def first_not_finite(array: NDArray[Any], dtype: str) -> tuple[int, ...] | None:
     return None
 
 
-def width_of(values: Iterable[str]) -> int:
+def utf8_width(values: Iterable[str]) -> int:
     return max((len(value.encode()) for value in values), default=1) or 1
 
 
-def packed(values: Sequence[str], width: int) -> NDArray[np.uint8]:
+def pack_strings(values: Sequence[str], width: int) -> NDArray[np.uint8]:
     """Values as UTF-8 behind which zeros stand, (N, W); none holds a NUL."""
     fixed = np.array([value.encode() for value in values], dtype=f"S{width}")
     return fixed.view(np.uint8).reshape(len(values), width)
 
 
-def unpacked(bytes_NW: NDArray[np.uint8]) -> list[str]:
+def unpack_strings(bytes_NW: NDArray[np.uint8]) -> list[str]:
     fixed = np.ascontiguousarray(bytes_NW).view(f"S{bytes_NW.shape[1]}")[:, 0]
     return [value.decode() for value in fixed.tolist()]

@@ -50,7 +50,7 @@ class ElsewhereError(FileNotFoundError):
     """In the place of a file stands what means one that is elsewhere, and maybe whole there."""
 
     @classmethod
-    def of_link(cls, path: Path) -> Self:
+    def from_link(cls, path: Path) -> Self:
         return cls(
             f"{path.name} is a link to '{path.readlink()}', and nothing is there"
         )
@@ -66,7 +66,7 @@ class ElsewhereError(FileNotFoundError):
         )
 
 
-def moved_away(what: str, folder: Path) -> OutOfReachError:
+def moved_away_error(what: str, folder: Path) -> OutOfReachError:
     """The refusal of a cache or run whose folder was there, and is no longer."""
     return OutOfReachError(
         f"the {what} is no longer where it was",
@@ -136,7 +136,7 @@ def regular_file(path: Path) -> os.stat_result:
         # its folder may be a link, too
         for place in (path, path.parent):
             if place.is_symlink() and not place.exists():
-                raise ElsewhereError.of_link(place) from error
+                raise ElsewhereError.from_link(place) from error
         raise
     if not stat.S_ISREG(status.st_mode):
         leads = f", but a link to '{path.readlink()}'" if path.is_symlink() else ""
@@ -297,7 +297,7 @@ def check_writable(path: Path, *, option: str, file: bool = False) -> None:
 
 
 @contextmanager
-def whole_folder(
+def replace_folder(
     source: Path, out: Path, ours: Callable[[Path], bool], *, overwrite: bool = False
 ) -> Iterator[Path]:
     """A new folder that takes the place of ``out`` when all went well, and else is removed.

@@ -61,7 +61,7 @@ one is known only when the weights are loaded. They count where both sides have 
 LIBRARIES = ("torch", "transformers", "tokenizers")
 """Libraries that decide what an encoder does."""
 TOKENS = re.compile(r"(encoder\.)?tokens\.")
-KEY = "planted"
+PLANTED_KEY = "planted"
 GAUSSIAN = "gaussian"
 """What ``states`` says of planted ones that were drawn; else it is the fingerprint of a cache."""
 
@@ -133,9 +133,11 @@ class Plan:
     @property
     def planted(self) -> dict[str, Any] | None:
         """Parameters and figures of the teacher of a planted cache; None where there was none."""
-        parameters = self.identity.get("imported", {}).get(KEY)
+        parameters = self.identity.get("imported", {}).get(PLANTED_KEY)
         return (
-            None if parameters is None else {**self.dataset.get(KEY, {}), **parameters}
+            None
+            if parameters is None
+            else {**self.dataset.get(PLANTED_KEY, {}), **parameters}
         )
 
     @property
@@ -348,7 +350,7 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
         }
         for one, of in ((dataset, fields_now), (there.dataset, fields_then))
     )
-    lines = "".join(f"\n    {line}" for line in explained_differences(now, then, there))
+    lines = "".join(f"\n    {line}" for line in explain_differences(now, then, there))
     hint = "choose another folder with --out"
     if there.dataset.get("limit") is not None and "limit_rule" not in there.dataset:
         hint += "; or, since --limit took the first rows before gaam 0.3 and takes of every class "
@@ -406,7 +408,7 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def explained_differences(
+def explain_differences(
     now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan
 ) -> list[str]:
     """``differences``; where token ids alone differ, the libraries that make them are named."""
@@ -417,7 +419,7 @@ def explained_differences(
     return [
         f"the same tokenizer files give other token ids of fixed texts ({kinds})",
         f"now with {installed_versions()}",
-        f"then with {versions_of(plan)}",
+        f"then with {recorded_versions(plan)}",
     ]
 
 
@@ -426,7 +428,7 @@ def installed_versions() -> str:
     return ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
 
 
-def states_apart(plan: Plan, other: Plan) -> str | None:
+def describe_state_deviation(plan: Plan, other: Plan) -> str | None:
     """How the reference states of two caches differ by more than rounding; None where they do not.
 
     Nothing is known of a cache that has none.
@@ -443,12 +445,12 @@ def states_apart(plan: Plan, other: Plan) -> str | None:
             return (
                 f"states of the same two rows differ by {deviation:.1e} of their norm in layer "
                 f"{layer + plan.first_layer}, where rounding explains {limit:.1e}: computed with "
-                f"{versions_of(plan)}, and with {versions_of(other)}"
+                f"{recorded_versions(plan)}, and with {recorded_versions(other)}"
             )
     return None
 
 
-def versions_of(plan: Plan) -> str:
+def recorded_versions(plan: Plan) -> str:
     """The libraries that decide what an encoder does, as they were when a cache was begun."""
     recorded = (
         f"{name} {plan.created_with[name]}"

@@ -18,16 +18,16 @@ from gaam_cache.common.devices import cores
 from gaam_cache.common.errors import CacheError
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.plugins import unknown
-from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
+from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpack_strings
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_cache.store.shard import (
     Receipt,
-    arrays_of,
     check_content,
     column_key,
     embeddings_key,
+    map_arrays,
     missing_shards,
-    planned_receipt,
+    read_receipt,
 )
 
 MAX_THREADS = 8  # more wait for the disk
@@ -213,7 +213,7 @@ class Split:
         if not self.checked[shard]:
             check_content(self._root, self._plan, receipt)
             self.checked[shard] = True
-        return arrays_of(self._root, receipt)
+        return map_arrays(self._root, receipt)
 
     @cached_property
     def embeddings(self) -> ShardedArray:
@@ -258,7 +258,7 @@ class Split:
         """
         if name not in self._plan.columns:
             raise unknown("column", name, self._plan.columns, where=str(self._root))
-        return unpacked(ShardedArray(self, column_key(name))[:])
+        return unpack_strings(ShardedArray(self, column_key(name))[:])
 
 
 class EmbeddingCache(Mapping[str, Split]):
@@ -294,7 +294,7 @@ class EmbeddingCache(Mapping[str, Split]):
         self._splits = {}
         for name in self.plan.rows:
             receipts = [
-                planned_receipt(root, self.plan, one) for one in self.plan.shards(name)
+                read_receipt(root, self.plan, one) for one in self.plan.shards(name)
             ]
             self._splits[name] = Split(root, self.plan, name, receipts)
 

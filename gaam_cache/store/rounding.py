@@ -47,7 +47,7 @@ def relative(
     return np.where(np.isfinite(share), share, math.inf)
 
 
-def explained(
+def is_within_rounding(
     states: NDArray[Any],
     alone: NDArray[Any],
     exact: NDArray[Any],

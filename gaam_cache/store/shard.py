@@ -85,7 +85,7 @@ def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
     return {**about, **_place(plan, shard), "pooling": ",".join(plan.pooling)}
 
 
-def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
+def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
     """The receipt of a planned shard; CacheError where plan, receipt and file do not agree."""
     path = receipt_path(root, shard.name)
     try:
@@ -120,7 +120,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         raise error.refusal(f"the shard '{shard.name}'", path) from error
     except disk.DAMAGE as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
-        raise damaged(root, plan, shard.name, found) from error
+        raise damaged_shard_error(root, plan, shard.name, found) from error
 
 
 def _of_another(receipt: Path, found: str, expected: str) -> OutOfReachError:
@@ -133,7 +133,7 @@ def _of_another(receipt: Path, found: str, expected: str) -> OutOfReachError:
     )
 
 
-def check_no_others(root: Path, fingerprint: str) -> None:
+def check_no_other_cache(root: Path, fingerprint: str) -> None:
     """Refuse a folder without a plan in which shards of another cache lie."""
     for receipt in sorted((root / SHARD_FOLDER).glob("*.json")):
         with suppress(*disk.DAMAGE):
@@ -143,7 +143,7 @@ def check_no_others(root: Path, fingerprint: str) -> None:
             return
 
 
-def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
+def damaged_shard_error(root: Path, plan: Plan, name: str, found: str) -> CacheError:
     """The refusal of a shard that is not what it must be."""
     path, what = receipt_path(root, name).absolute(), f"the shard '{name}' is damaged"
     hint = (
@@ -165,11 +165,11 @@ def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
         raise error.refusal(f"the shard '{name}'", path) from error
     except FileNotFoundError as error:
         if not root.is_dir():  # it was moved while it was in use
-            raise disk.moved_away("cache", root) from error
-        raise damaged(root, plan, name, f"{path.name} is gone") from error
+            raise disk.moved_away_error("cache", root) from error
+        raise damaged_shard_error(root, plan, name, f"{path.name} is gone") from error
     if digest != receipt.sha256:
         found = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
-        raise damaged(root, plan, name, found)
+        raise damaged_shard_error(root, plan, name, found)
 
 
 @lru_cache(MOST_MAPPED)
@@ -177,7 +177,7 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, "r")
 
 
-def arrays_of(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
+def map_arrays(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
     """The arrays of a shard whose file was hashed, mapped."""
     raw = _mapped(
         root / SHARD_FOLDER / receipt.file
@@ -192,7 +192,7 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
     # one listing: a shard a stat would be slow for a plan of many shards
     folder = root / SHARD_FOLDER
     if folder.is_symlink() and not folder.is_dir():  # its disk is not mounted
-        away = disk.ElsewhereError.of_link(folder)
+        away = disk.ElsewhereError.from_link(folder)
         raise away.refusal("the folder of the shards", folder)
     there = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 names are enough
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]

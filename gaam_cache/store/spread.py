@@ -36,7 +36,7 @@ TWIN, LARGEST_TWIN = 1e-3, 0.05
 with it."""
 
 
-class Sums:
+class SpreadSums:
     """Sums over rows, (4, L, D): of states and their squares, of their rounding and its squares.
 
     States are counted from the mean of the first rows, so that squares keep their digits.
@@ -65,7 +65,7 @@ class Sums:
         """Of all rows that were added."""
         assert self._sums_4LD is not None
         assert self._reference_LD is not None
-        return Spread.of(self._sums_4LD, self._reference_LD, self._rows)
+        return Spread.from_sums(self._sums_4LD, self._reference_LD, self._rows)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,8 +83,8 @@ class Spread:
     rounding_LD: Floats
 
     @classmethod
-    def of(cls, sums_4LD: Floats, reference_LD: NDArray[Any], rows: int) -> Self:
-        """Of the sums over so many rows, which ``Sums`` describes."""
+    def from_sums(cls, sums_4LD: Floats, reference_LD: NDArray[Any], rows: int) -> Self:
+        """Of the sums over so many rows, which ``SpreadSums`` describes."""
         moved_LD, square_LD, error_LD, error_square_LD = sums_4LD / max(rows, 1)
         mean_LD = reference_LD + moved_LD
         variance_LD = square_LD - moved_LD**2
@@ -98,7 +98,9 @@ class Spread:
             rounding_LD=np.sqrt(np.maximum(error_variance_LD, 0.0)),
         )
 
-    def flat(self, noise_LD: Floats | float, compute_dtype: str) -> NDArray[np.bool_]:
+    def flat_layers(
+        self, noise_LD: Floats | float, compute_dtype: str
+    ) -> NDArray[np.bool_]:
         """Which layers, (L,), are the same in all rows, up to what the arithmetic adds.
 
         ``noise_LD`` is by how much a row differs from itself in another batch.
@@ -135,7 +137,7 @@ class Spread:
         """Which of those, (L, D), are gone when they are stored."""
         return self.carrying & (self.rounding_LD > LOST * self.sd_LD)
 
-    def check_digits(
+    def check_storage_precision(
         self,
         storage_dtype: str,
         flat_L: NDArray[np.bool_],
