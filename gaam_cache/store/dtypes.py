@@ -25,7 +25,7 @@ NUMPY_DTYPES = {
     "int32": "<i4",
     "utf8": "|u1",
 }
-"""NumPy types of the items in a file; strings are zero-padded bytes of a fixed width."""
+"""NumPy types of the items in a file; strings have a fixed width in bytes."""
 
 
 def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:

@@ -89,6 +89,13 @@ def moved_away_error(kind: str, folder: Path) -> OutOfReachError:
     )
 
 
+def describe_damage(error: Exception) -> str:
+    """Say for people which of the errors of ``DAMAGE`` a file raised."""
+    if isinstance(error, KeyError):
+        return f"no key {error}"
+    return str(error)
+
+
 def short_digest(digest: str) -> str:
     """Shorten a hash for people to 48 bits.
 
