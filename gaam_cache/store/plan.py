@@ -66,7 +66,7 @@ TOKENS = re.compile(r"(encoder\.)?tokens\.")
 """Fields of a fingerprint that hash the token ids of fixed texts."""
 PLANTED_KEY = "planted"
 GAUSSIAN = "gaussian"
-"""Value of ``states`` for planted labels on random states; else a cache's fingerprint."""
+"""Value of ``states`` if planted labels belong to random states, not to a cache."""
 
 
 def describe_encoder(
@@ -242,7 +242,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read and check the result of ``to_dict``; else raise one of ``files.DAMAGE``."""
+        """Read and check what ``to_dict`` wrote; else raise one of ``files.DAMAGE``."""
         content = dict(value)
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
