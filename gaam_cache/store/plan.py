@@ -358,10 +358,10 @@ def _unusable_plan_error(root: Path, error: Exception) -> NotFoundError | CacheE
     # A plan is damaged, and not just missing, if there are shards.
     is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
     if not is_missing:
-        found = describe_damage(error)
+        reason = describe_damage(error)
         hint = f"{intact_copy}; else move {path} away and {rebuild}"
     elif any(root.glob(f"{SHARD_FOLDER}/*-?????*.h5")):
-        found = "no such file, though there are shards"
+        reason = "no such file, though there are shards"
         hint = f"{intact_copy}; else {rebuild}"
     else:
         return NotFoundError(
@@ -371,7 +371,7 @@ def _unusable_plan_error(root: Path, error: Exception) -> NotFoundError | CacheE
             hint="build one with 'gaam extract', or name another folder",
         )
     return CacheError(
-        "the plan of the cache is unusable", found=found, where=str(path), hint=hint
+        "the plan of the cache is unusable", found=reason, where=str(path), hint=hint
     )
 
 

@@ -110,8 +110,8 @@ def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
     except disk.ElsewhereError as error:
         raise error.refusal(f"the shard '{shard.name}'", path) from error
     except disk.DAMAGE as error:
-        found = disk.describe_damage(error)
-        raise damaged_shard_error(root, plan, shard.name, found) from error
+        reason = disk.describe_damage(error)
+        raise damaged_shard_error(root, plan, shard.name, reason) from error
 
 
 def _parse_receipt(content: dict[str, Any]) -> Receipt:
@@ -156,12 +156,12 @@ def _planned_arrays(
     return arrays
 
 
-def _other_cache_error(receipt: Path, found: str, expected: str) -> OutOfReachError:
+def _other_cache_error(receipt: Path, recorded: str, planned: str) -> OutOfReachError:
     """Build the error for a receipt with the fingerprint of another cache."""
     return OutOfReachError(
         f"the shard '{receipt.stem}' belongs to another cache",
-        expected=f"the fingerprint {disk.short_digest(expected)}",
-        found=f"the fingerprint {disk.short_digest(str(found))}",
+        expected=f"the fingerprint {disk.short_digest(planned)}",
+        found=f"the fingerprint {disk.short_digest(str(recorded))}",
         where=str(receipt.absolute()),
         hint=f"bring back the {PLAN_FILE} of these shards, or move them to its folder",
     )
@@ -178,12 +178,12 @@ def check_no_other_cache(root: Path, fingerprint: str) -> None:
             return
 
 
-def damaged_shard_error(root: Path, plan: Plan, name: str, found: str) -> CacheError:
+def damaged_shard_error(root: Path, plan: Plan, name: str, reason: str) -> CacheError:
     """Build the error for a shard that is not what gaam wrote."""
     receipt = receipt_path(root, name).absolute()
     return CacheError(
         f"the shard '{name}' is damaged",
-        found=found or "it cannot be read",
+        found=reason or "it cannot be read",
         where=str(receipt),
         hint="copy the shard and its receipt again from an intact copy of the cache; "
         f"else delete {receipt} and run the '{plan.maker}' command of this cache "
@@ -207,8 +207,8 @@ def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
         raise damaged_shard_error(root, plan, name, f"{path.name} is gone") from error
 
     if digest != receipt.sha256:
-        found = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
-        raise damaged_shard_error(root, plan, name, found)
+        reason = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
+        raise damaged_shard_error(root, plan, name, reason)
 
 
 @lru_cache(MOST_MAPPED)
