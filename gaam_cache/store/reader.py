@@ -126,10 +126,11 @@ class ShardedArray:
 
         # NumPy pairs arrays of integers on several axes element by element. So an array
         # index of rows stays an array here, in its own shape.
-        if isinstance(row_index, slice):
-            return rows[(slice(None), *other_indices)]
-        read_rows = np.arange(len(rows)).reshape(np.shape(row_numbers))
-        return rows[(read_rows, *other_indices)]
+        read_rows: Any = slice(None)
+        if not isinstance(row_index, slice):
+            read_rows = np.arange(len(rows)).reshape(np.shape(row_numbers))
+        selected: NDArray[Any] = rows[(read_rows, *other_indices)]
+        return selected
 
     def _separate_rows(self, index: Any) -> tuple[Any, list[Any]]:
         """Split an index into that of the rows and those of the other axes."""
