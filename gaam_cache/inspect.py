@@ -203,8 +203,9 @@ class Inspection:
 
 def is_cache(path: Path) -> bool:
     """Whether a folder is a cache, complete, damaged or only begun."""
-    begun = (path / SHARD_FOLDER).is_dir() or (path / LEASE_FOLDER).is_dir()
-    return begun or os.path.lexists(path / PLAN_FILE)
+    is_begun = (path / SHARD_FOLDER).is_dir() or (path / LEASE_FOLDER).is_dir()
+    # A plan may be a broken link: the cache is out of reach, but it is a cache.
+    return is_begun or os.path.lexists(path / PLAN_FILE)
 
 
 def inspect(path: Path) -> Inspection:
@@ -234,11 +235,12 @@ def inspect(path: Path) -> Inspection:
         return Inspection(path=path, at_work=leases, faults=faults)
 
     missing = missing_shards(path, plan)
+    names_missing = set(missing)
     splits = {
-        name: _inspect_split(path, plan, name, missing, faults) for name in plan.rows
+        name: _inspect_split(path, plan, name, names_missing, faults)
+        for name in plan.rows
     }
     # The lease of an existing shard is about to be removed.
-    names_missing = set(missing)
     at_work = [holding for holding in leases if holding.name in names_missing]
     return Inspection(
         path=path,
@@ -251,14 +253,13 @@ def inspect(path: Path) -> Inspection:
 
 
 def _inspect_split(
-    path: Path, plan: Plan, name: str, missing: list[str], faults: Faults
+    path: Path, plan: Plan, name: str, missing: set[str], faults: Faults
 ) -> SplitInspection:
     """Check the receipts of a split; add what is wrong to ``faults``."""
     shards = list(plan.shards(name))
-    names_missing = set(missing)
     receipts = []
     for shard in shards:
-        if shard.name in names_missing:
+        if shard.name in missing:
             continue
         try:
             receipts.append(read_receipt(path, plan, shard))
@@ -342,9 +343,11 @@ def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
 
     labels = ""
     if plan["planted"]:
+        teacher = plan["planted"]
         labels = (
-            "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}"
-        ).format_map(plan["planted"])
+            f"drawn from a teacher: gate {teacher['gate']}, "
+            f"strength {teacher['strength']}, seed {teacher['seed']}"
+        )
     return [
         ("encoder", encoder),
         ("layers", plan["layers"] or ""),

@@ -178,6 +178,7 @@ def check_size(path: Path, expected_bytes: int) -> None:
     """Refuse a file of another size than expected, with one of ``DAMAGE``."""
     actual_bytes = regular_file(path).st_size
     if actual_bytes != expected_bytes:
+        # The file may be a pointer, which is no damage.
         check_fetched(path)
         raise ValueError(
             f"{path.name} has {actual_bytes:,} bytes, but gaam wrote {expected_bytes:,}"
@@ -338,6 +339,7 @@ def _find_obstacle(path: Path, target: Path, *, file: bool) -> str | None:
     candidates = list(target.parents)
     if not file:
         candidates.insert(0, target)
+    # Missing folders are made in the nearest one that exists.
     nearest = next(folder for folder in candidates if os.path.lexists(folder))
 
     if file and target.exists() and not target.is_file():
@@ -386,6 +388,7 @@ def replace_folder(
     temporary.mkdir()
     try:
         yield temporary
+        # The old folder goes only now that the new one is complete.
         if has_content:
             shutil.rmtree(out)
         temporary.rename(out)

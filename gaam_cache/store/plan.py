@@ -251,6 +251,7 @@ class Plan:
             raise ValueError(
                 f"format version {format_version!r}, this gaam reads {FORMAT_VERSION}"
             )
+        # JSON has arrays where the plan has tuples.
         for name in ("pooling", "class_names", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
         plan = cls(**content)
@@ -296,7 +297,6 @@ def _is_covered(name: str, planned: Any, covered: Any) -> bool:
         return set(planned) == set(covered)
     if name == "rows":
         return dict(planned) == dict(covered)
-    # JSON has arrays where the plan has tuples.
     return list(planned) == list(covered)
 
 
@@ -403,6 +403,7 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
     if fields_now == fields_then:
         return existing
 
+    # The settings of the data set often explain why its content differs.
     now = {"dataset": _reading_settings(dataset), **fields_now}
     then = {"dataset": _reading_settings(existing.dataset), **fields_then}
     lines = explain_differences(now, then, existing)

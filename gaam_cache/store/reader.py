@@ -257,6 +257,7 @@ class Split:
         """Read several rows at once, for a ``DataLoader``."""
         import torch
 
+        # One read of the batch opens every shard once.
         row_B = np.asarray(rows, np.int64)
         states_BLD = self.embeddings[row_B].astype(np.float32, copy=False)
         states = torch.from_numpy(states_BLD)

@@ -73,6 +73,7 @@ def largest_deviation(now: str, then: str) -> tuple[float, int]:
 
 def states_digest(fingerprint: str, reference: dict[str, str]) -> str:
     """Hash the fingerprint of a cache together with the sketches of its states."""
+    # Imported caches have no reference rows.
     if not reference:
         return fingerprint
     text = json.dumps([fingerprint, reference], sort_keys=True)

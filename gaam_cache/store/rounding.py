@@ -50,6 +50,7 @@ def relative(
     with np.errstate(invalid="ignore", over="ignore"):
         norm = np.linalg.norm(expected, axis=-1)
         gap = np.abs(states.astype(np.float64) - expected)
+        # Rounding near zero is absolute, not relative.
         gap = np.maximum(gap - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
         deviation = np.linalg.norm(gap, axis=-1) / np.where(norm > 0, norm, 1.0)
     return np.where(np.isfinite(deviation), deviation, math.inf)

@@ -298,6 +298,7 @@ def write_shard(
     image, specs = _build_file(plan, shard, arrays)
     digest = disk.digest_of(image)
 
+    # The file comes first: once a receipt exists, readers rely on its file.
     receipt_file = receipt_path(root, shard.name)
     shard_file = receipt_file.with_name(f"{shard.name}-{digest[:8]}.h5")
     disk.write_file(shard_file, image)
@@ -328,6 +329,7 @@ def _build_file(
     """Build the HDF5 file of a shard in memory: its bytes, and where each array is."""
     import h5py
 
+    # A fixed file version and no times: the same input makes the same bytes.
     specs = {}
     with h5py.File(
         "image",

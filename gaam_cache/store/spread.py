@@ -218,8 +218,8 @@ def count_twins(
     num_used = int(used_LD.sum())
     if not num_used:
         return len(states_NLD)
-    unused_LD = np.zeros_like(spread.sd_LD)
-    scale_LD = np.divide(1.0, spread.sd_LD, out=unused_LD, where=used_LD)
+    scale_LD = np.zeros_like(spread.sd_LD)
+    np.divide(1.0, spread.sd_LD, out=scale_LD, where=used_LD)
     sketch_NK = _project(states_NLD, spread.mean_LD, scale_LD)
 
     # The squared distance of two usual rows is 2 for each used feature and projection.
@@ -241,6 +241,7 @@ def _project(
     for layer, scale_D in enumerate(scale_LD):
         normal_DK = generator.standard_normal((len(scale_D), SKETCH))
         direction_DK = normal_DK * scale_D[:, None]
+        # Centred first: a large common mean would cost the projection its digits.
         moved_ND = states_NLD[:, layer].astype(np.float32)
         moved_ND -= mean_LD[layer].astype(np.float32)
         sketch_NK += moved_ND @ direction_DK.astype(np.float32)
