@@ -268,6 +268,7 @@ class Plan:
     def _check_fingerprint(self) -> None:
         """Refuse a fingerprint of other fields, or fields that it does not cover."""
         fields = self.fingerprint_fields
+        # Empty columns and unlabelled are left out; pooling is a field of the encoder.
         covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
         if fingerprint(fields) != self.fingerprint:
             raise ValueError("the fingerprint does not match its fields")
