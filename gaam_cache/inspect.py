@@ -1,9 +1,9 @@
-"""What ``gaam inspect`` says about a cache: what it is, how far it is, who is at work on it."""
+"""Inspect a cache for ``gaam inspect``: its plan, progress, workers and damage."""
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,221 +11,362 @@ from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import excerpt, visible, visible_values
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import short_digest
-from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, read_plan
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.reader import Split
-from gaam_cache.store.shard import missing_shards, planned_receipt
+from gaam_cache.store.shard import missing_shards, read_receipt
 from gaam_cache.workers.leases import LEASE_FOLDER, Holding, holdings
 
-SHOWN = 20  # damages, and workers, that are listed for people
-COUNTED_BYTES = (
-    2**30
-)  # of a split at most: its classes are counted, for which all of it is hashed
-OF_PLAN = (
-    *(
-        "fingerprint",
-        "untrained_seed",
-        "num_layers",
-        "first_layer",
-        "hidden_size",
-        "pooling",
-    ),
-    *("storage_dtype", "class_names", "created_with"),
-)
+# Workers, and faults of a kind, that are listed for people.
+MOST_LISTED = 20
+# Classes of a split that are listed for people.
+MOST_CLASSES = 8
+# Largest split whose classes are counted: a count hashes the whole split.
+COUNTED_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
-    """What a cache is and how far it is."""
+class Fault:
+    """A plan or shard that cannot be used, why, and what to do."""
 
-    about: dict[str, Any]  # JSON values
+    name: str
+    reason: str
+    repair: str
+
+    @classmethod
+    def from_error(cls, name: str, error: CacheError) -> Self:
+        reason = visible(" ".join(error.reason.split()))
+        return cls(name, reason, error.details.get("to do", ""))
+
+    def in_words(self) -> str:
+        return visible(f"{self.name}: {self.reason}; to do: {self.repair}")
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Faults of a cache: what is damaged, and what is not on this machine."""
+
+    damaged: list[Fault] = field(default_factory=list)
+    out_of_reach: list[Fault] = field(default_factory=list)
+
+    def add(self, name: str, error: CacheError) -> None:
+        is_out_of_reach = isinstance(error, OutOfReachError)
+        faults = self.out_of_reach if is_out_of_reach else self.damaged
+        faults.append(Fault.from_error(name, error))
+
+    def __bool__(self) -> bool:
+        return bool(self.damaged or self.out_of_reach)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitInspection:
+    """A split of a cache. Fields are None until all of its shards exist."""
+
+    rows: int
+    labelled: bool | None = None
+    truncated_rows: int | None = None
+    bytes: int | None = None
+    rows_per_class: dict[str, int] | None = None
+    """Counted in complete caches, up to ``COUNTED_BYTES``."""
+    mean_tokens: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in asdict(self).items() if value is not None
+        }
+
+    def in_words(self) -> str:
+        text = f"{self.rows:,} rows"
+        if self.bytes is None:
+            return text
+        if not self.labelled:
+            text += " without labels"
+        if self.rows_per_class is not None:
+            if self.labelled:
+                text += f" ({_classes_in_words(self.rows_per_class)})"
+            text += f", {self.mean_tokens} tokens on average"
+        megabytes = self.bytes / 1e6
+        return text + f", {self.truncated_rows:,} truncated, {megabytes:,.1f} MB"
+
+
+def _classes_in_words(rows_per_class: dict[str, int]) -> str:
+    classes = [f"{visible(name)} {count:,}" for name, count in rows_per_class.items()]
+    if len(classes) > MOST_CLASSES:
+        classes = [*classes[:MOST_CLASSES], "..."]
+    return ", ".join(classes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspection:
+    """The state of a cache; without a plan if that is missing or cannot be used."""
+
+    path: Path
+    at_work: list[Holding]
+    """Workers, each with the shard that it makes."""
+    faults: Faults = field(default_factory=Faults)
+    plan: Plan | None = None
+    missing_shards: list[str] = field(default_factory=list)
+    splits: dict[str, SplitInspection] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether every shard is there, and nothing that was seen is damaged."""
-        return bool(self.about["complete"])
+        """Whether every shard exists, and no fault was found."""
+        return self.plan is not None and not self.missing_shards and not self.faults
 
     @property
     def damage(self) -> list[dict[str, str]]:
-        """What is not what it must be, or not on this machine: 'name', 'reason' and 'repair'."""
-        return [*self.about["damage"], *self.about["out_of_reach"]]
+        """All faults: 'name', 'reason' and 'repair' of each."""
+        faults = [*self.faults.damaged, *self.faults.out_of_reach]
+        return [asdict(fault) for fault in faults]
 
     def to_dict(self) -> dict[str, Any]:
-        return self.about
+        """JSON values; without a plan, its properties are missing."""
+        content: dict[str, Any] = {
+            "kind": "cache",
+            "path": str(self.path),
+            "complete": self.complete,
+            "at_work": [asdict(holding) for holding in self.at_work],
+            "damage": [asdict(fault) for fault in self.faults.damaged],
+            "out_of_reach": [asdict(fault) for fault in self.faults.out_of_reach],
+        }
+        if self.plan is None:
+            return content
+        progress = {
+            "shards": self.plan.num_shards,
+            "missing_shards": self.missing_shards,
+            "rows": sum(self.plan.rows.values()),
+            "rows_done": self._count_rows_done(self.plan),
+        }
+        splits = {name: split.to_dict() for name, split in self.splits.items()}
+        return content | progress | _plan_to_dict(self.plan, splits)
 
     def in_words(self) -> str:
-        about: dict[str, Any] = visible_values(self.about)
-        workers = [
-            f"{one['name']}: {Holding(**one).in_words()}" for one in about["at_work"]
-        ]
-        damage, out_of_reach = (
-            ["{name}: {reason}; to do: {repair}".format(**one) for one in about[kind]]
-            for kind in ("damage", "out_of_reach")
+        """A headline, then a line for each property, worker and fault."""
+        entries: list[tuple[str, str]] = []
+        if self.plan is not None:
+            entries += _plan_in_words(visible_values(_plan_to_dict(self.plan, {})))
+            for name, split in self.splits.items():
+                entries.append((visible(name), split.in_words()))
+
+        lists = {
+            "at work": self._workers_in_words(),
+            "damaged": [fault.in_words() for fault in self.faults.damaged],
+            "out of reach": [fault.in_words() for fault in self.faults.out_of_reach],
+        }
+        for name, texts in lists.items():
+            entries += [(name, text) for text in texts[:MOST_LISTED]]
+            if len(texts) > MOST_LISTED:
+                entries.append((name, f"{len(texts) - MOST_LISTED:,} more"))
+
+        headline = f"cache {visible(str(self.path))}: {self._state_in_words()}"
+        lines = [f"  {name:<12} {text}" for name, text in entries if text]
+        return "\n".join([headline, *lines])
+
+    def _state_in_words(self) -> str:
+        if self.plan is None:
+            if self.faults.out_of_reach:
+                return "its plan is out of reach"
+            if self.faults.damaged:
+                return "DAMAGED, its plan cannot be used"
+            return "its rows are being read"
+
+        num_shards = self.plan.num_shards
+        existing_shards = num_shards - len(self.missing_shards)
+        progress = (
+            f"{existing_shards:,} of {num_shards:,} shards are there, "
+            f"{self._count_rows_done(self.plan):,} of "
+            f"{sum(self.plan.rows.values()):,} rows"
         )
-        found: list[tuple[str, str]] = []
-        if "fingerprint" not in about:
-            state = (
-                "DAMAGED, its plan cannot be used"
-                if damage
-                else "its rows are being read"
-            )
-            state = "its plan is out of reach" if out_of_reach else state
-        else:
-            missing = len(about["missing_shards"])
-            there = f"{about['shards'] - missing:,} of {about['shards']:,} shards are there, "
-            there += f"{about['rows_done']:,} of {about['rows']:,} rows"
-            state = f"incomplete; {there}" if missing else "complete"
-            state = f"not all of it is within reach; {there}" if out_of_reach else state
-            state = f"DAMAGED; {there}" if damage else state
-            if missing and not workers:
-                workers = [f"nobody: the {about['maker']} that began it goes on"]
-            found = [
-                *_plan_in_words(about),
-                *map(_split_in_words, about["splits"].items()),
-            ]
-        several = {"at work": workers, "damaged": damage, "out of reach": out_of_reach}
-        for name, lines in several.items():
-            more = [f"{len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
-            found += [(name, line) for line in lines[:SHOWN] + more]
-        lines = [f"  {name:<12} {text}" for name, text in found if text]
-        return "\n".join([f"cache {about['path']}: {state}", *lines])
+        if self.faults.damaged:
+            return f"DAMAGED; {progress}"
+        if self.faults.out_of_reach:
+            return f"partly out of reach; {progress}"
+        if self.missing_shards:
+            return f"incomplete; {progress}"
+        return "complete"
+
+    def _workers_in_words(self) -> list[str]:
+        workers = [
+            visible(f"{holding.name}: {holding.in_words()}") for holding in self.at_work
+        ]
+        if self.plan is not None and self.missing_shards and not workers:
+            return [f"nobody; run the '{self.plan.maker}' command again to continue"]
+        return workers
+
+    def _count_rows_done(self, plan: Plan) -> int:
+        missing = set(self.missing_shards)
+        return sum(
+            shard.stop - shard.start
+            for shard in plan.shards()
+            if shard.name not in missing
+        )
 
 
 def is_cache(path: Path) -> bool:
-    """Whether a folder is, was or will be a cache, in whatever state it is."""
-    begun = (path / SHARD_FOLDER).is_dir() or (path / LEASE_FOLDER).is_dir()
-    return begun or os.path.lexists(path / PLAN_FILE)
+    """Whether a folder is a cache, complete, damaged or only begun."""
+    is_begun = (path / SHARD_FOLDER).is_dir() or (path / LEASE_FOLDER).is_dir()
+    # A plan may be a broken link: the cache is out of reach, but it is a cache.
+    return is_begun or os.path.lexists(path / PLAN_FILE)
 
 
 def inspect(path: Path) -> Inspection:
-    """Look at a cache, complete or not, damaged or not; others may be writing it.
+    """Inspect a cache, complete or not, damaged or not; workers may be writing it.
 
-    ``damage`` is what can be seen without reading every byte; ``gaam verify`` lists all of it.
+    Faults are those that can be found without reading every byte; ``gaam verify`` finds
+    all.
 
     Raises:
         NotFoundError: no cache there.
     """
     path = absolute_path(path)
-    held, damage = holdings(path / LEASE_FOLDER), list[dict[str, str]]()
-    out_of_reach: list[dict[str, str]] = []
+    leases = holdings(path / LEASE_FOLDER)
 
-    def note(name: str, error: CacheError) -> None:
-        faults = out_of_reach if isinstance(error, OutOfReachError) else damage
-        faults.append(_damage(name, error))
+    # Workers that still read the rows have written no plan yet.
+    has_plan_or_shards = (
+        os.path.lexists(path / PLAN_FILE) or (path / SHARD_FOLDER).exists()
+    )
+    if leases and not has_plan_or_shards:
+        return Inspection(path=path, at_work=leases)
 
-    about: dict[str, Any] = {"kind": "cache", "path": str(path), "complete": False}
-    about |= {"at_work": [asdict(one) for one in held], "damage": damage}
-    about["out_of_reach"] = out_of_reach
-    if (
-        held
-        and not os.path.lexists(path / PLAN_FILE)
-        and not (path / SHARD_FOLDER).exists()
-    ):
-        return Inspection(about)
+    faults = Faults()
     try:
         plan = read_plan(path)
     except CacheError as error:
-        note(PLAN_FILE, error)
-        return Inspection(about)
+        faults.add(PLAN_FILE, error)
+        return Inspection(path=path, at_work=leases, faults=faults)
+
     missing = missing_shards(path, plan)
-    lacking, splits = set(missing), dict[str, Any]()
-    for name, rows in plan.rows.items():
-        splits[name], receipts, shards = {"rows": rows}, [], list(plan.shards(name))
-        for shard in shards:
-            try:
-                if shard.name not in lacking:
-                    receipts.append(planned_receipt(path, plan, shard))
-                if len(receipts) == len(shards):
-                    splits[name] |= _whole(
-                        Split(path, plan, name, receipts), count=not missing
-                    )
-            except CacheError as error:
-                note(shard.name, error)
-    encoder = plan.identity
-    about |= {
-        "complete": not (missing or damage or out_of_reach),
-        "shards": plan.num_shards,
-        "missing_shards": missing,
-        "rows": sum(plan.rows.values()),
-        "rows_done": sum(
-            s.stop - s.start for s in plan.shards() if s.name not in lacking
-        ),
-        "at_work": [asdict(one) for one in held if one.name in lacking],
+    names_missing = set(missing)
+    splits = {
+        name: _inspect_split(path, plan, name, names_missing, faults)
+        for name in plan.rows
+    }
+    # The lease of an existing shard is about to be removed.
+    at_work = [holding for holding in leases if holding.name in names_missing]
+    return Inspection(
+        path=path,
+        at_work=at_work,
+        faults=faults,
+        plan=plan,
+        missing_shards=missing,
+        splits=splits,
+    )
+
+
+def _inspect_split(
+    path: Path, plan: Plan, name: str, missing: set[str], faults: Faults
+) -> SplitInspection:
+    """Check the receipts of a split; add what is wrong to ``faults``."""
+    shards = list(plan.shards(name))
+    receipts = []
+    for shard in shards:
+        if shard.name in missing:
+            continue
+        try:
+            receipts.append(read_receipt(path, plan, shard))
+        except CacheError as error:
+            faults.add(shard.name, error)
+
+    rows = plan.rows[name]
+    if not shards or len(receipts) < len(shards):
+        return SplitInspection(rows=rows)
+    try:
+        split = Split(path, plan, name, receipts)
+        return _inspect_existing_split(split, has_missing_shards=bool(missing))
+    except CacheError as error:
+        # A count hashes the shards; the error says whose receipt does not fit.
+        faults.add(Path(error.details["where"]).stem, error)
+        return SplitInspection(rows=rows)
+
+
+def _inspect_existing_split(
+    split: Split, *, has_missing_shards: bool
+) -> SplitInspection:
+    """Describe a split with all its shards; in a complete cache, count its classes."""
+    rows_per_class = mean_tokens = None
+    if not has_missing_shards and split.nbytes <= COUNTED_BYTES:
+        labels = split.labels if split.labelled else np.zeros(0, np.int64)
+        counts = np.bincount(labels, minlength=len(split.class_names)).tolist()
+        rows_per_class = dict(zip(split.class_names, counts, strict=True))
+        mean_tokens = round(float(split.num_tokens.mean()), 1)
+    return SplitInspection(
+        rows=len(split),
+        labelled=split.labelled,
+        truncated_rows=split.truncated,
+        bytes=split.nbytes,
+        rows_per_class=rows_per_class,
+        mean_tokens=mean_tokens,
+    )
+
+
+def _plan_to_dict(plan: Plan, splits: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Properties of encoder, data set and states, in the order of the output."""
+    identity = plan.identity
+    return {
         "maker": plan.maker,
         "encoder": plan.encoder["name"],
         "label": plan.encoder_label,
         "revision": plan.encoder["revision"],
         "dataset": plan.dataset_label,
-        "compute_dtype": encoder["dtype"],
-        "pool_over": encoder.get("pool_over", "all"),
-        "imported_from": encoder.get("imported", {}).get("files"),
+        "compute_dtype": identity["dtype"],
+        "pool_over": identity.get("pool_over", "all"),
+        "imported_from": identity.get("imported", {}).get("files"),
         "planted": plan.planted,
         "columns": list(plan.columns),
         "splits": splits,
+        "layers": identity.get("layers"),
+        "pooled": identity.get("pooled"),
+        "prompt": identity.get("prompt"),
+        "max_length": identity.get("max_length"),
+        "fingerprint": plan.fingerprint,
+        "untrained_seed": plan.untrained_seed,
+        "num_layers": plan.num_layers,
+        "first_layer": plan.first_layer,
+        "hidden_size": plan.hidden_size,
+        "pooling": plan.pooling,
+        "storage_dtype": plan.storage_dtype,
+        "class_names": plan.class_names,
+        "created_with": plan.created_with,
     }
-    about |= {
-        name: encoder.get(name) for name in ("layers", "pooled", "prompt", "max_length")
-    }
-    return Inspection(about | {name: getattr(plan, name) for name in OF_PLAN})
 
 
-def _damage(name: str, error: CacheError) -> dict[str, str]:
-    reason, repair = " ".join(error.reason.split()), error.details.get("to do", "")
-    return {"name": name, "reason": visible(reason), "repair": repair}
+def _plan_in_words(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and text of every property of a plan; empty texts are not shown."""
+    encoder = plan["label"]
+    if plan["revision"]:
+        encoder += f" at {short_digest(plan['revision'])}"
+    dataset = plan["dataset"]
+    if plan["imported_from"] is None:
+        encoder += f", computed in {plan['compute_dtype']}"
+        dataset += f", at most {plan['max_length']} tokens a row"
+    else:
+        encoder += ", computed elsewhere"
 
-
-def _whole(split: Split, *, count: bool) -> dict[str, Any]:
-    """What is known of a split of which every shard is there; to ``count`` all of it is hashed."""
-    about: dict[str, Any] = {
-        "labelled": split.labelled,
-        "truncated_rows": split.truncated,
-    }
-    about["bytes"] = split.nbytes
-    if count and split.nbytes <= COUNTED_BYTES:
-        labels = split.labels if split.labelled else np.zeros(0, np.int64)
-        counts = np.bincount(labels, minlength=len(split.class_names)).tolist()
-        about["rows_per_class"] = dict(zip(split.class_names, counts, strict=True))
-        about["mean_tokens"] = round(float(split.num_tokens.mean()), 1)
-    return about
-
-
-def _plan_in_words(about: dict[str, Any]) -> list[tuple[str, str]]:
-    revision = f" at {short_digest(about['revision'])}" if about["revision"] else ""
-    where = (
-        f"in {about['compute_dtype']}"
-        if about["imported_from"] is None
-        else "elsewhere"
-    )
-    over = "the text's own tokens" if about["pool_over"] == "text" else about["pooled"]
-    some = "" if about["first_layer"] == 1 else f", from layer {about['first_layer']}"
-    states = f"{about['num_layers']} layers x {about['hidden_size']}{some}, "
-    states += f"pooled by {' and '.join(about['pooling'])}" + (
-        f" over {over}" if over else ""
-    )
-    length = f", at most {about['max_length']} tokens a row"
-    teacher = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}"
+    labels = ""
+    if plan["planted"]:
+        teacher = plan["planted"]
+        labels = (
+            f"drawn from a teacher: gate {teacher['gate']}, "
+            f"strength {teacher['strength']}, seed {teacher['seed']}"
+        )
     return [
-        ("encoder", f"{about['label']}{revision}, computed {where}"),
-        ("layers", about["layers"] or ""),
-        ("data set", f"{about['dataset']}" + length * (about["imported_from"] is None)),
-        ("states", f"{states}, stored as {about['storage_dtype']}"),
-        ("fingerprint", short_digest(about["fingerprint"])),
-        ("prompt", excerpt(about["prompt"]) if about["prompt"] else ""),
-        ("labels", teacher.format(**about["planted"]) if about["planted"] else ""),
-        ("columns", ", ".join(about["columns"])),
+        ("encoder", encoder),
+        ("layers", plan["layers"] or ""),
+        ("data set", dataset),
+        ("states", _states_in_words(plan)),
+        ("fingerprint", short_digest(plan["fingerprint"])),
+        ("prompt", excerpt(plan["prompt"]) if plan["prompt"] else ""),
+        ("labels", labels),
+        ("columns", ", ".join(plan["columns"])),
     ]
 
 
-def _split_in_words(named: tuple[str, dict[str, Any]]) -> tuple[str, str]:
-    name, split = named
-    line = f"{split['rows']:,} rows"
-    if "bytes" in split:
-        line += "" if split["labelled"] else " without labels"
-        if "mean_tokens" in split:
-            classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
-            classes[8:] = ["..."] * (len(classes) > 8)
-            line += f" ({', '.join(classes)})" if split["labelled"] else ""
-            line += f", {split['mean_tokens']} tokens on average"
-        line += (
-            f", {split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"
-        )
-    return name, line
+def _states_in_words(plan: dict[str, Any]) -> str:
+    text = f"{plan['num_layers']} layers x {plan['hidden_size']}"
+    if plan["first_layer"] != 1:
+        text += f", from layer {plan['first_layer']}"
+    text += f", pooled by {' and '.join(plan['pooling'])}"
+    if plan["pool_over"] == "text":
+        text += " over the text's own tokens"
+    elif plan["pooled"]:
+        text += f" over {plan['pooled']}"
+    return f"{text}, stored as {plan['storage_dtype']}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.encoders.base import Encoder
-from gaam_cache.store.plan import Plan, installed_versions, versions_of
+from gaam_cache.store.plan import Plan, installed_versions, recorded_versions
 from gaam_cache.store.reference import encode_sketch, largest_deviation, sketch
 from gaam_cache.store.rounding import recompute_limit
 
@@ -125,7 +125,7 @@ def _refusal(plan: Plan, difference: str) -> ConfigError:
     return ConfigError(
         f"'{plan.encoder_label}' computes other states here than those of the cache; nothing was "
         "encoded",
-        expected=f"what it did when the cache was begun, with {versions_of(plan)}",
+        expected=f"what it did when the cache was begun, with {recorded_versions(plan)}",
         found=f"{difference}, with {installed_versions()}",
         hint="install those versions; or extract anew with these, to another --out",
     )
@@ -135,6 +135,6 @@ def _unmeasured(plan: Plan) -> str:
     gaam_version = plan.created_with.get("gaam", "an earlier version")
     return (
         f"the cache was begun by gaam {gaam_version}, which did not record what its encoder does "
-        f"(with {versions_of(plan)}): other states by other libraries would not be noticed "
+        f"(with {recorded_versions(plan)}): other states by other libraries would not be noticed "
         f"(here {installed_versions()}); gaam verify --recompute 20 compares rows"
     )

@@ -44,7 +44,7 @@ from gaam_cache.store.plan import (
     write_plan,
 )
 from gaam_cache.store.shard import (
-    check_no_others,
+    check_no_other_cache,
     embeddings_key,
     missing_shards,
     prepare_folder,
@@ -221,7 +221,7 @@ def make_missing(
         broken = discard_broken(out, plan)
         warn(f"{name} is made again: {why}" for name, why in broken.items())
     else:
-        check_no_others(out, fingerprint(job.fields))
+        check_no_other_cache(out, fingerprint(job.fields))
     if plan is None or missing_shards(
         out, plan
     ):  # a complete cache costs no model load

@@ -29,7 +29,7 @@ from gaam_cache.sources.base import (
     repeated_texts,
     shared_texts,
 )
-from gaam_cache.store.dtypes import packed, width_of
+from gaam_cache.store.dtypes import pack_strings, utf8_width
 from gaam_cache.store.files import fingerprint, hash_parts
 from gaam_cache.store.plan import (
     FORMAT_VERSION,
@@ -43,7 +43,7 @@ from gaam_cache.store.shard import (
     UNLABELLED,
     column_key,
     missing_shards,
-    planned_receipt,
+    read_receipt,
     receipt_path,
 )
 
@@ -196,7 +196,7 @@ def new_plan(
         class_names=tuple(fields["class_names"]),
         rows=fields["rows"],
         columns={
-            column: max(width_of(part.kept[column]) for part in rows.values())
+            column: max(utf8_width(part.kept[column]) for part in rows.values())
             for column in fields.get("columns", {})
         },
         unlabelled=tuple(fields.get("unlabelled", ())),
@@ -305,7 +305,10 @@ class RowArrays:
         }
         arrays = {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         for name, width in self._plan.columns.items():
-            arrays[column_key(name)] = "utf8", packed(part.kept[name][these], width)
+            arrays[column_key(name)] = (
+                "utf8",
+                pack_strings(part.kept[name][these], width),
+            )
         return arrays
 
 
@@ -323,7 +326,7 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
     for shard in plan.shards():
         if shard.name not in missing:
             try:
-                planned_receipt(root, plan, shard)
+                read_receipt(root, plan, shard)
             except OutOfReachError:
                 raise
             except CacheError as error:

@@ -19,7 +19,7 @@ from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import check_behaviour
 from gaam_cache.sources.base import MEDIA, Rows, find_source
 from gaam_cache.sources.rows.cells import is_number, is_odd
-from gaam_cache.store.plan import Plan, comparable, explained_differences
+from gaam_cache.store.plan import Plan, comparable, explain_differences
 
 INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
 """What can be done without an encoder."""
@@ -172,7 +172,7 @@ def _called(name: str) -> bool:
 def _check_same(
     now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan
 ) -> None:
-    if lines := explained_differences(now, then, plan):
+    if lines := explain_differences(now, then, plan):
         raise ConfigError(
             f"{what}; nothing was encoded",
             expected=f"what encoded the rows that were trained on: {plan.encoder_label}",

@@ -38,7 +38,7 @@ from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.sources.base import DIGEST_BYTES
 from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, as_float32, first_not_finite
 from gaam_cache.store.plan import BATCHINGS, Batching, Plan
-from gaam_cache.store.rounding import UNMOVED, explained, proof_limit, relative
+from gaam_cache.store.rounding import UNMOVED, is_within_rounding, proof_limit, relative
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, count_twins
 
 ROWS_PER_PROOF = 500
@@ -349,7 +349,9 @@ class StateExtractor:
             rounded = encoded.alone[found.row][name][0].numpy()
             if not relative(in_batch[name], alone[name]).max() <= UNMOVED[dtype]:
                 return False
-            if not explained(x_LD.numpy(), rounded, alone[name], proof_limit(dtype)):
+            if not is_within_rounding(
+                x_LD.numpy(), rounded, alone[name], proof_limit(dtype)
+            ):
                 return False
         return True
 
@@ -373,14 +375,14 @@ class StateExtractor:
                 for row, alone in encoded.alone.items()
             ]
             noise_LD = np.sqrt(np.mean(np.square(apart, dtype=np.float64), axis=0))
-            flat_L = spread.flat(noise_LD, self._encoder.dtype)
+            flat_L = spread.flat_layers(noise_LD, self._encoder.dtype)
             different |= spread.rows < FEWEST_ROWS or not flat_L.all()
             if spread.rows >= FEWEST_ROWS:
                 for layer in np.flatnonzero(flat_L).tolist():
                     place = f"{name}, layer {layer + plan.first_layer}"
                     tally.flat[place] = tally.flat.get(place, 0) + 1
             if not self._further:  # else the decoders learned from such states
-                lost = spread.check_digits(
+                lost = spread.check_storage_precision(
                     plan.storage_dtype,
                     flat_L,
                     first_layer=plan.first_layer,
@@ -409,7 +411,7 @@ class StateExtractor:
             before_4LD, rows_before = self._small.get(pooling, (0.0, 0))
             sums_4LD, rows = sums_4LD + before_4LD, rows + rows_before
             self._small[pooling] = sums_4LD, rows
-        return Spread.of(sums_4LD, self._references[pooling].cpu().numpy(), rows)
+        return Spread.from_sums(sums_4LD, self._references[pooling].cpu().numpy(), rows)
 
     def _refuse_one_state(self, piece: PreparedRows, pooling: str) -> DataError:
         """What to say where all rows are one."""
@@ -458,7 +460,7 @@ def _sums(
     reference_LD: Tensor,
     distinct_B: NDArray[np.bool_],
 ) -> Tensor:
-    """What ``Spread.of`` reads of the distinct rows of a batch, (4, L, D), on its device."""
+    """What ``Spread.from_sums`` reads of the distinct rows of a batch, (4, L, D), on its device."""
     weight_B = torch.from_numpy(distinct_B).to(x_BLD.device, x_BLD.dtype)
     layers = []
     # one layer at a time: of all at once there may be no room for copies

@@ -28,19 +28,19 @@ from gaam_cache.store.plan import (
     Plan,
     ShardSpec,
     comparable,
-    explained_differences,
+    explain_differences,
     read_plan,
 )
 from gaam_cache.store.reader import MAX_THREADS
-from gaam_cache.store.rounding import explained, recompute_limit, relative
+from gaam_cache.store.rounding import is_within_rounding, recompute_limit, relative
 from gaam_cache.store.shard import (
     Receipt,
-    arrays_of,
     check_content,
-    damaged,
+    damaged_shard_error,
     embeddings_key,
+    map_arrays,
     missing_shards,
-    planned_receipt,
+    read_receipt,
     shard_attributes,
 )
 
@@ -143,7 +143,7 @@ def verify(
 
     def look_at(shard: ShardSpec) -> int | CacheError:
         try:
-            receipt = planned_receipt(root, plan, shard)
+            receipt = read_receipt(root, plan, shard)
             check_content(root, plan, receipt)
             _check_hdf5(root, plan, shard, receipt)
             return receipt.bytes
@@ -223,7 +223,9 @@ def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> N
                 return
     except Exception as error:  # noqa: BLE001 whatever the library raises: the file is no shard
         found = f"{type(error).__name__}: {error}"
-    raise damaged(root, plan, shard.name, f"h5py finds {found}; must be {about}")
+    raise damaged_shard_error(
+        root, plan, shard.name, f"h5py finds {found}; must be {about}"
+    )
 
 
 def _recompute(
@@ -240,7 +242,7 @@ def _recompute(
         )
     job = prepare_job(recorded_config(plan, root, device=device), report)
     fields_now, fields_then = comparable(job.fields, plan.fingerprint_fields)
-    if changed := explained_differences(fields_now, fields_then, plan):
+    if changed := explain_differences(fields_now, fields_then, plan):
         raise CacheError(
             "the encoder or the data set is no longer what the cache was made from",
             found="\n".join(changed),
@@ -255,7 +257,7 @@ def _recompute(
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
     explains = limit = recompute_limit(encoder.dtype, plan.storage_dtype)
     for done, (shard, row) in enumerate(chosen, start=1):
-        arrays = arrays_of(root, planned_receipt(root, plan, shard))
+        arrays = map_arrays(root, read_receipt(root, plan, shard))
         inputs = encoder.prepare([job.rows[shard.split].inputs[row]])
         for pooling, ours_BLD in encoder.encode_alone(inputs.items[0]).items():
             kept_LD = arrays[embeddings_key(plan, pooling)][row - shard.start]
@@ -268,13 +270,15 @@ def _recompute(
             if here_L.max() <= limit or shard.name in far:
                 continue
             exact = encoder.exact([inputs.items[0]], 0)
-            if exact and explained(kept_LD, ours_LD, exact[1][pooling], limit, stored):
+            if exact and is_within_rounding(
+                kept_LD, ours_LD, exact[1][pooling], limit, stored
+            ):
                 explains = max(explains, float(here_L.max()))
             else:
                 layer = int(here_L.argmax())
                 why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
                 why += f"{layer + plan.first_layer}, more than {limit:.1e}"
-                refusal = damaged(root, plan, shard.name, why)
+                refusal = damaged_shard_error(root, plan, shard.name, why)
                 if made_with:
                     refusal.details["to do"] = (
                         f"compare again with what made it: {made_with}"

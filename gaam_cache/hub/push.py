@@ -23,10 +23,10 @@ from gaam_cache.common.messages import brief, shortened, tell, visible
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.extraction.verify import verify
-from gaam_cache.store.files import whole_folder, write_synced
+from gaam_cache.store.files import replace_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, read_plan
 from gaam_cache.store.reader import open_cache
-from gaam_cache.store.shard import planned_receipt
+from gaam_cache.store.shard import read_receipt
 
 CARD_FILE, FORMAT_FILE = "README.md", "FORMAT.md"
 SLOTS = {  # what no program can know
@@ -125,10 +125,10 @@ def export_cache(
     root, out = absolute_path(path), absolute_path(out)
     cache = open_cache(root)
     plan = cache.plan.portable()
-    with whole_folder(root, out, is_export, overwrite=overwrite) as folder:
+    with replace_folder(root, out, is_export, overwrite=overwrite) as folder:
         (folder / SHARD_FOLDER).mkdir()
         for shard in plan.shards():
-            receipt = planned_receipt(root, cache.plan, shard)
+            receipt = read_receipt(root, cache.plan, shard)
             for name in (f"{shard.name}.json", receipt.file):
                 # of a link the file that it leads to; what that holds is checked below
                 file = os.path.realpath(root / SHARD_FOLDER / name)

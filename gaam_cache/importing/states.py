@@ -37,7 +37,7 @@ from gaam_cache.sources.base import NO_LABEL, Rows
 from gaam_cache.sources.rows.cells import NO_REGRESSION, refuse_quantities
 from gaam_cache.store import dtypes
 from gaam_cache.store.files import check_writable, fingerprint, hash_file, short_digest
-from gaam_cache.store.plan import KEY, MAX_VALUE_BYTES, ShardSpec, write_plan
+from gaam_cache.store.plan import MAX_VALUE_BYTES, PLANTED_KEY, ShardSpec, write_plan
 from gaam_cache.store.shard import (
     embeddings_key,
     missing_shards,
@@ -45,7 +45,7 @@ from gaam_cache.store.shard import (
     remove_locks,
     write_shard,
 )
-from gaam_cache.store.spread import FEWEST_ROWS, Spread, Sums
+from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
 
 READABLE = (*dtypes.ITEM_BYTES, "float64")
 MOST_CLASSES = 10**6  # a number beyond this is no class: a plan names every class
@@ -195,11 +195,13 @@ class ImportedRows(Rows):
         return parts[0] if self.axes == "nld" else np.stack(parts, axis=1)
 
     def stored(
-        self, shard: ShardSpec, storage_dtype: str, sums: Sums | None = None
+        self, shard: ShardSpec, storage_dtype: str, sums: SpreadSums | None = None
     ) -> NDArray[Any]:
         """Rows as they are stored, (n, L, D); those of other content are added to ``sums``."""
         dtype, given_NLD = self.arrays[0].dtype, self.read(shard.start, shard.stop)
-        kept = np.ascontiguousarray(dtypes.stored(given_NLD, dtype, storage_dtype))
+        kept = np.ascontiguousarray(
+            dtypes.to_storage_dtype(given_NLD, dtype, storage_dtype)
+        )
         if (bad := dtypes.first_not_finite(kept, storage_dtype)) is not None:
             row, layer, feature = bad
             value = (
@@ -334,7 +336,9 @@ def write(
                 for role, one in others.items()
             },
         }
-    covered, recorded = ({KEY: dict(one)} for one in planted) if planted else ({}, {})
+    covered, recorded = (
+        ({PLANTED_KEY: dict(one)} for one in planted) if planted else ({}, {})
+    )
     return _make(
         taken, config, progress or no_progress, {"files": {}, **covered}, recorded
     )
@@ -413,7 +417,7 @@ def _make(
     if report:
         fields = plan.fingerprint_fields
         for name, part in rows.items():
-            sums = Sums()
+            sums = SpreadSums()
             for shard in plan.shards(name):
                 kept_NLD = part.stored(shard, plan.storage_dtype, sums)
                 part.inputs.extend(sha256(row_LD).digest() for row_LD in kept_NLD)
@@ -479,12 +483,14 @@ def _rounded_away(
     Raises:
         NumericsError: it takes away too much of a layer.
     """
-    flat_L = spread.flat(0.0, "float32")
+    flat_L = spread.flat_layers(0.0, "float32")
     if spread.rows >= FEWEST_ROWS and flat_L.any():
         layers = brief(", ".join(str(layer + 1) for layer in np.flatnonzero(flat_L)))
         yield f"all rows of '{split}' have one state in layers {layers}: nothing tells them apart"
     where = f"{rows.origin}, row 1 to row {len(rows)}"
-    coarse = spread.check_digits(storage_dtype, flat_L, first_layer=1, where=where)
+    coarse = spread.check_storage_precision(
+        storage_dtype, flat_L, first_layer=1, where=where
+    )
     for layer, lost in coarse.items():
         yield (
             f"{storage_dtype} rounds away part of what tells rows of '{split}' apart in layer "

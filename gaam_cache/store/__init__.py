@@ -1,1 +1,1 @@
-"""Bytes on disk: plan, shard, receipt; writing, reading, verifying, and states of others."""
+"""A cache on disk: its plan and shards, how they are written and read."""

@@ -1,4 +1,4 @@
-"""Numbers and strings as they lie on disk: types, rounding, and what a type cannot hold.
+"""The storage types: how a shard stores numbers and strings, and how they are rounded.
 
 N rows, L layers, D features, W bytes of the longest string.
 """
@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# of every storage type of embeddings; bfloat16 lies on disk as raw bits in uint16
+# Storage types of embeddings. NumPy has no bfloat16: its raw bits are stored in uint16.
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 LARGEST = {
     "float16": 65504.0,
     "bfloat16": 3.3895313892515355e38,
     "float32": 3.4028234663852886e38,
 }
+"""The largest finite number of each storage type."""
 NUMPY_DTYPES = {
     "float16": "<f2",
     "bfloat16": "<u2",
@@ -24,51 +25,71 @@ NUMPY_DTYPES = {
     "int32": "<i4",
     "utf8": "|u1",
 }
-"""How items lie in a file; of texts of a fixed width their bytes, filled with zeros."""
+"""NumPy types of the items in a file; strings have a fixed width in bytes."""
 
 
 def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
-    """The equal numbers of bfloat16 that came as its bits."""
+    """Convert bfloat16, passed as its bits, to the equal float32."""
+    # A bfloat16 is the upper half of the float32 of the same value.
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def stored(values: NDArray[Any], dtype: str, storage_dtype: str) -> NDArray[Any]:
-    """Numbers in the storage type, rounded to nearest, ties to even; bfloat16 as its bits.
+def to_storage_dtype(
+    values: NDArray[Any], dtype: str, storage_dtype: str
+) -> NDArray[Any]:
+    """Round numbers to the storage type (nearest, ties to even); bfloat16 as its bits.
 
-    ``dtype`` is that of the values. What is too large becomes infinite: see ``first_not_finite``.
-    float64 becomes bfloat16 by way of float32, as in torch; everything else is rounded once.
+    ``dtype`` is the type of the values. Numbers beyond the range become infinite, which
+    ``first_not_finite`` detects. float64 becomes bfloat16 by way of float32, as in
+    torch; every other conversion rounds once.
     """
-    if dtype == "bfloat16" != storage_dtype:
+    if dtype == "bfloat16" and storage_dtype != "bfloat16":
         values = as_float32(values)
+
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype == storage_dtype or storage_dtype != "bfloat16":
             return values.astype(NUMPY_DTYPES[storage_dtype], copy=False)
-        single = np.ascontiguousarray(values, np.float32)
+        values_float32 = np.ascontiguousarray(values, np.float32)
+
+    # NumPy cannot round to bfloat16. torch is imported late: readers do without it.
     import torch
 
-    bits: NDArray[Any] = torch.from_numpy(single).bfloat16().view(torch.int16).numpy()
+    tensor = torch.from_numpy(values_float32).bfloat16()
+    bits: NDArray[Any] = tensor.view(torch.int16).numpy()
     return bits.view(NUMPY_DTYPES["bfloat16"])
 
 
 def first_not_finite(array: NDArray[Any], dtype: str) -> tuple[int, ...] | None:
-    """Index of the first inf or NaN in C order, or None; of bfloat16 the bits are given."""
+    """Find the index of the first inf or NaN in C order; None if all are finite.
+
+    bfloat16 is passed as its bits.
+    """
+    # Row by row, so that no second array of the size of the first is made.
     for row, numbers in enumerate(array):
-        wrong = ~np.isfinite(as_float32(numbers) if dtype == "bfloat16" else numbers)
-        if wrong.any():
-            return row, *map(int, np.unravel_index(wrong.argmax(), wrong.shape))
+        if dtype == "bfloat16":
+            numbers = as_float32(numbers)
+        not_finite = ~np.isfinite(numbers)
+        if not_finite.any():
+            index = np.unravel_index(not_finite.argmax(), not_finite.shape)
+            return (row, *map(int, index))
     return None
 
 
-def width_of(values: Iterable[str]) -> int:
-    return max((len(value.encode()) for value in values), default=1) or 1
+def utf8_width(strings: Iterable[str]) -> int:
+    """Count the UTF-8 bytes of the longest string; at least 1."""
+    longest = max((len(string.encode()) for string in strings), default=1)
+    return max(longest, 1)
 
 
-def packed(values: Sequence[str], width: int) -> NDArray[np.uint8]:
-    """Values as UTF-8 behind which zeros stand, (N, W); none holds a NUL."""
-    fixed = np.array([value.encode() for value in values], dtype=f"S{width}")
-    return fixed.view(np.uint8).reshape(len(values), width)
+def pack_strings(strings: Sequence[str], width: int) -> NDArray[np.uint8]:
+    """Encode strings without NUL as UTF-8, padded with zeros to ``width``: (N, W)."""
+    encoded = [string.encode() for string in strings]
+    fixed_N = np.array(encoded, dtype=f"S{width}")
+    return fixed_N.view(np.uint8).reshape(len(strings), width)
 
 
-def unpacked(bytes_NW: NDArray[np.uint8]) -> list[str]:
-    fixed = np.ascontiguousarray(bytes_NW).view(f"S{bytes_NW.shape[1]}")[:, 0]
-    return [value.decode() for value in fixed.tolist()]
+def unpack_strings(bytes_NW: NDArray[np.uint8]) -> list[str]:
+    """Decode the strings that ``pack_strings`` encoded."""
+    width = bytes_NW.shape[1]
+    fixed_N = np.ascontiguousarray(bytes_NW).view(f"S{width}")[:, 0]
+    return [string.decode() for string in fixed_N.tolist()]

@@ -1,7 +1,7 @@
-"""One way to write a file or folder whole, to read one of unknown origin, and to hash both.
+"""Write files and folders completely or not at all, read JSON with care, hash both.
 
-Whatever this project writes carries a digest of all its content, or is named with size and SHA-256
-in a file that does.
+Every file that gaam writes carries a digest of its own content, or another file with
+such a digest records its size and SHA-256.
 """
 
 import errno
@@ -18,66 +18,89 @@ from typing import Any, Self
 
 from gaam_cache.common.errors import ConfigError, OutOfReachError, StorageError
 
-MAX_JSON_BYTES = 2**30  # no honest file comes near this
+# No honest file comes near this size.
+MAX_JSON_BYTES = 2**30
+
 DAMAGE = (
-    *(FileNotFoundError, NotADirectoryError, RecursionError),
-    *(ValueError, LookupError, TypeError, AttributeError),
+    FileNotFoundError,
+    NotADirectoryError,
+    RecursionError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
 )
-"""What is raised by a file that is not as it was written; another OSError says that it cannot be
-read now, and nothing of what it holds."""
-SEAL = "sha256_of_this"  # the key of a JSON object under which its own digest lies
-LOCK_FILE = (
-    ".lock.tmp"  # in a folder without hard links: who holds its lock may publish there
-)
+"""Errors of a file whose content is not what gaam wrote. Any other OSError means that
+the file cannot be read now; it says nothing about the content."""
+
+SEAL = "sha256_of_this"
+"""Key under which a JSON object holds its own digest."""
+
+LOCK_FILE = ".lock.tmp"
+"""Only the holder of its lock publishes in a folder without hard links."""
+
 NO_HARD_LINKS = frozenset(
-    (
+    {
         errno.EPERM,
         errno.EACCES,
         errno.ENOSYS,
         errno.ENOTSUP,
         errno.EOPNOTSUPP,
         errno.EMLINK,
-    )
+    }
 )
-"""What file systems answer that have none: FAT and exFAT, FUSE, shares of Windows."""
+"""Errors of file systems without hard links: FAT and exFAT, FUSE, Windows shares."""
+
+NO_SYNC = frozenset({errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+"""Errors of file systems that cannot sync a folder and offer nothing better."""
+
+# The beginnings of the pointer files of Git LFS and git-annex.
 POINTERS = (b"version https://git-lfs.github.com/", b"/annex/objects/")
-LONGEST_POINTER = 64  # bytes of its beginning that tell one
-NO_SYNC = frozenset((errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP))
-"""What file systems answer that cannot sync a folder; they have nothing more to offer."""
+LONGEST_POINTER = 64
 
 
 class ElsewhereError(FileNotFoundError):
-    """In the place of a file stands what means one that is elsewhere, and maybe whole there."""
+    """A link or pointer stands for a file elsewhere, which may be intact there."""
 
     @classmethod
-    def of_link(cls, path: Path) -> Self:
+    def from_link(cls, path: Path) -> Self:
         return cls(
             f"{path.name} is a link to '{path.readlink()}', and nothing is there"
         )
 
-    def refusal(self, what: str, path: Path) -> OutOfReachError:
-        """What is said of the cache or run whose file this is."""
+    def refusal(self, subject: str, path: Path) -> OutOfReachError:
+        """Build the error for the cache or run (``subject``) of this file."""
         return OutOfReachError(
-            f"{what} is out of reach",
+            f"{subject} is out of reach",
             found=str(self),
             where=str(path.absolute()),
-            hint="bring back what it means: mount its disk, or fetch it "
+            hint="bring the file back: mount its disk, or fetch it "
             "('hf download', 'git lfs pull', 'git annex get', 'dvc pull')",
         )
 
 
-def moved_away(what: str, folder: Path) -> OutOfReachError:
-    """The refusal of a cache or run whose folder was there, and is no longer."""
+def moved_away_error(kind: str, folder: Path) -> OutOfReachError:
+    """Build the error for a cache or run (``kind``) that vanished while in use."""
     return OutOfReachError(
-        f"the {what} is no longer where it was",
+        f"the {kind} is no longer where it was",
         found="no such folder",
         where=str(folder),
-        hint="bring it back, or name the folder that it is in now",
+        hint="bring the folder back, or name its new place",
     )
 
 
+def describe_damage(error: Exception) -> str:
+    """Say for people which of the errors of ``DAMAGE`` a file raised."""
+    if isinstance(error, KeyError):
+        return f"no key {error}"
+    return str(error)
+
+
 def short_digest(digest: str) -> str:
-    """What people read of a hash: 48 bits, which two of a million caches share in 2 of 1,000."""
+    """Shorten a hash for people to 48 bits.
+
+    With a million caches, the probability that two share them is 0.2%.
+    """
     return digest[:12]
 
 
@@ -98,76 +121,89 @@ def hash_parts(parts: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(fields: Any) -> str:
+def fingerprint(fields: object) -> str:
     """SHA-256 of JSON with sorted keys, without white space, in ASCII."""
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return digest_of(text.encode())
 
 
 def sealed_text(content: dict[str, Any]) -> str:
-    """The text of a JSON file that holds the SHA-256 of the rest of its content."""
+    """Write content as JSON text that also holds the SHA-256 of the content."""
     sealed = content | {SEAL: fingerprint(content)}
     return json.dumps(sealed, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def unsealed(content: dict[str, Any]) -> dict[str, Any]:
-    """What ``sealed_text`` was given, from the parsed file; ValueError where it is another."""
+    """Check the digest of a parsed JSON file and return the content without it.
+
+    Raises:
+        ValueError: the digest is missing, or is that of other content.
+    """
     if SEAL not in content:
         raise ValueError(f"no '{SEAL}'")
-    rest = {key: value for key, value in content.items() if key != SEAL}
-    if content[SEAL] != fingerprint(rest):
-        raise ValueError(f"its content is not what '{SEAL}' says: it was changed")
-    return rest
+    unsealed_content = {key: value for key, value in content.items() if key != SEAL}
+    if content[SEAL] != fingerprint(unsealed_content):
+        raise ValueError(f"its content was changed: '{SEAL}' does not match it")
+    return unsealed_content
 
 
 def regular_file(path: Path) -> os.stat_result:
-    """Size and times of a regular file, or of the one that a link leads to.
+    """Size and times of a regular file; a link to one counts as the file.
 
     Raises:
-        ElsewhereError: a link, or in a folder that is one, and nothing is where that leads.
+        ElsewhereError: the file or its folder is a link that leads to nothing.
         ValueError: a folder, a device, a pipe, or a link to one of these.
-        OSError: no such file, or it cannot be reached now.
+        OSError: no such file, or the file cannot be reached now.
     """
     try:
         status = path.stat()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             raise
-        # its folder may be a link, too
-        for place in (path, path.parent):
-            if place.is_symlink() and not place.exists():
-                raise ElsewhereError.of_link(place) from error
+        # The folder of the file may be the broken link, too.
+        for link in (path, path.parent):
+            if link.is_symlink() and not link.exists():
+                raise ElsewhereError.from_link(link) from error
         raise
+
     if not stat.S_ISREG(status.st_mode):
-        leads = f", but a link to '{path.readlink()}'" if path.is_symlink() else ""
-        raise ValueError(f"{path.name} is no regular file{leads}")
+        message = f"{path.name} is not a regular file"
+        if path.is_symlink():
+            message += f", but a link to '{path.readlink()}'"
+        raise ValueError(message)
     return status
 
 
-def check_size(path: Path, size: int) -> None:
-    """Refuse a file that is not as large as it must be; one of ``DAMAGE``."""
-    found = regular_file(path).st_size
-    if found != size:
+def check_size(path: Path, expected_bytes: int) -> None:
+    """Refuse a file of another size than expected, with one of ``DAMAGE``."""
+    actual_bytes = regular_file(path).st_size
+    if actual_bytes != expected_bytes:
+        # The file may be a pointer, which is no damage.
         check_fetched(path)
-        raise ValueError(f"{path.name} has {found:,} bytes, and {size:,} were written")
-
-
-def check_fetched(path: Path) -> None:
-    """Refuse what Git LFS and git-annex keep in the place of a file that was not fetched."""
-    with path.open("rb") as file:
-        start = file.read(LONGEST_POINTER)
-    if start.startswith(POINTERS):
-        tool = "Git LFS" if start.startswith(POINTERS[0]) else "git-annex"
-        raise ElsewhereError(
-            f"{path.name} is a pointer of {tool}: the file was not fetched"
+        raise ValueError(
+            f"{path.name} has {actual_bytes:,} bytes, but gaam wrote {expected_bytes:,}"
         )
 
 
+def check_fetched(path: Path) -> None:
+    """Refuse a pointer of Git LFS or git-annex to a file that was not fetched."""
+    with path.open("rb") as file:
+        start = file.read(LONGEST_POINTER)
+    if not start.startswith(POINTERS):
+        return
+    tool = "git-annex"
+    if start.startswith(POINTERS[0]):
+        tool = "Git LFS"
+    raise ElsewhereError(
+        f"{path.name} is a pointer of {tool}: the file was not fetched"
+    )
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a regular file of JSON; else one of ``DAMAGE``."""
+    """Read the JSON object of a regular file; else raise one of ``DAMAGE``."""
     size = regular_file(path).st_size
     if size > MAX_JSON_BYTES:
-        raise ValueError(f"{path.name} has {size:,} bytes")
+        raise ValueError(f"{path.name} is too large: {size:,} bytes")
     try:
         value = json.loads(path.read_bytes())
     except ValueError:
@@ -179,10 +215,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
-    """Make ``path`` with its whole content, and its folder; no reader ever sees a part of it.
+    """Write a file, and its folder if needed; readers see all of it or no file.
 
-    It replaces what is there, a link too, which is never written through; ``exclusive`` leaves
-    that alone and returns False.
+    An existing file is replaced. So is a link; gaam never writes through it. With
+    ``exclusive``, an existing file stays as it is, and the result is False.
     """
     make_folder(path.parent)
     temporary = temporary_path(path.parent, path.name)
@@ -199,7 +235,7 @@ def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
 
 
 def _publish(temporary: Path, path: Path) -> bool:
-    """Give a whole file its name, unless something has that: the one exclusive step."""
+    """Give a complete file its final name in one step; False if the name is taken."""
     try:
         os.link(temporary, path)
         return True
@@ -208,6 +244,8 @@ def _publish(temporary: Path, path: Path) -> bool:
     except OSError as error:
         if error.errno not in NO_HARD_LINKS:
             raise
+
+    # Without hard links, a lock makes the check and the rename one step.
     with _locked(path.parent):
         if os.path.lexists(path):
             return False
@@ -217,11 +255,12 @@ def _publish(temporary: Path, path: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; the system gives it back when its holder dies."""
-    import fcntl  # not on every system, and needed to write alone
+    """Hold the lock of a folder; the system releases it when its holder dies."""
+    # Imported here: not every system has it, and only an exclusive write needs it.
+    import fcntl
 
-    # the file stays until all is published: whoever removed it now would let another in beside
-    # those who wait for it
+    # The lock file stays until all is published. Were it removed now, a newcomer would
+    # lock a new file while others still wait for the old one.
     with (folder / LOCK_FILE).open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -231,24 +270,25 @@ def _locked(folder: Path) -> Iterator[None]:
                 expected="a file system with hard links, or with locks",
                 found=f"neither: {error.strerror}",
                 where=str(folder),
-                hint="choose a folder of another file system, and copy it there when it is done",
+                hint="write to a folder on another file system, and copy it here "
+                "when it is complete",
             ) from error
         yield
 
 
 def remove_lock(folder: Path) -> None:
-    """Tidy up a folder in which everything is published, so that nobody can win any more."""
+    """Remove the lock file of a folder in which everything is published."""
     with suppress(OSError):
         (folder / LOCK_FILE).unlink()
 
 
 def temporary_path(folder: Path, name: str) -> Path:
-    """A name for what is on its way to ``name`` or away from it; nobody else makes the same."""
+    """A path for ``name`` while it is written or removed, unique to this process."""
     return folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Make a file that is not there yet, in a folder that nobody else looks into, and sync it."""
+    """Write and sync a new file, in a folder that no other process reads."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -262,7 +302,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last, as far as its file system can."""
+    """Make the names in a folder survive a crash, as far as the file system can."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -274,50 +314,82 @@ def sync_folder(folder: Path) -> None:
 
 
 def check_writable(path: Path, *, option: str, file: bool = False) -> None:
-    """Refuse, before anything is done, a place where no folder (or file) can be made or written to.
+    """Refuse a path where no folder (with ``file``: no file) can be made and written.
 
-    A folder that holds something may be all that is wanted, whether or not it can be written to.
+    Commands call this before they start work. A folder with content passes even if it
+    is read-only: the command may find everything done.
     """
-    given, path = path, Path(os.path.realpath(path.expanduser()))
-    if not file and path.is_dir() and any(path.iterdir()):
+    target = Path(os.path.realpath(path.expanduser()))
+    if not file and target.is_dir() and any(target.iterdir()):
         return
-    found, places = None, path.parents if file else (path, *path.parents)
-    there = next(one for one in places if os.path.lexists(one))
-    if file and path.exists() and not path.is_file():
-        found = "it is no file"
-    elif not file and not path.exists() and given.is_symlink():
-        found = f"'{given}' is a link to it, and nothing is there"
-    elif not there.is_dir():
-        found = f"'{there}' is no folder"
-    elif not os.access(there, os.W_OK | os.X_OK):
-        found = f"Permission denied at '{there}'"
-    if found:
-        hint = f"choose another {option}; nothing was done yet"
-        raise ConfigError(f"nothing can be written to '{path}'", found=found, hint=hint)
+    obstacle = _find_obstacle(path, target, file=file)
+    if obstacle is not None:
+        raise ConfigError(
+            f"nothing can be written to '{target}'",
+            found=obstacle,
+            hint=f"choose another {option}; nothing was done yet",
+        )
+
+
+def _find_obstacle(path: Path, target: Path, *, file: bool) -> str | None:
+    """Say why nothing can be written to ``path``, which leads to ``target``; else None.
+
+    The target of a file lies in a folder; the target of a folder may be that folder.
+    """
+    candidates = list(target.parents)
+    if not file:
+        candidates.insert(0, target)
+    # Missing folders are made in the nearest one that exists.
+    nearest = next(folder for folder in candidates if os.path.lexists(folder))
+
+    if file and target.exists() and not target.is_file():
+        return "it is not a file"
+    if not file and not target.exists() and path.is_symlink():
+        return f"'{path}' is a link to it, and nothing is there"
+    if not nearest.is_dir():
+        return f"'{nearest}' is not a folder"
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return f"Permission denied at '{nearest}'"
+    return None
 
 
 @contextmanager
-def whole_folder(
-    source: Path, out: Path, ours: Callable[[Path], bool], *, overwrite: bool = False
+def replace_folder(
+    source: Path,
+    out: Path,
+    is_replaceable: Callable[[Path], bool],
+    *,
+    overwrite: bool = False,
 ) -> Iterator[Path]:
-    """A new folder that takes the place of ``out`` when all went well, and else is removed.
+    """Yield a new folder that becomes ``out`` on success and is removed on any error.
 
-    It lies neither in nor around ``source``, and replaces only what is ``ours``, where asked to.
+    The folder is an export of ``source``: neither may contain the other. A folder with
+    content is replaced only with ``overwrite`` and if ``is_replaceable``.
     """
-    source, out = (Path(os.path.realpath(one.expanduser())) for one in (source, out))
+    source = Path(os.path.realpath(source.expanduser()))
+    out = Path(os.path.realpath(out.expanduser()))
     if source in (out, *out.parents) or out in source.parents:
-        what = "nothing can be exported into itself, or around itself"
-        raise ConfigError(what, found=str(out), where=str(source))
+        raise ConfigError(
+            "a folder cannot be exported into itself or around itself",
+            found=str(out),
+            where=str(source),
+        )
     check_writable(out, option="DIR")
-    if (taken := out.is_dir() and any(out.iterdir())) and not (overwrite and ours(out)):
-        hint = "name another folder, or replace an earlier export by --overwrite"
-        raise ConfigError(f"'{out}' is there already; nothing was changed", hint=hint)
+
+    has_content = out.is_dir() and any(out.iterdir())
+    if has_content and not (overwrite and is_replaceable(out)):
+        raise ConfigError(
+            f"'{out}' exists already; nothing was changed",
+            hint="name another folder, or replace an earlier export with --overwrite",
+        )
+
     make_folder(out.parent)
     temporary = temporary_path(out.parent, out.name)
     temporary.mkdir()
     try:
         yield temporary
-        if taken:
+        # The old folder goes only now that the new one is complete.
+        if has_content:
             shutil.rmtree(out)
         temporary.rename(out)
         sync_folder(out.parent)

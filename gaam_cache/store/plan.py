@@ -1,12 +1,12 @@
-"""The plan of a cache (``cache.json``): which rows lie in which shard. Written once, immutable.
+"""The plan of a cache (``cache.json``): its encoder, its data set and its shards.
 
-Its fingerprint is what makes two caches the same: everything that changes the numbers, and nothing
-else.
+gaam writes the plan once, before the first shard, and never changes it. Two caches with
+the same fingerprint are the same: it covers everything that changes the numbers.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path, PurePath
@@ -25,9 +25,11 @@ from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import (
     DAMAGE,
     ElsewhereError,
+    describe_damage,
     fingerprint,
     read_json,
     sealed_text,
+    short_digest,
     unsealed,
     write_file,
 )
@@ -39,40 +41,43 @@ FORMAT_VERSION = 1
 PLAN_FILE = "cache.json"
 SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
-NOT_SETTINGS = (
-    "path",
-    "origin",
-    "shared_texts",
-    "equal_rows",
-    "import",
-)  # of what is said of a data set
+NOT_SETTINGS = ("path", "origin", "shared_texts", "equal_rows", "import")
+"""Fields of a plan's data set that are not settings of how its rows are read."""
 OPTIONAL = ("columns", "unlabelled")
-MAX_VALUE_BYTES = 4096  # of a value of a kept column in UTF-8: a name, not a text
+"""Fields that a plan lacks if they are empty, as in the plans of gaam 0.1."""
+COVERED = ("pooling", "class_names", "unlabelled", "columns", "rows", "storage_dtype")
+"""Fields of a plan that its fingerprint repeats."""
+
+# Largest UTF-8 size of a value in a kept column: room for a name, not for a text.
+MAX_VALUE_BYTES = 4096
+
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
-BATCHINGS: tuple[Batching, ...] = get_args(
-    Batching
-)  # from the cheapest to the strictest
-# how an encoder's layers are numbered, by the number of the first that is kept
+BATCHINGS: tuple[Batching, ...] = get_args(Batching)
+"""From the cheapest to the strictest."""
 CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
+"""How an encoder's layers are numbered, by the number of its first kept layer."""
 MEASURED = ("tokens", "acts_causal")
-"""Fields of an encoder that are measured on it: plans before gaam 0.3 lack them, and the second
-one is known only when the weights are loaded. They count where both sides have them."""
+"""Measured properties of an encoder. Plans before gaam 0.3 lack them, and the second is
+known only with loaded weights. A comparison uses them if both sides have them."""
 LIBRARIES = ("torch", "transformers", "tokenizers")
-"""Libraries that decide what an encoder does."""
+"""Libraries that decide which states an encoder computes."""
 TOKENS = re.compile(r"(encoder\.)?tokens\.")
-KEY = "planted"
+"""Fields of a fingerprint that hash the token ids of fixed texts."""
+PLANTED_KEY = "planted"
 GAUSSIAN = "gaussian"
-"""What ``states`` says of planted ones that were drawn; else it is the fingerprint of a cache."""
+"""Value of ``states`` if planted labels belong to random states, not to a cache."""
 
 
 def describe_encoder(
     name: str, untrained_seed: int | None, adapter_of: str | None = None
 ) -> str:
-    """What people call an encoder: ``adapter_of`` is the base model of its adapter."""
+    """Name an encoder for people; ``adapter_of`` is the base model of its adapter."""
     if untrained_seed is not None:
         return f"{name}, untrained (seed {untrained_seed})"
-    return name if adapter_of is None else f"{name} (adapter of {adapter_of})"
+    if adapter_of is not None:
+        return f"{name} (adapter of {adapter_of})"
+    return name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,44 +107,48 @@ class Plan:
     pooling: tuple[str, ...]
     storage_dtype: str
     class_names: tuple[str, ...]
-    rows: dict[str, int]  # rows of every split
-    shard_rows: int  # rows of every shard but the last of a split
+    rows: dict[str, int]
+    """Number of rows of every split."""
+    shard_rows: int
+    """Rows of every shard except the last of a split."""
     created_with: dict[str, str]
-    columns: dict[str, int] = field(
-        default_factory=dict
-    )  # kept, by bytes of their longest value
-    unlabelled: tuple[str, ...] = ()  # splits without labels
+    columns: dict[str, int] = field(default_factory=dict)
+    """Kept columns, each with the UTF-8 size of its longest value."""
+    unlabelled: tuple[str, ...] = ()
+    """Splits without labels."""
 
     @property
-    def kind(
-        self,
-    ) -> str:  # of the rows: text, audio, vision, ..., or of states that others made
+    def kind(self) -> str:
+        """Kind of the rows (text, audio, vision, ...), or ``imported``."""
         return str(self.encoder["kind"])
 
     @property
-    def imported(self) -> bool:  # somebody else computed the states: no further rows
+    def imported(self) -> bool:
+        """Whether the states came from elsewhere: gaam cannot encode further rows."""
         return self.kind == IMPORTED
 
     @property
-    def identity(self) -> dict[str, Any]:  # all of the encoder that decides the numbers
+    def identity(self) -> dict[str, Any]:
+        """All properties of the encoder that decide the numbers."""
         return dict(self.fingerprint_fields["encoder"])
 
     @property
-    def decoders(
-        self,
-    ) -> dict[str, Any]:  # versions of what made samples or pixels of files
+    def decoders(self) -> dict[str, Any]:
+        """Versions of the libraries that decoded sound or picture files."""
         return dict(self.fingerprint_fields.get("decoders", {}))
 
     @property
     def planted(self) -> dict[str, Any] | None:
-        """Parameters and figures of the teacher of a planted cache; None where there was none."""
-        parameters = self.identity.get("imported", {}).get(KEY)
-        return (
-            None if parameters is None else {**self.dataset.get(KEY, {}), **parameters}
-        )
+        """Parameters and figures of the teacher that drew planted labels, if any."""
+        parameters = self.identity.get("imported", {}).get(PLANTED_KEY)
+        if parameters is None:
+            return None
+        figures = self.dataset.get(PLANTED_KEY, {})
+        return {**figures, **parameters}
 
     @property
     def maker(self) -> str:
+        """The command that makes this cache."""
         return "gaam import" if self.imported else "gaam extract"
 
     @property
@@ -149,287 +158,366 @@ class Plan:
 
     @property
     def first_layer(self) -> int:
-        """Number of the first layer of the states: 0 where that is the encoder's input."""
+        """Number of the first layer of the states: 0 is the encoder's input."""
         layers = str(self.identity.get("layers"))
-        kept = re.fullmatch(r"transformers\.hidden_states\[(\d+):\d*\]", layers)
-        return int(kept[1]) if kept else int(layers != CONVENTIONS[0])
+        sliced = re.fullmatch(r"transformers\.hidden_states\[(\d+):\d*\]", layers)
+        if sliced:
+            return int(sliced[1])
+        return 0 if layers == CONVENTIONS[0] else 1
 
     @property
     def batching(self) -> Batching:
-        return self.encoder["batching"]
+        batching: Batching = self.encoder["batching"]
+        return batching
 
     @property
     def shared_texts(self) -> dict[str, dict[str, int]]:
-        """Rows of a split that have a text of a split, or, of itself, of another of its rows."""
+        """Split -> split -> how many rows of the first have a text of the second.
+
+        Of a split and itself: how many rows repeat the text of another row.
+        """
         return dict(self.dataset["shared_texts"])
 
     @property
     def reference(self) -> dict[str, str]:
-        """States of the reference rows by pooling, as ``reference.encode_sketch`` writes them."""
+        """Sketches of the reference rows by pooling (``reference.encode_sketch``)."""
         return dict(self.encoder.get("reference", {}))
 
     @property
     def states(self) -> str:
-        """The name of these very states: what the fingerprint covers, and what was computed."""
+        """Hash of the fingerprint and of the reference states: it names the states."""
         return states_digest(self.fingerprint, self.reference)
 
     @property
     def equal_rows(self) -> dict[str, list[list[int]]]:
-        """Rows of a split that are copies of one another; empty where the plan has none."""
+        """Rows of a split that are copies of one another, if the plan records them."""
         return dict(self.dataset.get("equal_rows", {}))
 
     @property
     def encoder_label(self) -> str:
-        name, adapter_of = self.encoder["name"], self.encoder.get("adapter_of")
+        """The encoder's name for people."""
+        name = self.encoder["name"]
+        adapter_of = self.encoder.get("adapter_of")
         return describe_encoder(name, self.untrained_seed, adapter_of)
 
     @property
     def dataset_label(self) -> str:
-        """What to call the data set: its name, and which subset of it where somebody named one."""
-        name, subset = str(self.dataset["name"]), self.dataset.get("subset")
+        """The data set's name for people, with its subset if it has one."""
+        name = str(self.dataset["name"])
+        subset = self.dataset.get("subset")
         return name if subset is None else f"{name} ({subset})"
 
     def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
-        for name in self.rows if split is None else (split,):
-            for index, start in enumerate(range(0, self.rows[name], self.shard_rows)):
-                stop = min(start + self.shard_rows, self.rows[name])
+        """All planned shards, or those of one split."""
+        split_names = self.rows if split is None else (split,)
+        for name in split_names:
+            rows = self.rows[name]
+            for index, start in enumerate(range(0, rows, self.shard_rows)):
+                stop = min(start + self.shard_rows, rows)
                 yield ShardSpec(split=name, index=index, start=start, stop=stop)
 
     @property
     def num_shards(self) -> int:
+        # -(-a // b) is a / b, rounded up.
         return sum(-(-rows // self.shard_rows) for rows in self.rows.values())
 
     @property
     def row_bytes(self) -> int:
-        states = len(self.pooling) * self.num_layers * self.hidden_size
-        return states * ITEM_BYTES[self.storage_dtype] + sum(self.columns.values())
+        """Bytes of the states and kept columns of one row."""
+        numbers = len(self.pooling) * self.num_layers * self.hidden_size
+        column_bytes = sum(self.columns.values())
+        return numbers * ITEM_BYTES[self.storage_dtype] + column_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values: what lies in ``cache.json``, and in every run on the cache."""
+        """JSON values for ``cache.json``, and for every run on the cache."""
         content: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
-        # a plan that needs none of the last two stays as gaam 0.1 wrote it
-        return content | {
-            k: v for k, v in asdict(self).items() if k not in OPTIONAL or v
-        }
+        content |= asdict(self)
+        for name in OPTIONAL:
+            if not content[name]:
+                del content[name]
+        return content
 
     def to_json(self) -> str:
         return sealed_text(self.to_dict())
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """What ``to_dict`` gave, and its fingerprint covers; else one of ``files.DAMAGE``."""
+        """Read and check what ``to_dict`` wrote; else raise one of ``files.DAMAGE``."""
         content = dict(value)
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
-        if (number := content.pop("format_version")) != FORMAT_VERSION:
+        format_version = content.pop("format_version")
+        if format_version != FORMAT_VERSION:
             raise ValueError(
-                f"format version {number!r}, this gaam reads {FORMAT_VERSION}"
+                f"format version {format_version!r}, this gaam reads {FORMAT_VERSION}"
             )
+        # JSON has arrays where the plan has tuples.
         for name in ("pooling", "class_names", "unlabelled"):
             content[name] = tuple(content.get(name, ()))
-        plan, fields = cls(**content), content["fingerprint_fields"]
-        covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
-        if fingerprint(fields) != plan.fingerprint:
-            raise ValueError("the fingerprint does not match its fields")
-        for name in (
-            "pooling",
-            "class_names",
-            "unlabelled",
-            "columns",
-            "rows",
-            "storage_dtype",
-        ):
-            kind = {"columns": set, "rows": dict}.get(name, list)
-            if kind(getattr(plan, name)) != kind(covered[name]):
-                raise ValueError(f"'{name}' is not what the fingerprint covers")
-        if (
-            not all(map(NAME_PATTERN.fullmatch, plan.rows))
-            or plan.batching not in BATCHINGS
-        ):
-            raise ValueError("bad names of splits, or bad batching")
+        plan = cls(**content)
+
+        plan._check_fingerprint()
+        if not all(map(NAME_PATTERN.fullmatch, plan.rows)):
+            raise ValueError("bad names of splits")
+        if plan.batching not in BATCHINGS:
+            raise ValueError(f"bad batching {plan.batching!r}")
         for text in plan.reference.values():
             decode_sketch(text)
         return plan
 
+    def _check_fingerprint(self) -> None:
+        """Refuse a fingerprint of other fields, or fields that it does not cover."""
+        fields = self.fingerprint_fields
+        # Empty columns and unlabelled are left out; pooling is a field of the encoder.
+        covered = {"columns": {}, "unlabelled": [], **fields} | fields["encoder"]
+        if fingerprint(fields) != self.fingerprint:
+            raise ValueError("the fingerprint does not match its fields")
+        for name in COVERED:
+            if not _is_covered(name, getattr(self, name), covered[name]):
+                raise ValueError(f"'{name}' is not what the fingerprint covers")
+
     def portable(self) -> Self:
-        """The same without any path of this machine; of a local name the last part is left."""
-        encoder, dataset = (
-            of
-            | {
-                "name": portable_name(of["name"], local=bool(of.get("path"))),
-                "path": None,
-            }
-            for of in (self.encoder, self.dataset)
-        )
-        dataset.pop("import", None)  # the files that were imported are here alone
-        on_disk = bool(self.dataset.get("path")) or self.imported
+        """The plan without paths of this machine; a local name keeps its last part."""
+        encoder = _without_path(self.encoder)
+        dataset = _without_path(self.dataset)
+
+        # The imported files exist on this machine only.
+        dataset.pop("import", None)
+        is_local = bool(self.dataset.get("path")) or self.imported
         dataset["origin"] = {
-            split: portable_name(str(origin), local=on_disk)
+            split: portable_name(str(origin), local=is_local)
             for split, origin in dataset.get("origin", {}).items()
         }
         return replace(self, encoder=encoder, dataset=dataset)
 
 
+def _is_covered(name: str, planned: Any, covered: Any) -> bool:
+    """Whether a field of a plan equals the same field of its fingerprint."""
+    if name == "columns":
+        # The plan records widths, the fingerprint hashes of the values.
+        return set(planned) == set(covered)
+    if name == "rows":
+        return dict(planned) == dict(covered)
+    return list(planned) == list(covered)
+
+
+def _without_path(source: dict[str, Any]) -> dict[str, Any]:
+    """An encoder or data set of a plan without its path."""
+    name = portable_name(source["name"], local=bool(source.get("path")))
+    return source | {"name": name, "path": None}
+
+
 def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
-    """Rows of a shard under both bounds: the number asked for and 512 MB."""
+    """Rows of a shard: ``shard_rows``, or fewer if they would exceed 512 MB."""
     return max(1, min(shard_rows, MAX_SHARD_BYTES // bytes_per_row))
 
 
 def read_plan(root: Path) -> Plan:
-    """Read ``cache.json``; NotFoundError where there is none, CacheError where it is damaged."""
+    """Read and check ``cache.json``.
+
+    Raises:
+        NotFoundError: there is no cache at ``root``.
+        OutOfReachError: the file is elsewhere, or of another format version.
+        CacheError: the file is damaged.
+    """
     path = root / PLAN_FILE
     try:
         content = unsealed(read_json(path))
-        if (
-            content.get("format") == FORMAT
-            and content["format_version"] != FORMAT_VERSION
-        ):
-            raise OutOfReachError(
-                f"the cache '{shown_path(root)}' is in another version of the format",
-                expected=f"version {FORMAT_VERSION}, which this gaam reads",
-                found=f"version {content['format_version']!r}",
-                where=str(path.absolute()),
-                hint=f"use the gaam that made it: {brief(str(content.get('created_with')))}",
-            )
+        _check_format_version(root, content)
         return Plan.from_dict(content)
     except ElsewhereError as error:
-        raise error.refusal(
-            f"the plan of the cache '{shown_path(root)}'", path
-        ) from error
+        subject = f"the plan of the cache '{shown_path(root)}'"
+        raise error.refusal(subject, path) from error
     except DAMAGE as error:
-        gone = isinstance(error, FileNotFoundError | NotADirectoryError)
-        if gone and not next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
-            raise NotFoundError(
-                f"no cache at '{shown_path(root)}'",
-                found=_instead(root),
-                where=str(root.absolute()),
-                hint="build one with 'gaam extract', or name another folder",
-            ) from error
-        found = f"no key {error}" if isinstance(error, KeyError) else str(error)
-        raise CacheError(
-            "the plan of the cache is unusable",
-            found="no such file, though there are shards" if gone else found,
-            where=str(path.absolute()),
-            hint=f"copy {PLAN_FILE} again from where it is whole; else "
-            + ("" if gone else f"move {path.absolute()} away, ")
-            + "run the command that made the cache again: every shard that fits is kept",
-        ) from error
+        raise _unusable_plan_error(root, error) from error
 
 
-def _instead(root: Path) -> str:
-    """What is there, where a plan is not."""
+def _check_format_version(root: Path, content: Mapping[str, Any]) -> None:
+    """Refuse the plan of a gaam that writes another version of the format."""
+    if content.get("format") != FORMAT:
+        return
+    if content["format_version"] == FORMAT_VERSION:
+        return
+    created_with = brief(str(content.get("created_with")))
+    raise OutOfReachError(
+        f"the cache '{shown_path(root)}' is in another version of the format",
+        expected=f"version {FORMAT_VERSION}, which this gaam reads",
+        found=f"version {content['format_version']!r}",
+        where=str((root / PLAN_FILE).absolute()),
+        hint=f"use the gaam that made it: {created_with}",
+    )
+
+
+def _unusable_plan_error(root: Path, error: Exception) -> NotFoundError | CacheError:
+    """Build the error for a folder whose plan is missing or damaged."""
+    path = (root / PLAN_FILE).absolute()
+    intact_copy = f"copy {PLAN_FILE} again from an intact copy of the cache"
+    rebuild = (
+        "run the command that made the cache again, which keeps every shard that fits"
+    )
+
+    # A plan is damaged, and not just missing, if there are shards.
+    is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    if not is_missing:
+        reason = describe_damage(error)
+        hint = f"{intact_copy}; else move {path} away and {rebuild}"
+    elif any(root.glob(f"{SHARD_FOLDER}/*-?????*.h5")):
+        reason = "no such file, though there are shards"
+        hint = f"{intact_copy}; else {rebuild}"
+    else:
+        return NotFoundError(
+            f"no cache at '{shown_path(root)}'",
+            found=_describe_other_content(root),
+            where=str(root.absolute()),
+            hint="build one with 'gaam extract', or name another folder",
+        )
+    return CacheError(
+        "the plan of the cache is unusable", found=reason, where=str(path), hint=hint
+    )
+
+
+def _describe_other_content(root: Path) -> str:
+    """Say what is at ``root`` instead of a cache."""
     if root.is_dir():
         return f"no {PLAN_FILE} in it"
     return "a file" if root.is_file() else "no such folder"
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
-    """Write the plan, or adopt the one that is there if it has the same fingerprint."""
+    """Write the plan, or adopt an existing one with the same fingerprint."""
     if write_file(root / PLAN_FILE, plan.to_json().encode(), exclusive=True):
         return plan
     return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
 
 
 def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -> Plan:
-    """The plan that is there, if its fingerprint covers these fields; else what differs is named.
+    """Read the existing plan if its fingerprint covers these fields.
 
-    ``dataset`` says how the rows are read, of which the fingerprint covers what was read.
+    ``dataset`` records how the rows are read. The fingerprint covers only their
+    content, so ``dataset`` serves to explain a difference.
+
+    Raises:
+        ConfigError: the folder holds another cache; the message lists the differences.
     """
-    there = read_plan(root)
-    fields_now, fields_then = comparable(fields, there.fingerprint_fields)
+    existing = read_plan(root)
+    fields_now, fields_then = comparable(fields, existing.fingerprint_fields)
     if fields_now == fields_then:
-        return there
-    now, then = (
-        {
-            "dataset": {
-                name: value for name, value in one.items() if name not in NOT_SETTINGS
-            },
-            **of,
-        }
-        for one, of in ((dataset, fields_now), (there.dataset, fields_then))
-    )
-    lines = "".join(f"\n    {line}" for line in explained_differences(now, then, there))
+        return existing
+
+    # The settings of the data set often explain why its content differs.
+    now = {"dataset": _reading_settings(dataset), **fields_now}
+    then = {"dataset": _reading_settings(existing.dataset), **fields_then}
+    lines = explain_differences(now, then, existing)
+    listing = "".join(f"\n    {line}" for line in lines)
+
     hint = "choose another folder with --out"
-    if there.dataset.get("limit") is not None and "limit_rule" not in there.dataset:
-        hint += "; or, since --limit took the first rows before gaam 0.3 and takes of every class "
-        hint += "its share now: --set limit-rule=first"
+    # Plans before gaam 0.3 record no rule for their limit.
+    limit_rule_changed = (
+        existing.dataset.get("limit") is not None
+        and "limit_rule" not in existing.dataset
+    )
+    if limit_rule_changed:
+        hint += (
+            "; or add --set limit-rule=first: --limit took the first rows before "
+            "gaam 0.3, now it takes the same share of every class"
+        )
     raise ConfigError(
-        f"'{shown_path(root)}' holds another cache; nothing was changed. What differs:{lines}",
-        found=f"fingerprint {there.fingerprint:.12}, and not {fingerprint(fields):.12}",
+        f"'{shown_path(root)}' holds another cache; nothing was changed. "
+        f"What differs:{listing}",
+        found=f"fingerprint {short_digest(existing.fingerprint)}, "
+        f"not {short_digest(fingerprint(fields))}",
         hint=hint,
     )
+
+
+def _reading_settings(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in dataset.items() if name not in NOT_SETTINGS}
 
 
 def comparable(
     now: Mapping[str, Any], then: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of two fingerprints without what was measured on one of the encoders alone."""
-    identities = now["encoder"], then["encoder"]
+    """The fields of two fingerprints without those measured on only one encoder."""
     one_sided = {
-        name for name in MEASURED if (name in identities[0]) != (name in identities[1])
+        name
+        for name in MEASURED
+        if (name in now["encoder"]) != (name in then["encoder"])
     }
-    kept = [
-        {name: value for name, value in identity.items() if name not in one_sided}
-        for identity in identities
-    ]
-    return {**now, "encoder": kept[0]}, {**then, "encoder": kept[1]}
+    return _without_measured(now, one_sided), _without_measured(then, one_sided)
+
+
+def _without_measured(
+    fields: Mapping[str, Any], names: Collection[str]
+) -> dict[str, Any]:
+    encoder = {
+        name: value for name, value in fields["encoder"].items() if name not in names
+    }
+    return {**fields, "encoder": encoder}
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
-    """A line for each field that differs, by its dotted name; absent values are ``-``.
+    """A line for each differing field, with its dotted name; absent values are ``-``.
 
-    Token ids are left out where another field differs too, from which their difference follows.
+    Token ids follow from other fields. They are listed only if nothing else differs.
     """
+    texts_now = _flatten(now)
+    texts_then = _flatten(then)
+    names = sorted({**texts_now, **texts_then})
+    width = max(map(len, names), default=0)
 
-    def flat(value: Any, name: str) -> dict[str, str]:
-        if not isinstance(value, Mapping):
-            return {
-                name: brief(value if isinstance(value, str) else json.dumps(value), 40)
-            }
-        parts = (
-            flat(inner, f"{name}.{key}" if name else key)
-            for key, inner in value.items()
-        )
-        return {key: text for part in parts for key, text in part.items()}
+    lines = {}
+    for name in names:
+        text_now = texts_now.get(name, "-")
+        text_then = texts_then.get(name, "-")
+        if text_now != text_then:
+            lines[name] = f"{name:<{width}}  now {text_now}, then {text_then}"
 
-    here, there = flat(now, ""), flat(then, "")
-    found = {
-        key: (here.get(key, "-"), there.get(key, "-"))
-        for key in sorted({**here, **there})
-    }
-    differing = {key: values for key, values in found.items() if values[0] != values[1]}
-    causes = {key: values for key, values in differing.items() if not TOKENS.match(key)}
-    width = max(map(len, found), default=0)
-    return [
-        f"{key:<{width}}  now {new}, then {old}"
-        for key, (new, old) in (causes or differing).items()
-    ]
+    causes = [line for name, line in lines.items() if not TOKENS.match(name)]
+    return causes or list(lines.values())
 
 
-def explained_differences(
+def _flatten(value: Any, name: str = "") -> dict[str, str]:
+    """Short texts of all values in nested mappings, by their dotted names."""
+    if not isinstance(value, Mapping):
+        text = value if isinstance(value, str) else json.dumps(value)
+        return {name: brief(text, 40)}
+    texts: dict[str, str] = {}
+    for key, inner in value.items():
+        texts |= _flatten(inner, f"{name}.{key}" if name else key)
+    return texts
+
+
+def explain_differences(
     now: Mapping[str, Any], then: Mapping[str, Any], plan: Plan
 ) -> list[str]:
-    """``differences``; where token ids alone differ, the libraries that make them are named."""
+    """``differences``; if only token ids differ, the libraries that make them."""
     lines = differences(now, then)
     if not lines or not all(map(TOKENS.match, lines)):
         return lines
-    kinds = ", ".join(line.split()[0].rpartition(".")[2] for line in lines)
+    fields = [line.split()[0] for line in lines]
+    kinds = ", ".join(name.rpartition(".")[2] for name in fields)
     return [
-        f"the same tokenizer files give other token ids of fixed texts ({kinds})",
+        f"the same tokenizer files give other token ids for fixed texts ({kinds})",
         f"now with {installed_versions()}",
-        f"then with {versions_of(plan)}",
+        f"then with {recorded_versions(plan)}",
     ]
 
 
 def installed_versions() -> str:
-    """The libraries that decide what an encoder does, as they are installed here."""
+    """Installed versions of the libraries that decide which states are computed."""
     return ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
 
 
-def states_apart(plan: Plan, other: Plan) -> str | None:
-    """How the reference states of two caches differ by more than rounding; None where they do not.
+def recorded_versions(plan: Plan) -> str:
+    """Versions of these libraries when the cache was begun, as far as recorded."""
+    recorded = [name for name in LIBRARIES if name in plan.created_with]
+    return ", ".join(f"{name} {plan.created_with[name]}" for name in recorded)
 
-    Nothing is known of a cache that has none.
+
+def describe_state_deviation(plan: Plan, other: Plan) -> str | None:
+    """Say how the reference states of two caches differ beyond rounding; None if not.
+
+    A cache without reference states cannot be compared: None, too.
     """
     dtype = str(plan.identity.get("dtype"))
     if dtype not in ROUNDING:
@@ -439,29 +527,26 @@ def states_apart(plan: Plan, other: Plan) -> str | None:
         deviation, layer = largest_deviation(
             plan.reference[pooling], other.reference[pooling]
         )
-        if not deviation <= limit:
+        if deviation > limit:
             return (
-                f"states of the same two rows differ by {deviation:.1e} of their norm in layer "
-                f"{layer + plan.first_layer}, where rounding explains {limit:.1e}: computed with "
-                f"{versions_of(plan)}, and with {versions_of(other)}"
+                f"states of the same two rows differ by {deviation:.1e} of their norm "
+                f"in layer {layer + plan.first_layer}, and rounding explains only "
+                f"{limit:.1e}: computed with {recorded_versions(plan)}, "
+                f"and with {recorded_versions(other)}"
             )
     return None
 
 
-def versions_of(plan: Plan) -> str:
-    """The libraries that decide what an encoder does, as they were when a cache was begun."""
-    recorded = (
-        f"{name} {plan.created_with[name]}"
-        for name in LIBRARIES
-        if name in plan.created_with
-    )
-    return ", ".join(recorded)
-
-
 def portable_name(name: str, *, local: bool = False) -> str:
-    """What to call a data set or encoder elsewhere: of a path, or what is ``local``, its end."""
-    # one slash may be that of an owner and a name on the hub
-    if not local and not re.match(r"[~./]|[A-Za-z]:\\|.*(?:/|\\).*/", name):
+    """Name an encoder or data set without the folders of this machine.
+
+    A name that is ``local``, or looks like a path, keeps its last part only.
+    """
+    # A single slash may separate owner and name on the hub.
+    is_path = re.match(r"[~./]|[A-Za-z]:\\|.*(?:/|\\).*/", name)
+    if not local and not is_path:
         return name
-    last = PurePath(name.replace("\\", "/")).name
-    return "local" if last in ("", "..") or last.startswith("~") else last
+    last_part = PurePath(name.replace("\\", "/")).name
+    if last_part in ("", "..") or last_part.startswith("~"):
+        return "local"
+    return last_part

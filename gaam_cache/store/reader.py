@@ -1,6 +1,8 @@
-"""The read side: a cache on disk as arrays, all shards of a split as one.
+"""Read a cache: the shards of a split appear as one array.
 
-N rows asked for. A shard is hashed, all of it, before its first row is used.
+A reader hashes the whole file of a shard before it uses the first row.
+
+N requested rows.
 """
 
 from __future__ import annotations
@@ -9,56 +11,64 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from gaam_cache.common.devices import cores
 from gaam_cache.common.errors import CacheError
 from gaam_cache.common.paths import absolute_path, shown_path
 from gaam_cache.common.plugins import unknown
-from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpacked
+from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, unpack_strings
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_cache.store.shard import (
     Receipt,
-    arrays_of,
     check_content,
     column_key,
     embeddings_key,
+    map_arrays,
     missing_shards,
-    planned_receipt,
+    read_receipt,
 )
 
-MAX_THREADS = 8  # more wait for the disk
-THREADS_FROM_BYTES = 4 * 2**20  # less is copied before threads have begun
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# More threads would wait for the disk.
+MAX_THREADS = 8
+# Fewer bytes are copied sooner than threads start.
+THREADS_FROM_BYTES = 4 * 2**20
+# Rows that an iteration reads at once.
+ITERATION_ROWS = 64
 
 
 class ShardedArray:
     """Arrays of several shards, indexed as one along the first axis.
 
-    Indexing takes integers, slices, arrays of numbers, a mask of rows and ``...``, means what it
-    means in NumPy, and returns a NumPy array; only the rows asked for are read. bfloat16 comes back
-    as float32, which holds it exactly.
+    An index may hold integers, slices, arrays of integers, a mask of rows and ``...``,
+    as in NumPy. The result is a NumPy array; only the requested rows are read. bfloat16
+    is read as float32, which represents it exactly.
 
     Raises:
-        CacheError: when read: a shard is damaged; it names the shard and the repair.
+        CacheError: a shard that is read is damaged; the error names it and the repair.
     """
 
     def __init__(
         self, split: Split, key: str, keep: NDArray[np.int64] | None = None
     ) -> None:
         spec = split.receipts[0].datasets[key]
-        self._split, self._key, self._keep = split, key, keep
+        self._split = split
+        self._key = key
+        self._keep = keep
         self.stored = spec.dtype
-        """Type on disk: float16, bfloat16, float32, or of labels and tokens."""
+        """Type on disk: float16, bfloat16, float32, or that of labels and tokens."""
         self.shape = (len(split), *spec.shape[1:])
         if keep is not None:
             self.shape = (len(split), len(keep), *spec.shape[2:])
         self.ndim = len(self.shape)
-        self.dtype = np.dtype(
-            "<f4" if spec.dtype == "bfloat16" else NUMPY_DTYPES[spec.dtype]
-        )
+        is_bfloat16 = spec.dtype == "bfloat16"
+        self.dtype = np.dtype("<f4" if is_bfloat16 else NUMPY_DTYPES[spec.dtype])
 
     def __repr__(self) -> str:
         return f"<ShardedArray {self.shape} {self.dtype}>"
@@ -67,14 +77,17 @@ class ShardedArray:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        for start in range(0, len(self), 64):
-            yield from self[start : start + 64]
+        for start in range(0, len(self), ITERATION_ROWS):
+            yield from self[start : start + ITERATION_ROWS]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
 
-    def __dlpack__(self, **asked: Any) -> Any:  # torch makes a tensor of it at once
-        return self[:].__dlpack__(**asked)
+    def __dlpack__(self, **options: Any) -> Any:
+        """Let torch make a tensor of the array at once, not element by element."""
+        return self[:].__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self[:0].__dlpack_device__()
@@ -82,110 +95,152 @@ class ShardedArray:
     def keeping(self, positions: Sequence[int]) -> ShardedArray:
         """The same rows with only these positions of the second axis (layers, from 0).
 
-        Nothing is read yet; later only the bytes at these positions are.
+        Nothing is read yet. Later reads skip the bytes of all other positions.
         """
-        there = np.arange(self.shape[1]) if self._keep is None else self._keep
-        return ShardedArray(
-            self._split, self._key, there[np.asarray(positions, dtype=np.int64)]
-        )
+        keep = self._keep
+        if keep is None:
+            keep = np.arange(self.shape[1])
+        kept_positions = keep[np.asarray(positions, dtype=np.int64)]
+        return ShardedArray(self._split, self._key, kept_positions)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        items = index if isinstance(index, tuple) else (index,)
-        if items and items[0] is ...:  # that of rows is needed by itself
-            items = items[1:] if len(items) > len(self.shape) else (slice(None), *items)
-        first, *others = items or (slice(None),)
-        plain = all(isinstance(one, int | np.integer | slice) for one in others)
-        if (
-            others
-            and plain
-            and not isinstance(others[0], slice)
-            and len(self.shape) > 1
-        ):
-            layer, *features = others  # only its bytes are read
-            found = self.keeping([range(self.shape[1])[layer]])[first]
-            return found[(..., 0, *(features or [slice(None)]))]
-        row_N: Any = np.arange(len(self))[first]
-        flat_N = np.ravel(row_N)
-        out = np.empty((len(flat_N), *self.shape[1:]), NUMPY_DTYPES[self.stored])
-        if out.size:
-            self.read_into(flat_N, out.reshape(len(flat_N), -1).view(np.uint8))
+        row_index, other_indices = self._separate_rows(index)
+
+        # Of a single layer, only its own bytes are read.
+        if self._is_single_layer(other_indices):
+            layer, *feature_indices = other_indices
+            position = range(self.shape[1])[layer]
+            states = self.keeping([position])[row_index]
+            if not feature_indices:
+                feature_indices = [slice(None)]
+            return states[(..., 0, *feature_indices)]
+
+        # Read all positions of the requested rows.
+        row_numbers: NDArray[np.int64] = np.arange(len(self))[row_index]
+        row_N = np.ravel(row_numbers)
+        rows = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self.stored])
+        if rows.size:
+            self.read_into(row_N, rows.reshape(len(row_N), -1).view(np.uint8))
         if self.stored == "bfloat16":
-            out = as_float32(out)
-        rows: Any = slice(None)
-        if not isinstance(
-            first, slice
-        ):  # as NumPy has it, arrays of numbers go in step
-            rows = np.arange(len(out)).reshape(np.shape(row_N))
-        return out[(rows, *others)]
+            rows = as_float32(rows)
+
+        # NumPy pairs arrays of integers on several axes element by element. So an array
+        # index of rows stays an array here, in its own shape.
+        read_rows: Any = slice(None)
+        if not isinstance(row_index, slice):
+            read_rows = np.arange(len(rows)).reshape(np.shape(row_numbers))
+        selected: NDArray[Any] = rows[(read_rows, *other_indices)]
+        return selected
+
+    def _separate_rows(self, index: Any) -> tuple[Any, list[Any]]:
+        """Split an index into that of the rows and those of the other axes."""
+        indices = index if isinstance(index, tuple) else (index,)
+        # A leading gap stands for all rows, unless every axis has its own index.
+        has_leading_gap = len(indices) > 0 and indices[0] is ...
+        if has_leading_gap and len(indices) > self.ndim:
+            indices = indices[1:]
+        elif has_leading_gap:
+            indices = (slice(None), *indices)
+        if not indices:
+            return slice(None), []
+        return indices[0], list(indices[1:])
+
+    def _is_single_layer(self, other_indices: list[Any]) -> bool:
+        """Whether these indices begin with a layer number and hold no array."""
+        if not other_indices or self.ndim < 2 or isinstance(other_indices[0], slice):
+            return False
+        return all(
+            isinstance(index, int | np.integer | slice) for index in other_indices
+        )
 
     def read_into(self, row_N: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
-        """Copy rows as they are stored (bfloat16 as its bits) to (N, bytes of a row), C-contiguous.
+        """Copy rows as they are stored to ``raw``, (N, bytes of a row), C-contiguous.
 
-        Row numbers are not negative; ascending ones are read in large pieces. Raises as indexing.
+        bfloat16 is copied as its bits. Row numbers must not be negative; ascending ones
+        are read in large pieces. Raises the errors of indexing.
         """
         if not raw.size:
             return
-        keep = slice(None) if self._keep is None else _span(self._keep)
-        order = np.argsort(row_N, kind="stable")
-        shard_N = row_N[order] // self._split.shard_rows
+
+        # Group the requested rows by shard. A place is a position in row_N and raw.
+        order_N = np.argsort(row_N, kind="stable")
+        shard_N = row_N[order_N] // self._split.shard_rows
         starts = [0, *(np.flatnonzero(np.diff(shard_N)) + 1).tolist()]
-        shards = shard_N[starts].tolist()
+        shards: list[int] = shard_N[starts].tolist()
+        places_by_shard = np.split(order_N, starts[1:])
 
         def copy(shard: int, place_N: NDArray[np.int64]) -> None:
-            table = self._split.arrays(shard)[self._key]
-            rows, places = (
-                _span(row_N[place_N] % self._split.shard_rows),
-                _span(place_N),
-            )
-            positions = table.shape[1] if table.ndim > 2 else 1
-            entries = table.view(np.uint8).reshape(len(table), positions, -1)
-            if not isinstance(rows, slice) and not isinstance(keep, slice):
-                rows = rows[:, None]
-            found = entries[rows, keep]
-            raw[places] = found.reshape(len(found), -1)
+            row_in_shard_N = row_N[place_N] % self._split.shard_rows
+            self._copy_rows(shard, row_in_shard_N, place_N, raw)
 
-        places = np.split(order, starts[1:])
-        if raw.nbytes < THREADS_FROM_BYTES and all(
-            self._split.checked[shard] for shard in shards
-        ):
-            for task in zip(shards, places, strict=True):
-                copy(*task)
+        # Threads pay for many bytes, and for shards that must be hashed first.
+        all_checked = all(self._split.checked[shard] for shard in shards)
+        if raw.nbytes < THREADS_FROM_BYTES and all_checked:
+            for shard, place_N in zip(shards, places_by_shard, strict=True):
+                copy(shard, place_N)
             return
-        with ThreadPoolExecutor(
-            min(MAX_THREADS, len(cores()), len(shards)), "read"
-        ) as pool:
-            list(pool.map(copy, shards, places))  # the first error cancels the rest
+        num_threads = min(MAX_THREADS, len(cores()), len(shards))
+        with ThreadPoolExecutor(num_threads, "read") as pool:
+            # The list waits for all copies; the first error cancels the others.
+            list(pool.map(copy, shards, places_by_shard))
+
+    def _copy_rows(
+        self,
+        shard: int,
+        row_in_shard_N: NDArray[np.int64],
+        place_N: NDArray[np.int64],
+        raw: NDArray[np.uint8],
+    ) -> None:
+        """Copy the kept positions of rows of one shard to their places in ``raw``."""
+        table = self._split.arrays(shard)[self._key]
+        num_positions = table.shape[1] if table.ndim > 2 else 1
+        entries = table.view(np.uint8).reshape(len(table), num_positions, -1)
+
+        rows = _as_slice(row_in_shard_N)
+        positions: slice | NDArray[np.int64] = slice(None)
+        if self._keep is not None:
+            positions = _as_slice(self._keep)
+        # Two arrays of integers would be paired; as a column, every row meets every
+        # position.
+        if not isinstance(rows, slice) and not isinstance(positions, slice):
+            rows = rows[:, None]
+        selected = entries[rows, positions]
+        raw[_as_slice(place_N)] = selected.reshape(len(selected), -1)
 
 
-def _span(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    # numbers that rise by one as a slice, which NumPy copies in one go
+def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """Turn consecutive numbers into a slice, which NumPy copies in one go."""
     if len(numbers) and (np.diff(numbers) == 1).all():
         return slice(int(numbers[0]), int(numbers[-1]) + 1)
     return numbers
 
 
 class Split:
-    """One split of a cache, as a ``DataLoader`` takes it too: (states in float32, label).
+    """One split of a cache; a torch data set of (states in float32, label), too.
 
-    Nothing is read before it is asked for; a ``DataLoader`` asks for a batch at once.
+    Nothing is read before it is needed. A ``DataLoader`` reads a whole batch at once.
     """
 
     def __init__(
         self, root: Path, plan: Plan, name: str, receipts: list[Receipt]
     ) -> None:
         """Use ``EmbeddingCache[name]``."""
-        self.name, self.class_names = name, plan.class_names
-        self.first_layer = (
-            plan.first_layer
-        )  # number of the first layer of its states: 0 or 1
+        self.name = name
+        self.class_names = plan.class_names
+        self.first_layer = plan.first_layer
+        """Number of the first layer of its states: 0 is the encoder's input."""
         self.labelled = name not in plan.unlabelled
-        """Whether the classes of its rows are known; else every label is -1."""
+        """Whether its rows have labels; else every label is -1."""
         self.truncated = sum(receipt.truncated for receipt in receipts)
         """Number of rows that were cut at the maximum length."""
-        self.nbytes = sum(receipt.bytes for receipt in receipts)  # bytes on disk
-        self.receipts, self.shard_rows = receipts, plan.shard_rows
-        self.checked = [False] * len(receipts)  # shards that were hashed
-        self._root, self._plan = root, plan
+        self.nbytes = sum(receipt.bytes for receipt in receipts)
+        """Bytes on disk."""
+        self.receipts = receipts
+        self.shard_rows = plan.shard_rows
+        self.checked = [False] * len(receipts)
+        """Whether the file of each shard was hashed."""
+        self._root = root
+        self._plan = plan
 
     def __repr__(self) -> str:
         return f"<Split '{self.name}': {len(self):,} rows>"
@@ -193,42 +248,46 @@ class Split:
     def __len__(self) -> int:
         return self._plan.rows[self.name]
 
-    def __getitem__(self, row: int) -> tuple[Any, Any]:
-        """States (num_layers, hidden_size) of the first pooling, and label, of a row."""
-        return self.__getitems__([range(len(self))[row]])[0]
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        """A row: its states (num_layers, hidden_size), first pooling, and its label."""
+        row_number = range(len(self))[row]
+        return self.__getitems__([row_number])[0]
 
-    def __getitems__(self, rows: Sequence[int]) -> list[tuple[Any, Any]]:
-        """Several rows with one look at the shards."""
+    def __getitems__(self, rows: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+        """Read several rows at once, for a ``DataLoader``."""
         import torch
 
+        # One read of the batch opens every shard once.
         row_B = np.asarray(rows, np.int64)
-        states_BLD = torch.from_numpy(
-            self.embeddings[row_B].astype(np.float32, copy=False)
-        )
-        return list(zip(states_BLD, torch.from_numpy(self.labels[row_B]), strict=True))
+        states_BLD = self.embeddings[row_B].astype(np.float32, copy=False)
+        states = torch.from_numpy(states_BLD)
+        labels = torch.from_numpy(self.labels[row_B])
+        return list(zip(states, labels, strict=True))
 
     def arrays(self, shard: int) -> dict[str, NDArray[Any]]:
-        """The arrays of a shard, mapped; its file is hashed before the first look at it."""
+        """The memory-mapped arrays of a shard; the first call hashes its file."""
         receipt = self.receipts[shard]
         if not self.checked[shard]:
             check_content(self._root, self._plan, receipt)
             self.checked[shard] = True
-        return arrays_of(self._root, receipt)
+        return map_arrays(self._root, receipt)
 
     @cached_property
     def embeddings(self) -> ShardedArray:
-        """Pooled states, (rows, num_layers, hidden_size); the first pooling of the cache.
+        """Pooled states, (rows, num_layers, hidden_size), of the first pooling.
 
-        Index 0 of the layers is the first that is kept: ``layer`` counts as ``--layers`` does.
+        Position 0 of the layers is the first kept layer. ``layer`` takes the numbers of
+        ``--layers`` instead.
         """
         return self.pooled(self._plan.pooling[0])
 
     def layer(self, number: int) -> NDArray[Any]:
-        """States of one layer, by its number in the encoder, from 1: (rows, hidden_size)."""
-        there = range(self.first_layer, self.first_layer + self._plan.num_layers)
-        if number not in there:
-            raise unknown("layer", str(number), map(str, there), where=str(self._root))
-        return self.embeddings[:, there.index(number)]
+        """States of one layer, (rows, hidden_size), numbered as in ``--layers``."""
+        numbers = range(self.first_layer, self.first_layer + self._plan.num_layers)
+        if number not in numbers:
+            valid = map(str, numbers)
+            raise unknown("layer", str(number), valid, where=str(self._root))
+        return self.embeddings[:, numbers.index(number)]
 
     def pooled(self, pooling: str) -> ShardedArray:
         """Pooled states of a named pooling, (rows, num_layers, hidden_size).
@@ -258,7 +317,7 @@ class Split:
         """
         if name not in self._plan.columns:
             raise unknown("column", name, self._plan.columns, where=str(self._root))
-        return unpacked(ShardedArray(self, column_key(name))[:])
+        return unpack_strings(ShardedArray(self, column_key(name))[:])
 
 
 class EmbeddingCache(Mapping[str, Split]):
@@ -271,45 +330,55 @@ class EmbeddingCache(Mapping[str, Split]):
 
     def __init__(self, root: Path) -> None:
         """Use ``open_cache``."""
-        self.root, self.plan = root, read_plan(root)
-        self.fingerprint = (
-            self.plan.fingerprint
-        )  # hash of everything that decides the numbers
+        self.root = root
+        self.plan = read_plan(root)
+        self.fingerprint = self.plan.fingerprint
+        """Hash of everything that decides the numbers."""
         self.class_names = self.plan.class_names
         """Names of the classes; a label is an index into them."""
-        self.num_layers, self.hidden_size = self.plan.num_layers, self.plan.hidden_size
-        """Layers of the encoder that are kept, and its hidden size."""
+        self.num_layers = self.plan.num_layers
+        """Number of kept layers of the encoder."""
+        self.hidden_size = self.plan.hidden_size
         self.first_layer = self.plan.first_layer
-        """Number of the first of them: 0 where that is the encoder's input, else 1."""
-        self.columns = tuple(self.plan.columns)  # names of the kept columns
-        self.unlabelled = self.plan.unlabelled  # splits without labels: to predict on
-        if missing := missing_shards(root, self.plan):
+        """Number of the first kept layer: 0 is the encoder's input."""
+        self.columns = tuple(self.plan.columns)
+        """Names of the kept columns."""
+        self.unlabelled = self.plan.unlabelled
+        """Splits without labels: for predictions."""
+        self._check_complete()
+        self._splits = {name: self._open_split(name) for name in self.plan.rows}
+
+    def _check_complete(self) -> None:
+        missing = missing_shards(self.root, self.plan)
+        if missing:
             raise CacheError(
                 "the cache is incomplete",
                 found=f"{len(missing)} of {self.plan.num_shards} shards are missing, "
                 f"first {missing[0]}",
-                where=str(root),
-                hint=f"run the {self.plan.maker} that made it again: it goes on",
+                where=str(self.root),
+                hint=f"run the '{self.plan.maker}' command of this cache again: "
+                "it makes the missing shards",
             )
-        self._splits = {}
-        for name in self.plan.rows:
-            receipts = [
-                planned_receipt(root, self.plan, one) for one in self.plan.shards(name)
-            ]
-            self._splits[name] = Split(root, self.plan, name, receipts)
+
+    def _open_split(self, name: str) -> Split:
+        receipts = [
+            read_receipt(self.root, self.plan, shard)
+            for shard in self.plan.shards(name)
+        ]
+        return Split(self.root, self.plan, name, receipts)
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name} {count:,}" for name, count in self.plan.rows.items())
-        about = (
-            f"{self.plan.encoder_label}, {self.num_layers} layers x {self.hidden_size}"
+        return (
+            f"<EmbeddingCache '{shown_path(self.root)}': {self.plan.encoder_label}, "
+            f"{self.num_layers} layers x {self.hidden_size}, {rows} rows>"
         )
-        return f"<EmbeddingCache '{shown_path(self.root)}': {about}, {rows} rows>"
 
     def __getitem__(self, split: str) -> Split:
         """The split of that name.
 
         Raises:
-            ConfigError: the cache has no such split; lists those it has.
+            ConfigError: the cache has no such split; the message lists its splits.
         """
         if split not in self._splits:
             raise unknown("split", split, self._splits, where=str(self.root))
@@ -328,13 +397,14 @@ class EmbeddingCache(Mapping[str, Split]):
 def open_cache(path: str | Path) -> EmbeddingCache:
     """Open a complete cache for reading.
 
+    Opening checks the sizes of the files; the first read of a shard checks its content.
+
     >>> cache = gaam_cache.open_cache("cache")
     >>> cache["train"].embeddings[:2].shape
     (2, 4, 8)
 
     Raises:
         NotFoundError: no cache there.
-        CacheError: shards are missing or damaged. Of the files only size and kind are looked at;
-            their content is checked when it is first read.
+        CacheError: shards are missing or damaged.
     """
     return EmbeddingCache(absolute_path(path))

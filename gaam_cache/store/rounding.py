@@ -1,4 +1,7 @@
-"""How far two computations of one state may lie apart where rounding alone is at work.
+"""How far two computations of one state may differ by rounding alone.
+
+Two computations of one row differ a little: by its batch, the kernel, the machine. The
+limits of this file separate such rounding from an encoder that computes other states.
 
 D hidden size.
 """
@@ -10,75 +13,79 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
-"""What another batch adds on one device, as the share of a layer's norm: where rounding alone is
-at work. Eight units in the last place of 1 for the half-precision types, whose activations are
-rounded after every operation; float32, whose errors are sums of many small ones, gets 170."""
+"""Deviation between two batches on one device, relative to the norm of a layer. The
+half precision types round after every operation and get eight units in the last place
+of 1; float32, whose errors are sums of many small ones, gets 170."""
 UNMOVED = {"float32": 1e-6, "float16": 5e-5, "bfloat16": 5e-5}
-"""What counts as no shift of a state that is computed in higher precision than this: in float64, or
-in float32, of which massive activations of a real Llama make 2e-5."""
+"""Deviation that counts as none in a higher precision than this type: in float64, or in
+float32, where massive activations of a real Llama make 2e-5."""
 TIMES_ALONE = 4.0
-"""How much more another kernel may round than that of a row alone: of a real Llama up to 4.7 times,
-in rows whose activations are massive."""
-OTHER_ROWS = 5.0  # times ``ROUNDING``: the rows of a data set are many more than those of a probe
-ELSEWHERE = 2.0  # times that: what another device, library or number of threads adds
+"""Largest rounding of another kernel, in multiples of that of a row encoded alone.
+Measured on a real Llama: up to 4.7, in rows with massive activations."""
+
+# Multiple of ROUNDING for a data set: it has many more rows than a probe.
+OTHER_ROWS = 5.0
+# Further multiple for another device, library or number of threads.
+ELSEWHERE = 2.0
+
 STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 """Largest relative error of rounding to nearest: half a unit in the last place of 1."""
 _SMALLEST_STEP = {"float16": 2.0**-24, "bfloat16": 0.0, "float32": 0.0}
-"""Distance of the numbers next to zero, where it is no smaller than states can be."""
+"""Distance between the numbers next to zero; 0 if it is far below every state."""
 
 
 def relative(
     states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "float32"
-) -> Any:
-    """``|states - alone| / |alone|`` over features; infinite where that is no number.
+) -> NDArray[np.float64]:
+    """``|states - alone| / |alone|`` over features; infinite if it is not finite.
 
     Args:
-        states: what is looked at, (..., D).
-        alone: what it must be, (..., D).
-        storage_dtype: of ``states``; half of the distance between its numbers next to zero is not
-            counted, for a layer of very small states would else deviate by its own size.
+        states: the states to check, (..., D).
+        alone: the states that they should equal, (..., D).
+        storage_dtype: type of ``states``. Half of its distance between the numbers next
+            to zero is not counted, or a layer of very small states would deviate by its
+            own size.
     """
-    exact = alone.astype(np.float64)
+    expected = alone.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        norm = np.linalg.norm(exact, axis=-1)
-        gap = np.abs(states.astype(np.float64) - exact)
+        norm = np.linalg.norm(expected, axis=-1)
+        gap = np.abs(states.astype(np.float64) - expected)
+        # Rounding near zero is absolute, not relative.
         gap = np.maximum(gap - _SMALLEST_STEP[storage_dtype] / 2, 0.0)
-        share = np.linalg.norm(gap, axis=-1) / np.where(norm > 0, norm, 1.0)
-    return np.where(np.isfinite(share), share, math.inf)
+        deviation = np.linalg.norm(gap, axis=-1) / np.where(norm > 0, norm, 1.0)
+    return np.where(np.isfinite(deviation), deviation, math.inf)
 
 
-def explained(
+def is_within_rounding(
     states: NDArray[Any],
     alone: NDArray[Any],
     exact: NDArray[Any],
     limit: float,
     storage_dtype: str = "float32",
 ) -> bool:
-    """Whether rounding explains how far states are from those of their row alone.
+    """Whether rounding explains how states differ from those of the row encoded alone.
 
-    They may be ``TIMES_ALONE`` as far from the exact states as those of the row alone are, and by
-    ``limit`` further, in every layer.
+    In every layer, their deviation from the exact states may be ``TIMES_ALONE`` the
+    deviation of the row alone, plus ``limit``.
 
     Args:
-        states: what is looked at, (..., D), of ``storage_dtype``.
-        alone: of the row alone, in the same arithmetic, (..., D).
-        exact: of the row alone, in higher precision, (..., D).
+        states: the states to check, (..., D), of ``storage_dtype``.
+        alone: states of the row alone, in the same arithmetic, (..., D).
+        exact: states of the row alone, in higher precision, (..., D).
         limit: relative to the norm of a layer.
-        storage_dtype: of ``states``, as ``relative`` takes it.
+        storage_dtype: type of ``states``, see ``relative``.
     """
-    rounded = relative(alone, exact)
-    off = relative(states, exact, storage_dtype)
-    return bool((off <= TIMES_ALONE * rounded + limit).all())
+    deviation_alone = relative(alone, exact)
+    deviation = relative(states, exact, storage_dtype)
+    return bool((deviation <= TIMES_ALONE * deviation_alone + limit).all())
 
 
 def proof_limit(compute_dtype: str) -> float:
-    """The largest deviation of a state, not yet stored, from one computed alone beside it."""
+    """Largest deviation of a state, not yet stored, from that of the row alone."""
     return OTHER_ROWS * ROUNDING[compute_dtype]
 
 
 def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
-    """The same of a stored state, where the second computation may happen on another machine."""
-    return (
-        STORAGE_TOLERANCE[storage_dtype]
-        + ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]
-    )
+    """Largest deviation of a stored state from one recomputed, maybe elsewhere."""
+    computing = ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]
+    return STORAGE_TOLERANCE[storage_dtype] + computing

@@ -1,7 +1,8 @@
-"""One shard: an HDF5 file, and the receipt that makes it exist and says where every array lies.
+"""Write and read one shard: an HDF5 file, and a receipt that makes the shard exist.
 
-The file is built in memory and written by us: libhdf5 itself would crash the interpreter at exit
-when the disk is full. The receipt is linked into place last; see FORMAT.md.
+The receipt records the file's size and hash and the position of every array. gaam
+builds the file in memory and writes it itself, because libhdf5 crashes the interpreter
+at exit if the disk is full. The receipt is published last; see FORMAT.md.
 """
 
 import os
@@ -27,21 +28,19 @@ from gaam_cache.store.plan import (
     ShardSpec,
 )
 
-ROW_DATASETS = {
-    "label": "int64",
-    "row": "int64",
-    "num_tokens": "int32",
-}  # one number per row
-UNLABELLED = -1  # the label of every row of a split without labels
-MOST_MAPPED = (
-    32  # files at a time: each takes a descriptor, and a cache may have many shards
-)
+ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
+"""Arrays with one number per row, and their types."""
+UNLABELLED = -1
+"""Label of every row in a split without labels."""
+
+# Files mapped at a time. Each takes a descriptor, and a cache may have many shards.
+MOST_MAPPED = 32
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatasetSpec:
-    """Where one array lies inside the file."""
+    """Where one array is in the file of a shard."""
 
     offset: int
     shape: tuple[int, ...]
@@ -50,7 +49,7 @@ class DatasetSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Receipt:
-    """What makes a shard exist: its file, size, hash, and the place of every array."""
+    """The record that makes a shard exist: its file, size, hash, rows and arrays."""
 
     file: str
     bytes: int
@@ -59,7 +58,8 @@ class Receipt:
     split: str
     start: int
     stop: int
-    truncated: int  # rows that were cut at the maximum length
+    truncated: int
+    """Number of rows that were cut at the maximum length."""
     datasets: dict[str, DatasetSpec]
 
 
@@ -68,120 +68,158 @@ def receipt_path(root: Path, name: str) -> Path:
 
 
 def embeddings_key(plan: Plan, pooling: str) -> str:
+    """Name of the array that holds the states of a pooling."""
     return "embeddings" if pooling == plan.pooling[0] else f"embeddings_{pooling}"
 
 
 def column_key(name: str) -> str:
+    """Name of the array that holds a kept column."""
     return f"column_{name}"
 
 
-def _place(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
-    rows = {"split": shard.split, "start": shard.start, "stop": shard.stop}
-    return {"fingerprint": plan.fingerprint, **rows}
-
-
 def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
-    about = {"format": "gaam-shard", "format_version": FORMAT_VERSION}
-    return {**about, **_place(plan, shard), "pooling": ",".join(plan.pooling)}
+    """Attributes of the root group of the HDF5 file, in the order of writing."""
+    return {
+        "format": "gaam-shard",
+        "format_version": FORMAT_VERSION,
+        "fingerprint": plan.fingerprint,
+        "split": shard.split,
+        "start": shard.start,
+        "stop": shard.stop,
+        "pooling": ",".join(plan.pooling),
+    }
 
 
-def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
-    """The receipt of a planned shard; CacheError where plan, receipt and file do not agree."""
+def read_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
+    """Read the receipt of a planned shard, and check it against the plan and the file.
+
+    Of the file only kind and size are checked.
+
+    Raises:
+        OutOfReachError: the shard is elsewhere, or belongs to another cache.
+        CacheError: plan, receipt and file do not agree.
+    """
     path = receipt_path(root, shard.name)
     try:
-        content = disk.unsealed(disk.read_json(path))
-        specs = {
-            key: DatasetSpec(**spec | {"shape": tuple(spec["shape"])})
-            for key, spec in content.pop("datasets").items()
-        }
-        receipt = Receipt(datasets=specs, **content)
+        receipt = _parse_receipt(disk.unsealed(disk.read_json(path)))
         if receipt.fingerprint != plan.fingerprint:
-            raise _of_another(path, receipt.fingerprint, plan.fingerprint)
-        if not _place(plan, shard).items() <= content.items():
-            raise ValueError("it is of other rows")
-        count = shard.stop - shard.start
-        states = (count, plan.num_layers, plan.hidden_size), plan.storage_dtype
-        planned = {
-            **{embeddings_key(plan, one): states for one in plan.pooling},
-            **{key: ((count,), dtype) for key, dtype in ROW_DATASETS.items()},
-            **{
-                column_key(name): ((count, width), "utf8")
-                for name, width in plan.columns.items()
-            },
-        }
-        if planned != {key: (one.shape, one.dtype) for key, one in specs.items()}:
-            raise ValueError("it does not hold the arrays that the plan says")
-        name = f"{shard.name}-{receipt.sha256[:8]}.h5"
-        if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
-            raise ValueError(f"bad file name {receipt.file!r}")
-        disk.check_size(path.with_name(name), receipt.bytes)
+            raise _other_cache_error(path, receipt.fingerprint, plan.fingerprint)
+        _check_receipt(receipt, plan, shard)
+        disk.check_size(path.with_name(receipt.file), receipt.bytes)
         return receipt
     except disk.ElsewhereError as error:
         raise error.refusal(f"the shard '{shard.name}'", path) from error
     except disk.DAMAGE as error:
-        found = f"no key {error}" if isinstance(error, KeyError) else str(error)
-        raise damaged(root, plan, shard.name, found) from error
+        reason = disk.describe_damage(error)
+        raise damaged_shard_error(root, plan, shard.name, reason) from error
 
 
-def _of_another(receipt: Path, found: str, expected: str) -> OutOfReachError:
+def _parse_receipt(content: dict[str, Any]) -> Receipt:
+    specs = {}
+    for key, spec in content.pop("datasets").items():
+        # JSON has an array where the receipt has a tuple.
+        fields = spec | {"shape": tuple(spec["shape"])}
+        specs[key] = DatasetSpec(**fields)
+    return Receipt(datasets=specs, **content)
+
+
+def _check_receipt(receipt: Receipt, plan: Plan, shard: ShardSpec) -> None:
+    """Refuse a receipt of other rows, arrays or file name; ValueError says which."""
+    recorded_rows = (receipt.split, receipt.start, receipt.stop)
+    if recorded_rows != (shard.split, shard.start, shard.stop):
+        raise ValueError("it describes other rows")
+
+    recorded_arrays = {
+        key: (spec.shape, spec.dtype) for key, spec in receipt.datasets.items()
+    }
+    if recorded_arrays != _planned_arrays(plan, shard):
+        raise ValueError("its arrays are not those of the plan")
+
+    file_name = f"{shard.name}-{receipt.sha256[:8]}.h5"
+    if receipt.file != file_name or not _SHA256.fullmatch(receipt.sha256):
+        raise ValueError(f"bad file name {receipt.file!r}")
+
+
+def _planned_arrays(
+    plan: Plan, shard: ShardSpec
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and type of every array that the plan requires in a shard."""
+    count = shard.stop - shard.start
+    states_shape = (count, plan.num_layers, plan.hidden_size)
+    arrays: dict[str, tuple[tuple[int, ...], str]] = {}
+    for pooling in plan.pooling:
+        arrays[embeddings_key(plan, pooling)] = (states_shape, plan.storage_dtype)
+    for key, dtype in ROW_DATASETS.items():
+        arrays[key] = ((count,), dtype)
+    for name, width in plan.columns.items():
+        arrays[column_key(name)] = ((count, width), "utf8")
+    return arrays
+
+
+def _other_cache_error(receipt: Path, recorded: str, planned: str) -> OutOfReachError:
+    """Build the error for a receipt with the fingerprint of another cache."""
     return OutOfReachError(
-        f"the shard '{receipt.stem}' is of another cache",
-        expected=f"the fingerprint {disk.short_digest(expected)}",
-        found=f"the fingerprint {disk.short_digest(str(found))}",
+        f"the shard '{receipt.stem}' belongs to another cache",
+        expected=f"the fingerprint {disk.short_digest(planned)}",
+        found=f"the fingerprint {disk.short_digest(str(recorded))}",
         where=str(receipt.absolute()),
-        hint=f"bring back the {PLAN_FILE} of these shards, or move them to where it is",
+        hint=f"bring back the {PLAN_FILE} of these shards, or move them to its folder",
     )
 
 
-def check_no_others(root: Path, fingerprint: str) -> None:
-    """Refuse a folder without a plan in which shards of another cache lie."""
+def check_no_other_cache(root: Path, fingerprint: str) -> None:
+    """Refuse a folder without a plan that has shards of another cache."""
+    # The first readable receipt decides; damaged ones tell nothing.
     for receipt in sorted((root / SHARD_FOLDER).glob("*.json")):
         with suppress(*disk.DAMAGE):
-            found = disk.read_json(receipt)["fingerprint"]
-            if found != fingerprint:
-                raise _of_another(receipt, found, fingerprint)
+            recorded = disk.read_json(receipt)["fingerprint"]
+            if recorded != fingerprint:
+                raise _other_cache_error(receipt, recorded, fingerprint)
             return
 
 
-def damaged(root: Path, plan: Plan, name: str, found: str) -> CacheError:
-    """The refusal of a shard that is not what it must be."""
-    path, what = receipt_path(root, name).absolute(), f"the shard '{name}' is damaged"
-    hint = (
-        "copy the shard and its receipt again from where they are whole; else delete "
-    )
-    hint += f"{path} and run the {plan.maker} that made the cache again, which makes it anew"
+def damaged_shard_error(root: Path, plan: Plan, name: str, reason: str) -> CacheError:
+    """Build the error for a shard that is not what gaam wrote."""
+    receipt = receipt_path(root, name).absolute()
     return CacheError(
-        what, found=found or "it cannot be read", where=str(path), hint=hint
+        f"the shard '{name}' is damaged",
+        found=reason or "it cannot be read",
+        where=str(receipt),
+        hint="copy the shard and its receipt again from an intact copy of the cache; "
+        f"else delete {receipt} and run the '{plan.maker}' command of this cache "
+        "again, which makes the shard anew",
     )
 
 
 def check_content(root: Path, plan: Plan, receipt: Receipt) -> None:
-    """Hash the whole file of a shard; CacheError where it is not that of its receipt."""
-    path, name = root / SHARD_FOLDER / receipt.file, receipt.file.rpartition("-")[0]
+    """Hash the whole file of a shard; CacheError if its receipt has another hash."""
+    path = root / SHARD_FOLDER / receipt.file
+    name = receipt.file.rpartition("-")[0]
     try:
         disk.regular_file(path)
         digest = disk.hash_file(path)
     except disk.ElsewhereError as error:
         raise error.refusal(f"the shard '{name}'", path) from error
     except FileNotFoundError as error:
-        if not root.is_dir():  # it was moved while it was in use
-            raise disk.moved_away("cache", root) from error
-        raise damaged(root, plan, name, f"{path.name} is gone") from error
+        # The whole cache may have been moved while it was in use.
+        if not root.is_dir():
+            raise disk.moved_away_error("cache", root) from error
+        raise damaged_shard_error(root, plan, name, f"{path.name} is gone") from error
+
     if digest != receipt.sha256:
-        found = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
-        raise damaged(root, plan, name, found)
+        reason = f"{receipt.file} was changed: its SHA-256 is not that of its receipt"
+        raise damaged_shard_error(root, plan, name, reason)
 
 
 @lru_cache(MOST_MAPPED)
-def _mapped(path: Path) -> NDArray[np.uint8]:
+def _map_file(path: Path) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, "r")
 
 
-def arrays_of(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
-    """The arrays of a shard whose file was hashed, mapped."""
-    raw = _mapped(
-        root / SHARD_FOLDER / receipt.file
-    )  # of other content it has another name
+def map_arrays(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
+    """The memory-mapped arrays of a shard whose file was hashed before."""
+    # A file of other content has another name, so that a cached map is never stale.
+    raw = _map_file(root / SHARD_FOLDER / receipt.file)
     return {
         key: np.ndarray(spec.shape, NUMPY_DTYPES[spec.dtype], raw, spec.offset)
         for key, spec in receipt.datasets.items()
@@ -189,17 +227,23 @@ def arrays_of(root: Path, receipt: Receipt) -> dict[str, NDArray[Any]]:
 
 
 def missing_shards(root: Path, plan: Plan) -> list[str]:
-    # one listing: a shard a stat would be slow for a plan of many shards
+    """Names of the planned shards that have no receipt."""
     folder = root / SHARD_FOLDER
-    if folder.is_symlink() and not folder.is_dir():  # its disk is not mounted
-        away = disk.ElsewhereError.of_link(folder)
-        raise away.refusal("the folder of the shards", folder)
-    there = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 names are enough
-    return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
+    if folder.is_symlink() and not folder.is_dir():
+        broken_link = disk.ElsewhereError.from_link(folder)
+        raise broken_link.refusal("the folder of the shards", folder)
+
+    # One listing of the folder: a look-up for each shard of a large plan would be slow.
+    file_names: set[str] = set()
+    if folder.is_dir():
+        file_names.update(os.listdir(folder))  # noqa: PTH208 names are enough
+    return [
+        shard.name for shard in plan.shards() if f"{shard.name}.json" not in file_names
+    ]
 
 
 def prepare_folder(root: Path) -> None:
-    """Make the folder of the shards, and learn before anything is spent whether it can be used.
+    """Make the folder of the shards, and try to publish there before any work is done.
 
     Raises:
         StorageError: nothing can be published there.
@@ -210,6 +254,7 @@ def prepare_folder(root: Path) -> None:
         disk.write_file(probe, b"can a shard be published here?", exclusive=True)
         probe.unlink()
     except StorageError:
+        # It is an OSError, too, and already says what to do.
         raise
     except OSError as error:
         raise StorageError(
@@ -221,7 +266,7 @@ def prepare_folder(root: Path) -> None:
 
 
 def remove_locks(root: Path) -> None:
-    """Tidy up a cache that is complete."""
+    """Remove the lock files of a complete cache."""
     disk.remove_lock(root)
     disk.remove_lock(root / SHARD_FOLDER)
 
@@ -234,49 +279,87 @@ def write_shard(
     *,
     truncated: int = 0,
 ) -> tuple[int, bool]:
-    """Put a shard on disk so that it exists either completely or not at all: the one writer.
+    """Write a shard, which exists either completely or not at all.
 
-    ``arrays``: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
-    (n, width) bytes filled with zeros. The same input makes the same bytes. Returns how many; and
-    False where another's receipt was there first: ours is dropped then.
+    The same input makes the same bytes.
+
+    Args:
+        root: the folder of the cache.
+        plan: its plan.
+        shard: the rows to write.
+        arrays: name -> (dtype name, array). bfloat16 is passed as its bits in uint16,
+            strings as (n, width) bytes padded with zeros.
+        truncated: number of rows that were cut at the maximum length.
+
+    Returns:
+        The size of the file, and whether it was published. Another worker may have
+        published the shard first; its receipt stays, and this file is dropped.
     """
+    image, specs = _build_file(plan, shard, arrays)
+    digest = disk.digest_of(image)
+
+    # The file comes first: once a receipt exists, readers rely on its file.
+    receipt_file = receipt_path(root, shard.name)
+    shard_file = receipt_file.with_name(f"{shard.name}-{digest[:8]}.h5")
+    disk.write_file(shard_file, image)
+
+    # If writing the receipt fails, the file stays: another worker may have written the
+    # same file by now.
+    receipt = Receipt(
+        file=shard_file.name,
+        bytes=len(image),
+        sha256=digest,
+        fingerprint=plan.fingerprint,
+        split=shard.split,
+        start=shard.start,
+        stop=shard.stop,
+        truncated=truncated,
+        datasets=specs,
+    )
+    text = disk.sealed_text(asdict(receipt))
+    is_published = disk.write_file(receipt_file, text.encode(), exclusive=True)
+    if not is_published:
+        _drop_unpublished(shard_file, receipt_file)
+    return len(image), is_published
+
+
+def _build_file(
+    plan: Plan, shard: ShardSpec, arrays: Mapping[str, tuple[str, NDArray[Any]]]
+) -> tuple[bytes, dict[str, DatasetSpec]]:
+    """Build the HDF5 file of a shard in memory: its bytes, and where each array is."""
     import h5py
 
+    # A fixed file version and no times: the same input makes the same bytes.
     specs = {}
-    options: Any = {
-        "libver": ("v108", "v108"),
-        "alignment_threshold": 1,
-        "alignment_interval": 64,
-    }
-    with h5py.File("image", "w", driver="core", backing_store=False, **options) as file:
+    with h5py.File(
+        "image",
+        "w",
+        driver="core",
+        backing_store=False,
+        libver=("v108", "v108"),
+        alignment_threshold=1,
+        alignment_interval=64,
+    ) as file:
         file.attrs.update(shard_attributes(plan, shard))
         for name, (dtype, array) in arrays.items():
-            data = stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
-            if dtype == "utf8":  # so that whoever opens the file sees strings
-                data = stored.view(h5py.string_dtype("utf-8", stored.shape[1]))[:, 0]
+            stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
+            data = stored
+            if dtype == "utf8":
+                # HDF5 readers show strings, not bytes.
+                string_dtype = h5py.string_dtype("utf-8", stored.shape[1])
+                data = stored.view(string_dtype)[:, 0]
             dataset = file.create_dataset(name, data=data, track_times=False)
             dataset.attrs["dtype"] = dtype
             offset = dataset.id.get_offset()
             specs[name] = DatasetSpec(offset=offset, shape=stored.shape, dtype=dtype)
         file.flush()
-        image = file.id.get_file_image()
-    digest, receipt = disk.digest_of(image), receipt_path(root, shard.name)
-    path = receipt.with_name(f"{shard.name}-{digest[:8]}.h5")
-    disk.write_file(path, image)
-    # If the receipt fails, the file stays: under that name it may by now be another worker's too.
-    content = Receipt(
-        file=path.name,
-        bytes=len(image),
-        sha256=digest,
-        truncated=truncated,
-        datasets=specs,
-        **_place(plan, shard),
-    )
-    ours = disk.write_file(
-        receipt, disk.sealed_text(asdict(content)).encode(), exclusive=True
-    )
-    if not ours:
-        with suppress(*disk.DAMAGE):  # a damaged one may name ours
-            if disk.read_json(receipt)["file"] != path.name:
-                path.unlink(missing_ok=True)
-    return len(image), ours
+        image: bytes = file.id.get_file_image()
+    return image, specs
+
+
+def _drop_unpublished(shard_file: Path, receipt_file: Path) -> None:
+    """Remove a shard file, unless the published receipt names it."""
+    # A damaged receipt may name the file: it stays.
+    with suppress(*disk.DAMAGE):
+        if disk.read_json(receipt_file)["file"] != shard_file.name:
+            shard_file.unlink(missing_ok=True)

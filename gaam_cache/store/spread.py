@@ -1,8 +1,9 @@
 """How much the states of rows differ, and how much of that a storage type rounds away.
 
-A decoder reads differences between rows. A large feature that is the same in all rows costs nothing
-where it is rounded; one that differs by less than a rounding is lost, however many of its digits
-are right. So rounding is held against the spread over rows, feature by feature.
+A decoder reads differences between rows. Rounding a large feature that is the same in
+all rows costs nothing. A feature whose differences are smaller than its rounding is
+lost, however many of its digits are right. So gaam compares the rounding of every
+feature with its spread over rows.
 
 N rows, L layers, D features, K numbers of a sketch.
 """
@@ -18,28 +19,38 @@ from numpy.typing import NDArray
 from gaam_cache.common.errors import NumericsError
 
 Floats = NDArray[np.float64]
+
 FEWEST_ROWS = 5
-"""Distinct rows at least of which it means something that all have one state."""
+"""Fewest distinct rows whose equal states mean something."""
 FLOOR = {"float32": 1e-6, "float16": 2e-4, "bfloat16": 1e-3}
-"""What arithmetic moves a state by at least, as a share of its size."""
-NOISE = 3.0  # times what another batch adds: rows that spread by no more are all one
-LOST = 0.5  # of the spread of a feature: one that rounding moves by more is lost
-CARRYING = 0.1  # of the median spread of a layer's features: below it one is as good as constant
-COARSE, TOO_COARSE = (
-    10.0,
-    3.0,
-)  # roundings that the spread of a layer should have, and must have
-MOST_LOST = 0.5  # of the features of a layer that differ between rows
-SKETCH = 8  # K
-TWIN, LARGEST_TWIN = 1e-3, 0.05
-"""Of the distance of two usual rows: how far apart rows are that are one, without rounding and
-with it."""
+"""Least error of a state by arithmetic, relative to its size."""
+NOISE = 3.0
+"""Rows are all the same if their spread is below this multiple of the noise, by which a
+row differs from itself in another batch."""
+
+# A feature is lost if its rounding is above this share of its spread.
+LOST = 0.5
+# A feature counts as constant below this share of the median spread of its layer.
+VARYING = 0.1
+# A layer's spread, in roundings, should exceed the first and must exceed the second.
+COARSE = 10.0
+TOO_COARSE = 3.0
+# Largest share of a layer's varying features that may be lost.
+MOST_LOST = 0.5
+
+SKETCH = 8
+"""K: random projections by which rows are compared."""
+TWIN = 1e-3
+LARGEST_TWIN = 0.05
+"""Distance below which two rows are twins, relative to that of two usual rows: without
+rounding, and at most with it."""
 
 
-class Sums:
-    """Sums over rows, (4, L, D): of states and their squares, of their rounding and its squares.
+class SpreadSums:
+    """Sums over rows, (4, L, D), from which ``Spread`` is computed.
 
-    States are counted from the mean of the first rows, so that squares keep their digits.
+    The four are: states, squared states, rounding errors and squared rounding errors.
+    States are relative to the mean of the first rows, so that squares keep digits.
     """
 
     def __init__(self) -> None:
@@ -48,33 +59,36 @@ class Sums:
         self._sums_4LD: Floats | None = None
 
     def add(self, exact_NLD: NDArray[Any], kept_NLD: NDArray[Any]) -> None:
-        """Add rows, and what is stored of them."""
+        """Add rows: their exact states, and the states as stored."""
         if self._reference_LD is None or self._sums_4LD is None:
             self._reference_LD = exact_NLD.mean(0, dtype=np.float64)
             self._sums_4LD = np.zeros((4, *self._reference_LD.shape))
         self._rows += len(exact_NLD)
+
+        # Layer by layer, to save memory.
         for layer, reference_D in enumerate(self._reference_LD):
             exact_ND = exact_NLD[:, layer].astype(np.float64)
-            moved_ND, error_ND = exact_ND - reference_D, kept_NLD[:, layer] - exact_ND
-            for place, x_ND in enumerate(
-                (moved_ND, moved_ND**2, error_ND, error_ND**2)
-            ):
-                self._sums_4LD[place, layer] += x_ND.sum(0)
+            moved_ND = exact_ND - reference_D
+            error_ND = kept_NLD[:, layer] - exact_ND
+            self._sums_4LD[0, layer] += moved_ND.sum(0)
+            self._sums_4LD[1, layer] += (moved_ND**2).sum(0)
+            self._sums_4LD[2, layer] += error_ND.sum(0)
+            self._sums_4LD[3, layer] += (error_ND**2).sum(0)
 
     def spread(self) -> Spread:
-        """Of all rows that were added."""
+        """The spread of all added rows."""
         assert self._sums_4LD is not None
         assert self._reference_LD is not None
-        return Spread.of(self._sums_4LD, self._reference_LD, self._rows)
+        return Spread.from_sums(self._sums_4LD, self._reference_LD, self._rows)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spread:
-    """Of some rows in every layer: means, standard deviations, and what rounding adds to those.
+    """Mean, standard deviation and rounding of every feature in every layer, over rows.
 
-    Formula: ``sd² = mean (x - mean x)²`` and, with ``e = rounded(x) - x``, ``rounding² =
-    mean (e - mean e)²``: what moves all rows alike changes no difference. Of a single row, for want
-    of others, ``sd`` is ``|x|``.
+    Formula: ``sd² = mean (x - mean x)²`` and, with ``e = rounded(x) - x``,
+    ``rounding² = mean (e - mean e)²``. The mean of ``e`` moves all rows alike and
+    changes no difference. A single row has no others to differ from: ``sd`` is ``|x|``.
     """
 
     rows: int
@@ -83,14 +97,18 @@ class Spread:
     rounding_LD: Floats
 
     @classmethod
-    def of(cls, sums_4LD: Floats, reference_LD: NDArray[Any], rows: int) -> Self:
-        """Of the sums over so many rows, which ``Sums`` describes."""
+    def from_sums(cls, sums_4LD: Floats, reference_LD: NDArray[Any], rows: int) -> Self:
+        """Compute the spread from the sums over rows that ``SpreadSums`` describes."""
         moved_LD, square_LD, error_LD, error_square_LD = sums_4LD / max(rows, 1)
         mean_LD = reference_LD + moved_LD
-        variance_LD = square_LD - moved_LD**2
-        error_variance_LD = error_square_LD - error_LD**2
         if rows == 1:
-            variance_LD, error_variance_LD = mean_LD**2, error_square_LD
+            variance_LD = mean_LD**2
+            error_variance_LD = error_square_LD
+        else:
+            variance_LD = square_LD - moved_LD**2
+            error_variance_LD = error_square_LD - error_LD**2
+
+        # Rounding may make a difference of squares slightly negative.
         return cls(
             rows=rows,
             mean_LD=mean_LD,
@@ -98,21 +116,22 @@ class Spread:
             rounding_LD=np.sqrt(np.maximum(error_variance_LD, 0.0)),
         )
 
-    def flat(self, noise_LD: Floats | float, compute_dtype: str) -> NDArray[np.bool_]:
-        """Which layers, (L,), are the same in all rows, up to what the arithmetic adds.
+    def flat_layers(
+        self, noise_LD: Floats | float, compute_dtype: str
+    ) -> NDArray[np.bool_]:
+        """Which layers, (L,), are the same in all rows, up to the error of arithmetic.
 
-        ``noise_LD`` is by how much a row differs from itself in another batch.
+        ``noise_LD`` is the difference of a row from itself in another batch.
         """
         size_L = np.sqrt((self.mean_LD**2 + self.sd_LD**2).sum(-1))
         noise_L = NOISE * _norm(noise_LD * np.ones_like(self.sd_LD))
-        flat_L: NDArray[np.bool_] = _norm(self.sd_LD) <= np.maximum(
-            noise_L, FLOOR[compute_dtype] * size_L
-        )
+        limit_L = np.maximum(noise_L, FLOOR[compute_dtype] * size_L)
+        flat_L: NDArray[np.bool_] = _norm(self.sd_LD) <= limit_L
         return flat_L
 
     @property
     def roundings(self) -> Floats:
-        """The spread of every layer, (L,), in roundings; infinite where nothing is rounded."""
+        """Spread of every layer, (L,), in roundings; infinite if nothing is rounded."""
         rounding_L = _norm(self.rounding_LD)
         return np.divide(
             _norm(self.sd_LD),
@@ -122,20 +141,20 @@ class Spread:
         )
 
     @property
-    def carrying(self) -> NDArray[np.bool_]:
-        """Which features, (L, D), differ between rows about as much as others of their layer."""
-        carrying_LD = self.sd_LD > 0
-        for carrying_D, sd_D in zip(carrying_LD, self.sd_LD, strict=True):
-            if carrying_D.any():
-                carrying_D &= sd_D >= CARRYING * np.median(sd_D[carrying_D])
-        return carrying_LD
+    def varying_features(self) -> NDArray[np.bool_]:
+        """Which features, (L, D), differ between rows about as much as their layer."""
+        varying_LD = self.sd_LD > 0
+        for varying_D, sd_D in zip(varying_LD, self.sd_LD, strict=True):
+            if varying_D.any():
+                varying_D &= sd_D >= VARYING * np.median(sd_D[varying_D])
+        return varying_LD
 
     @property
-    def lost(self) -> NDArray[np.bool_]:
-        """Which of those, (L, D), are gone when they are stored."""
-        return self.carrying & (self.rounding_LD > LOST * self.sd_LD)
+    def lost_features(self) -> NDArray[np.bool_]:
+        """Which varying features, (L, D), lose their differences to rounding."""
+        return self.varying_features & (self.rounding_LD > LOST * self.sd_LD)
 
-    def check_digits(
+    def check_storage_precision(
         self,
         storage_dtype: str,
         flat_L: NDArray[np.bool_],
@@ -143,30 +162,38 @@ class Spread:
         first_layer: int,
         where: str,
     ) -> dict[int, str]:
-        """Refuse a layer that rounding takes away; what is lost of others, by layer.
+        """Refuse a layer that rounding destroys; say by layer what others lose.
 
         Layers that are ``flat_L`` have nothing to lose.
+
+        Raises:
+            NumericsError: rounding takes away too much of a layer.
         """
-        roundings_L, lost_L = self.roundings, self.lost.sum(-1)
-        share_L = lost_L / np.maximum(self.carrying.sum(-1), 1)
-        coarse = {}
+        roundings_L = self.roundings
+        lost_L = self.lost_features.sum(-1)
+        lost_share_L = lost_L / np.maximum(self.varying_features.sum(-1), 1)
+
+        losses = {}
         for layer in np.flatnonzero(~flat_L).tolist():
-            lost, roundings = int(lost_L[layer]), float(roundings_L[layer])
-            told = f"{lost:,} of {self.sd_LD.shape[1]:,} features lost, rows spread by "
-            told += f"{roundings:.3g} roundings"
-            if share_L[layer] > MOST_LOST or roundings < TOO_COARSE:
+            lost = int(lost_L[layer])
+            roundings = float(roundings_L[layer])
+            loss = (
+                f"{lost:,} of {self.sd_LD.shape[1]:,} features lost, rows spread by "
+                f"{roundings:.3g} roundings"
+            )
+            if lost_share_L[layer] > MOST_LOST or roundings < TOO_COARSE:
                 raise NumericsError(
                     f"{storage_dtype} rounds away what tells rows apart in layer "
                     f"{layer + first_layer}",
-                    expected=f"rows that spread by {TOO_COARSE:g} roundings at least, and "
-                    f"{1 - MOST_LOST:.0%} of the features kept",
-                    found=told,
+                    expected=f"rows that spread by at least {TOO_COARSE:g} roundings, "
+                    f"and {1 - MOST_LOST:.0%} of the features kept",
+                    found=loss,
                     where=where,
-                    hint="--storage-dtype float32 and a new --out",
+                    hint="use --storage-dtype float32 and a new --out",
                 )
             if lost or roundings < COARSE:
-                coarse[layer + first_layer] = told
-        return coarse
+                losses[layer + first_layer] = loss
+        return losses
 
 
 def count_twins(
@@ -175,37 +202,50 @@ def count_twins(
     flat_L: NDArray[np.bool_],
     noise_LD: Floats,
 ) -> int:
-    """How many of the distinct rows of a ``spread`` have the state of another, up to rounding.
+    """Count the rows that have the state of another row, up to rounding.
 
-    Every feature counts in units of its standard deviation. Rows are compared by K random
-    projections, in which two usual rows are about the square root of two apart.
+    ``spread`` is that of these rows, which differ in content. Features are in units of
+    their standard deviation. Rows are compared by K random projections.
     """
     from scipy.spatial import cKDTree
 
     if len(states_NLD) < 2:
         return 0
+
+    # Use only features whose spread is above their error.
     error_LD = np.hypot(spread.rounding_LD, noise_LD)
     used_LD = (spread.sd_LD > 2 * error_LD) & ~flat_L[:, None]
-    count = int(used_LD.sum())
-    if not count:
+    num_used = int(used_LD.sum())
+    if not num_used:
         return len(states_NLD)
-    scale_LD = np.divide(
-        1.0, spread.sd_LD, out=np.zeros_like(spread.sd_LD), where=used_LD
-    )
+    scale_LD = np.zeros_like(spread.sd_LD)
+    np.divide(1.0, spread.sd_LD, out=scale_LD, where=used_LD)
+    sketch_NK = _project(states_NLD, spread.mean_LD, scale_LD)
+
+    # The squared distance of two usual rows is 2 for each used feature and projection.
+    usual_distance = np.sqrt(2 * num_used * SKETCH)
+    noise = np.sqrt(np.mean((error_LD * scale_LD)[used_LD] ** 2))
+    limit = usual_distance * min(TWIN + NOISE * float(noise), LARGEST_TWIN)
+
+    # The nearest row of a row is the row itself; the second may be its twin.
+    distance_N2, _ = cKDTree(sketch_NK).query(sketch_NK, k=2)
+    return int((distance_N2[:, 1] <= limit).sum())
+
+
+def _project(
+    states_NLD: NDArray[Any], mean_LD: Floats, scale_LD: Floats
+) -> NDArray[np.float32]:
+    """Fixed random projections of scaled states, (N, K)."""
     sketch_NK = np.zeros((len(states_NLD), SKETCH), np.float32)
     generator = np.random.default_rng(0)
     for layer, scale_D in enumerate(scale_LD):
-        direction_DK = (
-            generator.standard_normal((len(scale_D), SKETCH)) * scale_D[:, None]
-        )
+        normal_DK = generator.standard_normal((len(scale_D), SKETCH))
+        direction_DK = normal_DK * scale_D[:, None]
+        # Centred first: a large common mean would cost the projection its digits.
         moved_ND = states_NLD[:, layer].astype(np.float32)
-        moved_ND -= spread.mean_LD[layer].astype(np.float32)
+        moved_ND -= mean_LD[layer].astype(np.float32)
         sketch_NK += moved_ND @ direction_DK.astype(np.float32)
-    usual = np.sqrt(2 * count * SKETCH)
-    noise = np.sqrt(np.mean((error_LD * scale_LD)[used_LD] ** 2))
-    limit = usual * min(TWIN + NOISE * float(noise), LARGEST_TWIN)
-    distance_N2, _ = cKDTree(sketch_NK).query(sketch_NK, k=2)
-    return int((distance_N2[:, 1] <= limit).sum())
+    return sketch_NK
 
 
 def _norm(x_LD: Floats) -> Floats:

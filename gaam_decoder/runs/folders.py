@@ -10,7 +10,7 @@ from typing import Any
 from gaam_cache.common.errors import CacheError, GaamError
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.store.files import digest_of, short_digest
-from gaam_cache.store.plan import Plan, read_plan, states_apart
+from gaam_cache.store.plan import Plan, describe_state_deviation, read_plan
 from gaam_cache.workers.leases import is_alive
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, read_run
 
@@ -101,7 +101,7 @@ def find_cache(
             found.append(f"{folder}: another cache, {short_digest(plan.fingerprint)}")
             continue
         difference = (
-            states_apart(plan, Plan.from_dict(about["plan"]))
+            describe_state_deviation(plan, Plan.from_dict(about["plan"]))
             if "plan" in about
             else None
         )

@@ -385,7 +385,7 @@ def _nothing(path: Path) -> NotFoundError:
     }
     found = "no run in it" if path.is_dir() else "no such folder"
     if path.is_symlink() and not path.exists():
-        found = str(ElsewhereError.of_link(path))
+        found = str(ElsewhereError.from_link(path))
     hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'",

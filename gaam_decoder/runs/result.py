@@ -445,7 +445,7 @@ def reading(path: Path) -> Iterator[None]:
     except (*disk.DAMAGE, SafetensorError) as error:
         gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone and not path.parent.is_dir():
-            raise disk.moved_away("run", path.parent) from error
+            raise disk.moved_away_error("run", path.parent) from error
         found = getattr(error, "strerror", None) or str(error)
         found = found if path.name in found else f"{path.name}: {found}"
         raise damaged_run(path, found) from error

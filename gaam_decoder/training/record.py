@@ -12,7 +12,7 @@ import torch
 
 from gaam_cache.common import devices
 from gaam_cache.common.version import __version__
-from gaam_cache.store.plan import KEY as PLANTED
+from gaam_cache.store.plan import PLANTED_KEY
 from gaam_cache.store.reader import EmbeddingCache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
@@ -88,7 +88,7 @@ def publish(
         "class_names": list(cache.class_names),
         "plan": plan.to_dict() | {"dataset": dataset},
         "fitted_on": plan.identity.get("fitted_on"),
-        PLANTED: plan.planted,
+        PLANTED_KEY: plan.planted,
         "first_layer": None if cache.first_layer == 1 else cache.first_layer,
     }
     about_cache = {

@@ -20,7 +20,7 @@ from gaam_cache.common.markdown import (
 )
 from gaam_cache.common.messages import brief, visible
 from gaam_cache.common.paths import absolute_path, shown_path
-from gaam_cache.store.files import digest_of, sealed_text, whole_folder, write_file
+from gaam_cache.store.files import digest_of, replace_folder, sealed_text, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -123,7 +123,7 @@ def export_run(
             read_export(there)
         )
 
-    with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
+    with replace_folder(folder, out, is_export, overwrite=overwrite) as made:
         whole = {
             name: one.cpu().contiguous() for name, one in weights.items()
         }  # each (S, ...)

@@ -31,7 +31,7 @@ from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads
 from gaam_cache.sources.rows.cells import text_of
 from gaam_cache.sources.rows.collect import choose
 from gaam_cache.store.files import make_folder, short_digest
-from gaam_cache.store.plan import comparable, differences, states_apart
+from gaam_cache.store.plan import comparable, describe_state_deviation, differences
 from gaam_cache.store.reader import open_cache
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor, result_names
@@ -414,7 +414,7 @@ def _of_cache(config: PredictConfig, predictor: Predictor) -> Rows:
                 where=f"{config.cache.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
                 hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
             )
-    difference = None if ours is None else states_apart(theirs, ours)
+    difference = None if ours is None else describe_state_deviation(theirs, ours)
     if difference is not None:
         raise CacheError(
             "the states of the cache are not those that the run learned from",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.store.dtypes import ITEM_BYTES, packed, width_of
+from gaam_cache.store.dtypes import ITEM_BYTES, pack_strings, utf8_width
 from gaam_cache.store.files import hash_parts
 from gaam_cache.store.plan import (
     Plan,
@@ -58,7 +58,7 @@ def write_cache(
     if unlabelled:
         fields["unlabelled"] = list(unlabelled)
     plan = Plan(
-        columns={name: width_of(values) for name, values in kept.items()},
+        columns={name: utf8_width(values) for name, values in kept.items()},
         unlabelled=unlabelled,
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
@@ -86,7 +86,9 @@ def write_cache(
         if shard.split in unlabelled:
             arrays["label"] = "int64", np.full(shard.stop - shard.start, -1)
         for name, values in kept.items():
-            of_shard = packed(values[shard.start : shard.stop], plan.columns[name])
+            of_shard = pack_strings(
+                values[shard.start : shard.stop], plan.columns[name]
+            )
             arrays[column_key(name)] = "utf8", of_shard
         write_shard(root, plan, shard, arrays)
 

@@ -47,11 +47,12 @@ def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> N
 
     assert look(0) == ([], [])
     assert "9 rows (a 5, b 4), 5.0 tokens" in gaam("inspect", cache).out
-    test = next((cache / "shards").glob("test-00001-*.h5"))
-    content = test.read_bytes()
-    test.write_bytes(content[:-1] + b"\xff")
-    assert look(3) == (["test-00001"], [])
-    test.write_bytes(content)
+    for name in ("test-00000", "test-00001"):
+        (shard,) = (cache / "shards").glob(f"{name}-*.h5")
+        content = shard.read_bytes()
+        shard.write_bytes(content[:-1] + b"\xff")
+        assert look(3) == ([name], [])
+        shard.write_bytes(content)
     (cache / "shards" / "train-00001.json").unlink()
     assert look(0) == ([], ["train-00001"])
     (cache / "shards" / "train-00000.json").write_text("{")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.common.errors import ConfigError, StorageError
-from gaam_cache.store.files import check_writable, whole_folder, write_file
+from gaam_cache.store.files import check_writable, replace_folder, write_file
 from tests.conftest import no_links
 
 ANSWERS = [None, "EPERM", "EACCES", "ENOSYS", "ENOTSUP", "EOPNOTSUPP", "EMLINK"]
@@ -164,10 +164,10 @@ def test_a_folder_lies_neither_in_nor_around_what_is_exported(places: Path) -> N
     for name in ("source", "link/new", "."):
         with (
             pytest.raises(ConfigError, match=f"where: +{places / 'source'}$"),
-            whole_folder(Path("source"), Path(name), lambda _: True, overwrite=True),
+            replace_folder(Path("source"), Path(name), lambda _: True, overwrite=True),
         ):
             pytest.fail(name)
     for name in ("new", "empty"):
-        with whole_folder(Path("link"), Path(name), lambda _: False) as folder:
+        with replace_folder(Path("link"), Path(name), lambda _: False) as folder:
             (folder / "f").write_text("x")
         assert [path.name for path in Path(name).iterdir()] == ["f"]
