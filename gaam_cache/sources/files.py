@@ -10,7 +10,7 @@ from gaam_cache.common.settings import data_path
 from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.sources.base import Rows, Source
-from gaam_cache.sources.rows.collect import Table, choose, collect
+from gaam_cache.sources.rows.collect import Table, choose_columns, collect
 from gaam_cache.sources.rows.layout import (
     COMPRESSED,
     SUFFIXES,
@@ -96,7 +96,7 @@ class FileSource(Source):
             table, folder = joined(files.checked(), config), files.paths[0].parent
             origin = str(folder / files.label)
         label = None if split in config.unlabelled else config.label_column
-        chosen = choose(table, config, label, origin)
+        chosen = choose_columns(table, config, label, origin)
         where: dict[str, Any] = {"origin": origin, "folder": folder, "report": report}
         rows = collect(table, chosen, config, split=split, **where)
         return (

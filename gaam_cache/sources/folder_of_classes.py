@@ -15,7 +15,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import Record, Rows, Source
 from gaam_cache.sources.files import is_saved
 from gaam_cache.sources.media.base import media
-from gaam_cache.sources.rows.collect import Columns, Table, choose, collect
+from gaam_cache.sources.rows.collect import Columns, Table, choose_columns, collect
 from gaam_cache.sources.rows.layout import candidates, holds_tables, tell_synonym
 
 FILE = "file"  # the column that can be kept: where a file lies in the folder of the data set
@@ -44,7 +44,7 @@ class FolderOfClasses(Source):
         root, label = Path(config.dataset).expanduser(), config.label_column
         folder = _folder_of(config, root, split)
         table = Table([FILE, label], lambda columns: _records(root, folder, columns))
-        columns = choose(
+        columns = choose_columns(
             table, config, None if split in config.unlabelled else label, str(root)
         )
         where: dict[str, Any] = {"origin": str(root), "folder": root, "report": report}

@@ -13,7 +13,7 @@ from gaam_cache.common.messages import shortened
 from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import Rows, Source
-from gaam_cache.sources.rows.collect import choose, collect
+from gaam_cache.sources.rows.collect import choose_columns, collect
 from gaam_cache.sources.rows.readers import dataset_table
 
 
@@ -68,7 +68,7 @@ class HubSource(Source):
         origin = f"{name}{subset}@{commit}, {wanted}"
         table = dataset_table(data, config)
         label = None if split in config.unlabelled else config.label_column
-        columns = choose(table, config, label, origin)
+        columns = choose_columns(table, config, label, origin)
         here = replace(config, allow_outside=True)
         rows = collect(table, columns, here, split=split, origin=origin, report=report)
         return replace(rows, revision=commit)

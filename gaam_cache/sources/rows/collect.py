@@ -62,7 +62,7 @@ class Table(NamedTuple):
     )
 
 
-def choose(
+def choose_columns(
     table: Table, config: ExtractConfig, label: str | None, origin: str
 ) -> Columns:
     """The columns of a table that make rows; no ``label``: nobody asks for the classes."""
@@ -415,7 +415,7 @@ def _label_of(
     return class_of(record[columns.label], names, strip=strip, odd_classes=odd)
 
 
-def given_rows(
+def rows_from_inputs(
     rows: Sequence[str],
     kind: str,
     config: ExtractConfig,
