@@ -14,7 +14,7 @@ from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.config import CLIP_OF, ExtractConfig
-from gaam_cache.sources.base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts, held_out
+from gaam_cache.sources.base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts
 from gaam_cache.sources.media.base import Files, file_in
 from gaam_cache.sources.rows.cells import (
     NoLabelError,
@@ -24,6 +24,7 @@ from gaam_cache.sources.rows.cells import (
     refuse_quantities,
     text_of,
 )
+from gaam_cache.sources.rows.holdout import held_out
 from gaam_cache.sources.rows.limit import limited
 
 SHOWN = 3  # rows that cannot be used and are named
