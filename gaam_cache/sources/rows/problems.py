@@ -1,0 +1,94 @@
+"""Rows that cannot be used: all are counted, and the first ones named in one error."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gaam_cache.common.errors import DataError
+from gaam_cache.config import ExtractConfig
+from gaam_cache.sources.rows.cells import NoLabelError, refuse_quantities
+
+SHOWN = 3  # unusable rows that an error names
+
+
+class RowProblems:
+    """The unusable rows of a split."""
+
+    def __init__(self, split: str, origin: str, config: ExtractConfig) -> None:
+        self.origin = origin
+        self._split = split
+        self._config = config
+        self._count = 0
+        self._first = list[tuple[str, DataError]]()
+        self._missing_labels = Counter[str]()  # by what stands in place of the label
+
+    def add(self, place: str, error: DataError | UnicodeEncodeError) -> None:
+        """Count the row at this place of its table, and why it cannot be used."""
+        self._count += 1
+        if not isinstance(error, DataError):
+            # such a text can neither be hashed nor tokenized
+            error = DataError(
+                "a row contains half a character (an unpaired surrogate)",
+                found=str(error),
+            )
+        if isinstance(error, NoLabelError):
+            self._missing_labels[error.details["found"]] += 1
+        if len(self._first) < SHOWN:
+            self._first.append((place, error))
+
+    def check_labels(self, labels: Sequence[str], *, sampled: bool = False) -> None:
+        """Refuse labels that are quantities; this goes before problems of single rows."""
+        column = self._config.label_column
+        refuse_quantities(
+            labels,
+            f"{self.origin}, column '{column}' of '{self._split}'",
+            sampled=sampled,
+            odd_classes=self._config.odd_classes,
+        )
+
+    def check(self, total: int) -> None:
+        """Raise one error for all unusable rows of ``total``, if there are any."""
+        if not self._first:
+            return
+        place, error = self._first[0]
+        if self._missing_labels.total() == total:
+            raise self._no_labels(place, total)
+
+        error.details["where"] = f"{self.origin}, {place}"
+        if self._count > 1:
+            lines = [f"{row}: {problem.reason}" for row, problem in self._first]
+            if self._count > SHOWN:
+                lines.append(f"and {self._count - SHOWN:,} more")
+            error.message = (
+                f"{self._count:,} of {total:,} rows cannot be used: {error.message}"
+            )
+            error.details["found"] = "\n".join(lines)
+        raise error
+
+    def _no_labels(self, place: str, total: int) -> DataError:
+        """The error for a split in which no row has a label."""
+        cells = [
+            f"{cell} in {count:,} rows"
+            for cell, count in self._missing_labels.most_common(SHOWN)
+        ]
+        return DataError(
+            f"'{self._split}' has no labels",
+            expected="a class for each of its rows, or --set unlabelled for the split",
+            found=f"of {total:,} rows: {', '.join(cells)}",
+            where=f"{self.origin}, {place}",
+            hint=self._no_labels_hint(),
+        )
+
+    def _no_labels_hint(self) -> str:
+        """A remedy: the split that decoders are trained on cannot do without labels."""
+        splits = self._config.splits
+        training_split = "train" if "train" in splits else splits[0]
+        if self._split == training_split or self._config.test_fraction is not None:
+            return (
+                "--label-column names the column of the classes; rows without classes are "
+                "for gaam predict"
+            )
+        remaining = [f"--split {name}" for name in splits if name != self._split]
+        return (
+            f"--set unlabelled={self._split} keeps its rows to predict on; "
+            f"{' '.join(remaining)} alone leaves them out"
+        )
