@@ -22,13 +22,8 @@ from gaam_cache.sources.rows.layout import (
     shard_of,
     tell_synonym,
 )
-from gaam_cache.sources.rows.readers import (
-    byte_order_mark,
-    dataset_table,
-    joined,
-    open_table,
-    reads_mark,
-)
+from gaam_cache.sources.rows.readers import dataset_table, open_table, open_tables
+from gaam_cache.sources.rows.text_files import byte_order_mark, reads_mark
 
 __all__ = ["FileSource", "byte_order_mark", "kind_of", "open_table", "reads_mark"]
 
@@ -93,7 +88,7 @@ class FileSource(Source):
             files = _files_of(path, config, split)
             if kind_of(files.paths[0]) == ".txt":
                 config = replace(config, text_columns=())
-            table, folder = joined(files.checked(), config), files.paths[0].parent
+            table, folder = open_tables(files.checked(), config), files.paths[0].parent
             origin = str(folder / files.label)
         label = None if split in config.unlabelled else config.label_column
         chosen = choose_columns(table, config, label, origin)
