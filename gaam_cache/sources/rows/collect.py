@@ -175,8 +175,10 @@ def collect(
         skipped = max(skipped, selection.skipped)
     if files is not None and config.clip_mode == "split":
         collected.kept[CLIP_OF] = [item.name for item in collected.inputs]
-    row_class = Texts if files is None else files.kind
-    rows: Rows = row_class(
+    row_class: type[Rows] = Texts
+    if files is not None and files.kind is not None:
+        row_class = files.kind
+    return row_class(
         inputs=collected.inputs,
         labels=collected.labels,
         class_names=class_names,
@@ -187,7 +189,6 @@ def collect(
         units=() if files is None else collected.numbers,
         held_out=_held_out_rows(collected, selection),
     )
-    return rows
 
 
 def _no_rows(skipped: int, origin: str) -> DataError:
