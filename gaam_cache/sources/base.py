@@ -26,7 +26,7 @@ from gaam_cache.sources.rows.holdout import held_out, held_out_groups
 from gaam_cache.sources.rows.limit import limited
 
 Record = tuple[str, Mapping[str, Any]]
-"""The place of a record in its table ('line 7'), and its values by column."""
+"""The location of a record in its table ('line 7'), and its values by column."""
 SOURCES = "gaam_cache.sources"
 MEDIA = "gaam_cache.sources.media"
 NO_LABEL = ""  # label of every row of a split without labels; no class has this name
@@ -74,7 +74,7 @@ class Rows(ABC):
         """The bytes of every input. The fingerprint of a cache covers all of them."""
 
     def essences(self) -> Iterator[bytes]:
-        """Bytes of every input without unimportant differences: copies have the same."""
+        """Bytes of every input that are equal for copies: they omit small differences."""
         return self.contents()
 
     @abstractmethod
@@ -104,7 +104,10 @@ class Texts(Rows):
     def essences(self) -> Iterator[bytes]:
         """Texts without differences in white space, case or Unicode form (NFKC)."""
         for text in self.inputs:
-            normal = text if text.isascii() else unicodedata.normalize("NFKC", text)
+            # normalizing is slow, and changes no ASCII
+            normal = text
+            if not text.isascii():
+                normal = unicodedata.normalize("NFKC", text)
             yield " ".join(normal.casefold().split()).encode()
 
     def excerpt(self, row: int) -> str:
@@ -147,15 +150,16 @@ class Source(ABC):
         if config.test_fraction is None:
             return _apply_limit(self.rows(config, split, report), config)
 
+        # both parts are asked for, one after the other
         if self._parts is None:
             rows = self.rows(config, split, report)
             self._parts = _divide(rows, config, config.test_fraction)
         return self._parts[split]
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
-        """All rows of one split, or of the only split where there is a ``test_fraction``.
+        """All rows of one split; with a ``test_fraction``, all rows of the only split.
 
-        A source may ignore ``--limit``: ``read`` applies it to whatever is returned.
+        A source may ignore ``--limit``, because ``read`` applies it to the result.
         """
         raise NotImplementedError
 
@@ -207,6 +211,7 @@ def _choose_test_rows(
     rows: Rows, config: ExtractConfig, fraction: float
 ) -> NDArray[np.bool_]:
     """Whether each row belongs to 'test', (N,); pieces of a sound stay together."""
+    # the source has chosen them already, when it applied the limit
     if rows.held_out:
         return np.asarray(rows.held_out, np.bool_)
     if config.test_groups is not None:
@@ -229,8 +234,8 @@ def _hold_out_groups(
         plural = "" if count == 1 else "s"
         raise ConfigError(
             f"no group of '{column}' can be held out for testing",
-            expected=f"groups of at most {fraction:.0%} of the rows, and every class in "
-            "several of them",
+            expected=f"groups of at most {fraction:.0%} of the rows, and every class "
+            "in several of them",
             found=f"{count:,} group{plural}",
             where=rows.origin,
         )

@@ -41,9 +41,10 @@ DATASET_FILES = ("state.json", "dataset_info.json")
 class FileSource(Source):
     """A folder with ``<split>.csv`` (.tsv, .jsonl, .json, .parquet), or one such file.
 
-    The folder may also hold shards, ``<split>-00000-of-00003.parquet``, by themselves or
-    in ``data`` as on the hub; text compressed by gzip; or what ``save_to_disk`` of
-    ``datasets`` wrote. A split without labels may be a ``<split>.txt``, one text a line.
+    The folder may also hold shards, ``<split>-00000-of-00003.parquet``, by themselves
+    or in ``data`` as on the hub; text compressed by gzip; or the files that
+    ``save_to_disk`` of ``datasets`` wrote. A split without labels may be a
+    ``<split>.txt``, one text a line.
 
     The bundled sample is such a folder: 480 short news items, written for this project.
     """
@@ -61,7 +62,7 @@ class FileSource(Source):
 
     @classmethod
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
-        """Hold out a fifth of every class for testing, if the data is a single split."""
+        """Hold out a fifth of every class for testing, of data that is one split."""
         if config.test_fraction is not None or config.splits != ("train", "test"):
             return config
         path = Path(config.dataset).expanduser()
@@ -156,7 +157,8 @@ def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
         )
     if count is not None and count > 1:
         warnings.warn(
-            f"'{path.name}' is one of {count} shards: --dataset {path.parent} reads all",
+            f"'{path.name}' is one of {count} shards: --dataset {path.parent} reads "
+            "all of them",
             GaamWarning,
             stacklevel=2,
         )

@@ -139,8 +139,8 @@ def _read_records(root: Path, folder: Path, columns: Columns) -> Iterator[Record
                 hint="move it out of the data set, or name files in a CSV file: "
                 "--file-column",
             )
-        place = path.relative_to(root).as_posix()
-        record = {FILE: place}
+        location = path.relative_to(root).as_posix()
+        record = {FILE: location}
         if columns.label is not None:
             record[columns.label] = parents[0]
-        yield place, record
+        yield location, record

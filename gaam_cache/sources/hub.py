@@ -146,8 +146,8 @@ def _warn_of_default_subset(name: str, folder: Path, subset: str) -> None:
         subsets = [str(config["config_name"]) for config in configs]
         if len(subsets) > 1:
             warnings.warn(
-                f"'{name}' has the subsets {', '.join(subsets)}; its default, '{subset}', "
-                "is read: --subset names another",
+                f"'{name}' has the subsets {', '.join(subsets)}; its default, "
+                f"'{subset}', is read: --subset names another",
                 GaamWarning,
                 stacklevel=2,
             )

@@ -38,12 +38,12 @@ SUFFIXES = frozenset({
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Sound(Item):
-    """A sound in a file, or a piece of it: samples ``start`` to ``stop`` of ``whole``."""
+    """A sound in a file, or a piece of it."""
 
     rate: int  # of the file, in Hz
-    start: int
-    stop: int
-    whole: int
+    start: int  # its first sample in the file
+    stop: int  # the sample after its last one
+    file_frames: int  # number of samples in the file
     silent: bool  # whether all of its samples are 0
 
     @property
@@ -55,12 +55,12 @@ class _Sound(Item):
     def identity(self) -> bytes:
         """The digest of the file, and for a piece its samples."""
         digest = bytes.fromhex(self.sha256)
-        if self.frames == self.whole:
+        if self.frames == self.file_frames:
             return digest
         return digest + f"{self.start}-{self.stop}".encode()
 
     def samples(self) -> NDArray[np.float32]:
-        """Decoded: float32 (frames,), the mean of all channels; not to be written to."""
+        """The mean of all channels, float32 (frames,); not to be written to."""
         file = Item(
             name=self.name,
             path=self.path,
@@ -104,7 +104,7 @@ class Audio(Media):
                 rate=rate,
                 start=start,
                 stop=stop,
-                whole=len(x_T),
+                file_frames=len(x_T),
                 silent=not x_T[start:stop].any(),
             )
             for start, stop in pieces
@@ -161,6 +161,7 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
     soundfile = library("soundfile", "audio")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
+            # the mean of channels is computed in float64, so that it is rounded once
             dtype = "float32" if file.channels == 1 else "float64"
             x_TC: NDArray[Any] = file.read(dtype=dtype, always_2d=True)
             rate = int(file.samplerate)
@@ -180,6 +181,7 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             found="numbers that are not finite" if len(x_TC) else "no samples",
             where=where,
         )
+    # a mean would change nothing, and float32 is what was decoded
     if x_TC.shape[1] == 1:
         return rate, x_TC[:, 0].astype(np.float32)
     x_T = x_TC.mean(axis=1)

@@ -48,7 +48,7 @@ def _write_to_spool(content: bytes) -> int:
 class Item:
     """An input in a file, whose bytes are read, and compared by digest, when needed."""
 
-    name: str  # as the data set has it: a path, or the place of a record
+    name: str  # as the data set has it: a path, or the location of a record
     path: Path
     offset: int = 0
     size: int
@@ -57,7 +57,10 @@ class Item:
     @property
     def where(self) -> str:
         """Where the input lies, for messages."""
-        return self.name if self.path.name.startswith(SPOOL_PREFIX) else str(self.path)
+        # nobody knows the temporary file, but its record has a location
+        if self.path.name.startswith(SPOOL_PREFIX):
+            return self.name
+        return str(self.path)
 
     @property
     def identity(self) -> bytes:
@@ -66,6 +69,7 @@ class Item:
 
     def content(self) -> bytes:
         """All of its bytes; DataError if they are gone, or have changed since."""
+        # a file that cannot be read has another digest too
         content = b""
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(self.offset)
@@ -116,9 +120,8 @@ class Media(Rows):
     def doubt_if_many(self, count: int, description: str) -> Iterator[str]:
         """A line if more than one input in a hundred carries no information."""
         if count > TOLERATED_TRUNCATED_SHARE * len(self):
-            yield (
-                f"{count:,} of {len(self):,} {self.noun}s of {self.origin} {description}"
-            )
+            total = f"{len(self):,} {self.noun}s"
+            yield f"{count:,} of {total} of {self.origin} {description}"
 
     def excerpt(self, row: int) -> str:
         """The end of the path of an input."""
@@ -138,14 +141,16 @@ def file_in(cell: Any) -> Any:
     # the library ``datasets`` stores a file as its bytes and its path
     if isinstance(cell, Mapping):
         content = cell.get("bytes")
-        cell = cell.get("path") if content is None else content
+        if content is None:
+            content = cell.get("path")
+        cell = content
     if isinstance(cell, str) and not cell.strip():
         return None
     return cell or None
 
 
 def library(name: str, kind: str) -> Any:
-    """The module that decodes files of a kind; the kind is also the name of its extra."""
+    """The module that decodes files of a kind; the kind also names its extra."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:
@@ -159,7 +164,7 @@ def library(name: str, kind: str) -> Any:
 _Decoded = tuple[type[Media] | None, Sequence[Item]]
 """The kind of a file and its inputs; None and nothing where no file is named."""
 _FileRecord = tuple[str, Mapping[str, Any], Callable[[], Sequence[Item]]]
-"""The place of a record, its values, and the function that returns its inputs."""
+"""The location of a record, its values, and the function that returns its inputs."""
 
 
 class Files:
@@ -181,9 +186,9 @@ class Files:
         threads = max(1, len(cores()) // workers_here())
         pending = deque[_FileRecord]()
         with ThreadPoolExecutor(threads, "decode") as pool:
-            for place, record in records:
-                decoded = pool.submit(self._decode, place, record[column])
-                pending.append((place, record, partial(self._result, decoded)))
+            for location, record in records:
+                decoded = pool.submit(self._decode, location, record[column])
+                pending.append((location, record, partial(self._result, decoded)))
                 if len(pending) >= FILES_AHEAD * threads:
                     yield pending.popleft()
             yield from pending
@@ -201,16 +206,16 @@ class Files:
             )
         return items
 
-    def _decode(self, place: str, cell: Any) -> _Decoded:
-        """Decode the file in the cell of the record at this place."""
+    def _decode(self, location: str, cell: Any) -> _Decoded:
+        """Decode the file in the cell of the record at this location."""
         file_cell = file_in(cell)
         if file_cell is None:
             return None, ()
-        name = file_cell if isinstance(file_cell, str) else place
+        name = file_cell if isinstance(file_cell, str) else location
         try:
-            content, file = self._read_file(place, file_cell)
+            content, file = self._read_file(location, file_cell)
             head = content[:HEAD_BYTES]
-            refuse_pointer(head, place)
+            refuse_pointer(head, location)
             kind = self._kind_of(content, head)
             return kind, kind.items(content, self._config, file)
         except DataError as error:
@@ -223,11 +228,11 @@ class Files:
                 found=str(error),
             ) from error
 
-    def _read_file(self, place: str, file_cell: Any) -> tuple[bytes, Item]:
+    def _read_file(self, location: str, file_cell: Any) -> tuple[bytes, Item]:
         """The bytes of a file, which the cell contains or names, and where they are."""
         if isinstance(file_cell, bytes):
             content = file_cell
-            name = place
+            name = location
             offset = _write_to_spool(content)
             path = Path(_spool().name)
         else:

@@ -162,8 +162,8 @@ class Vision(Media):
             remedy = f"--set grey-bits={bits} if they are of {bits} bits"
         levels = (peak >> 8) - (darkest >> 8) + 1
         raise DataError(
-            "the pictures of 16 bits are all of much the same brightness: of their upper "
-            f"8 bits {levels} values are left",
+            "the pictures of 16 bits are all of much the same brightness: of their "
+            f"upper 8 bits {levels} values are left",
             expected=f"a range of at least {FEWEST_LEVELS << 8:,} values of 65,536",
             found=f"{darkest:,} to {peak:,} in {len(deep):,} pictures",
             where=self.origin,
@@ -218,7 +218,7 @@ def _decode_image(
     if pages > 1 and image.format != "MPO":
         raise ValueError(f"{pages} pictures in one file; one is expected")
 
-    # Pillow takes the upper 8 of 16 bits of colours; only the tiles tell, before loading
+    # Pillow drops the lower 8 of 16 bits of colours, and only the tiles show it
     has_16_bits = any(";16" in str(tile[3]) for tile in image.tile)
     image.load()
     upright = pil_operations.exif_transpose(image)
@@ -235,6 +235,7 @@ def _decode_image(
 
     pixels_HW3, darkest, peak = _rgb(upright)
     depth = 8
+    # the range of the values in the file, from their upper 8 bits
     if has_16_bits:
         depth = 16
         darkest = darkest << 8
@@ -254,7 +255,7 @@ def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
 
 
 def _rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
-    """The pixels of a loaded picture on white, (H, W, 3); its darkest and peak value."""
+    """The pixels of a picture on white, (H, W, 3), and its darkest and peak value."""
     if image.mode not in MODES:
         raise ValueError(
             f"values of Pillow's mode {image.mode}, whose brightness is not defined"

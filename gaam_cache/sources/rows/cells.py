@@ -108,7 +108,8 @@ def class_of(
 
     raise NoLabelError(
         "a label may stand for a missing label",
-        expected="a class; negative numbers, and words such as nan, often mean no label",
+        expected="a class; negative numbers, and words such as nan, often mean that "
+        "there is no label",
         found=_with_type(value),
         hint="remove such rows; if it is a class: "
         f"--set odd-classes={shlex.quote(name.strip())}",
@@ -149,11 +150,14 @@ def _class_name(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> st
         raise _missing(value, names)
     if not math.isfinite(value):
         raise _unusable_label(value, names)
-    return str(int(value)) if _is_whole_number(value) else repr(value)
+    # 3 and 3.0 are one class, in JSON and elsewhere
+    if _is_whole_number(value):
+        return str(int(value))
+    return repr(value)
 
 
 def is_odd(name: str) -> bool:
-    """Whether the name of a class is what programs write for a missing label: -1, nan."""
+    """Whether programs write the name of a class for a missing label: -1, nan."""
     # nearly every name ends here
     if name[0] not in "-nN<#\\ \t":
         return False
@@ -166,7 +170,8 @@ def is_nothing(text: str) -> bool:
 
 
 def is_doubtful(name: str, classes: Collection[str]) -> bool:
-    """Whether the name of one of the classes is what people write for a missing label."""
+    """Whether people write the name of one of the classes for a missing label."""
+    # 99 is a class where 98 is one, and a code where classes end before
     if name in CODES:
         return str(int(name) - 1) not in classes
     return name.casefold().strip(AROUND) in DOUBTFUL or is_odd(name)
@@ -178,7 +183,7 @@ def is_number(name: str) -> bool:
 
 
 def spelling(name: str) -> str:
-    """The common form of spellings of an odd class: 'NaN' and 'nan', '-1' and '-1.0'."""
+    """The same word for all spellings of an odd class: 'NaN', 'nan'; '-1', '-1.0'."""
     word = name.strip().casefold()
     return str(int(float(word))) if NEGATIVE.fullmatch(word) else word
 
@@ -212,6 +217,7 @@ def refuse_quantities(
     if len(distinct) < 2 or not all(map(is_number, distinct)):
         return
 
+    # fractions are measured; whole numbers may name classes
     numbers = list(map(float, distinct))
     if not all(map(float.is_integer, numbers)):
         kind = "numbers with fractions"
@@ -258,7 +264,7 @@ def _refuse_mark(text: str, subject: str) -> None:
             f"{subject} begins with a byte-order mark",
             expected="such a mark only at the start of a file",
             found=excerpt(text),
-            hint="remove the mark (U+FEFF); if files were joined, the second header too",
+            hint="remove the mark (U+FEFF); in joined files, also the second header",
         )
 
 

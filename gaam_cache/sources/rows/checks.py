@@ -80,7 +80,7 @@ def repeated_texts(
 
 
 def shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
-    """Number of rows of a split whose text another split has: ``[split][other]``.
+    """Number of rows of a split whose text a second split has: ``[split][second]``.
 
     ``[split][split]`` counts the rows whose text the split has more than once. Zeros
     are left out.
@@ -88,10 +88,10 @@ def shared_texts(copy_groups: Sequence[CopyGroup]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for group in copy_groups:
         rows_of = Counter(split for split, _ in group)
-        for split, other in product(rows_of, rows_of):
-            if split != other or rows_of[split] > 1:
+        for split, second in product(rows_of, rows_of):
+            if split != second or rows_of[split] > 1:
                 shared = counts.setdefault(split, {})
-                shared[other] = shared.get(other, 0) + rows_of[split]
+                shared[second] = shared.get(second, 0) + rows_of[split]
     return counts
 
 
@@ -111,6 +111,7 @@ def equal_rows(copy_groups: Sequence[CopyGroup]) -> dict[str, list[list[int]]]:
                 copies.setdefault(split, []).append(rows)
 
     count = sum(len(rows) for row_lists in copies.values() for rows in row_lists)
+    # a plan is read whole whenever a cache is opened
     if count > MOST_COPIES:
         return {}
     return {split: sorted(row_lists) for split, row_lists in copies.items()}
@@ -161,16 +162,16 @@ def _check_contradiction(
     first, second = min(pairs)
     labels = f"{excerpt(part.labels[first])} and {excerpt(part.labels[second])}"
     yield (
-        f"{len(pairs):,} {part.noun}(s) of '{name}' have copies of another label, which "
-        f"no decoder can tell apart; for example rows {first + 1:,} and {second + 1:,} "
-        f"are {labels}: {part.excerpt(first)}"
+        f"{len(pairs):,} {part.noun}(s) of '{name}' have copies of another label, "
+        f"which no decoder can tell apart; for example rows {first + 1:,} and "
+        f"{second + 1:,} are {labels}: {part.excerpt(first)}"
     )
 
 
 def _check_classes(
     rows: Mapping[str, Rows], class_names: Sequence[str]
 ) -> Iterator[str]:
-    """Lines if there is one class, or a split lacks some, or too many, or look-alikes."""
+    """Lines for a single class, absent classes, too many, and look-alikes."""
     if len(class_names) == 1:
         label = excerpt(class_names[0])
         yield f"every row has the label {label}: a decoder has nothing to learn"
@@ -181,10 +182,11 @@ def _check_classes(
         absent = [excerpt(label) for label in class_names if label not in labels]
         if absent:
             yield (
-                f"'{name}' has no row of {len(absent):,} of {len(class_names):,} classes "
-                f"({_listed(absent)}): its accuracy says nothing of them"
+                f"'{name}' has no row of {len(absent):,} of {len(class_names):,} "
+                f"classes ({_listed(absent)}): its accuracy says nothing of them"
             )
 
+    # a column of names or texts has nearly as many values as rows
     total = sum(map(len, rows.values()))
     if len(class_names) > LONGEST_LIST and 2 * len(class_names) > total:
         yield (
@@ -196,8 +198,8 @@ def _check_classes(
     pairs = _find_alike(class_names)
     if pairs:
         yield (
-            "classes that differ only in case, white space, quotes, characters that look "
-            "alike or the spelling of a number are separate classes here: "
+            "classes that differ only in case, white space, quotes, characters that "
+            "look alike or the spelling of a number are separate classes here: "
             f"{_listed(pairs)}"
         )
 
@@ -214,27 +216,28 @@ def _find_alike(class_names: Sequence[str]) -> list[str]:
 
 
 def _plain(name: str) -> str | float:
-    """The name of a class, or its number, without what spellings of it may differ in."""
+    """The name of a class in a form, or as a number, that its spellings share."""
     if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
         return float(name)
+    # characters of format, such as a zero-width space, are invisible
     normal = unicodedata.normalize("NFKC", name)
     visible = [char for char in normal if unicodedata.category(char) != "Cf"]
     return " ".join("".join(visible).replace('"', " ").casefold().split())
 
 
 def _check_doubtful_classes(
-    rows: Mapping[str, Rows], known: Collection[str]
+    rows: Mapping[str, Rows], confirmed: Collection[str]
 ) -> Iterator[str]:
     """A line if names of classes are words that often stand for a missing label."""
     counts = Counter(label for part in rows.values() for label in part.labels)
-    known_spellings = set(map(spelling, known))
+    confirmed_spellings = set(map(spelling, confirmed))
     doubtful = []
     for name, count in counts.items():
-        if is_doubtful(name, counts) and spelling(name) not in known_spellings:
+        if is_doubtful(name, counts) and spelling(name) not in confirmed_spellings:
             doubtful.append(f"{excerpt(name)} (rows: {count:,})")
     if doubtful:
         yield (
-            "these classes may stand for a missing label; if they do, remove their rows: "
+            "these classes may stand for a missing label; if so, remove their rows: "
             f"{_listed(doubtful)}"
         )
 
@@ -253,8 +256,8 @@ def _check_missing_texts(rows: Mapping[str, Rows]) -> Iterator[str]:
         ]
         if suspects:
             yield (
-                f"{len(suspects):,} texts of '{name}' may stand for a missing text, such "
-                f"as row {suspects[0] + 1:,}: {part.excerpt(suspects[0])}"
+                f"{len(suspects):,} texts of '{name}' may stand for a missing text, "
+                f"such as row {suspects[0] + 1:,}: {part.excerpt(suspects[0])}"
             )
 
 
@@ -267,8 +270,8 @@ def truncation(
     option = "--max-length" if unit == "tokens" else "clip-seconds"
     return [
         f"{truncated:,} of {rows:,} rows ({truncated / max(1, rows):.1%}) are cut at "
-        f"{max_length:,} {unit}; if the encoder takes more, raise {option} and choose a "
-        "new --out"
+        f"{max_length:,} {unit}; if the encoder takes more, raise {option} and choose "
+        "a new --out"
     ]
 
 

@@ -67,7 +67,7 @@ class Table(NamedTuple):
 def choose_columns(
     table: Table, config: ExtractConfig, label: str | None, origin: str
 ) -> Columns:
-    """The columns of a table that make rows; without ``label``, rows have no classes."""
+    """The columns of a table that make rows; without ``label``, rows have no class."""
     file_column = _find_file_column(table, config)
     inputs = config.text_columns or ("text",)
     if file_column is not None:
@@ -96,7 +96,10 @@ def _find_file_column(table: Table, config: ExtractConfig) -> str | None:
     for name in FILE_COLUMNS:
         if name in eligible:
             return name
-    return table.stored[0] if table.stored else None
+    # any column of sounds or pictures is better than no input
+    if table.stored:
+        return table.stored[0]
+    return None
 
 
 def _missing_column(column: str, table: Table, origin: str) -> ConfigError:
@@ -106,7 +109,7 @@ def _missing_column(column: str, table: Table, origin: str) -> ConfigError:
     )
     # a header that was not split into fields is one long name
     if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t| "):
-        hint = "commas do not separate the fields: --set delimiter=semicolon (or tab, pipe)"
+        hint = "no commas between fields: --set delimiter=semicolon (or tab, pipe)"
 
     # quotes show white space and control characters, which are part of a name
     names = []
@@ -158,8 +161,8 @@ def collect(
     record_filter = _RecordFilter(columns, config, selection)
     files = Files(folder, config) if columns.of_files else None
     records = _with_files(record_filter.apply(table.records(columns)), columns, files)
-    every = TEXTS_A_REPORT if files is None else FILES_A_REPORT
-    records = with_progress(records, report, f"reading {origin}", every=every)
+    interval = TEXTS_A_REPORT if files is None else FILES_A_REPORT
+    records = with_progress(records, report, f"reading {origin}", every=interval)
     collected, total = _collect_records(records, columns, config, class_names, problems)
 
     # refuse what cannot be used, and warn of what is odd
@@ -206,12 +209,12 @@ def _collect_records(
     """The usable rows of some records, and the number of all records."""
     collected = _CollectedRows(columns)
     total = 0
-    for place, record, decode in records:
+    for location, record, decode in records:
         total += 1
         try:
             row = _read_row(record, columns, config, class_names, decode)
         except (DataError, UnicodeEncodeError) as error:
-            problems.add(place, error)
+            problems.add(location, error)
         else:
             collected.add(row, total)
     return collected, total
@@ -224,8 +227,8 @@ def _with_files(
     if files is not None:
         yield from files.read(records, columns.inputs[0])
         return
-    for place, record in records:
-        yield place, record, None
+    for location, record in records:
+        yield location, record, None
 
 
 class _Row(NamedTuple):
@@ -234,7 +237,7 @@ class _Row(NamedTuple):
     inputs: Sequence[Any]
     label: str
     label_kind: str | None  # None where rows have no labels
-    kept: Sequence[str]
+    kept_values: Sequence[str]
 
 
 def _read_row(
@@ -247,10 +250,10 @@ def _read_row(
     """Check a record; DataError or UnicodeEncodeError where it cannot be used."""
     inputs = _inputs_of(record, columns, decode)
     label = _label_of(record, columns, config, class_names)
-    kept = [kept_value(record[name], name) for name in columns.kept]
+    kept_values = [kept_value(record[name], name) for name in columns.kept]
 
     # raises for half a character, which can be neither hashed nor stored
-    texts = [label, *kept]
+    texts = [label, *kept_values]
     if decode is None:
         texts.extend(inputs)
     "".join(texts).encode()
@@ -258,7 +261,7 @@ def _read_row(
     label_kind = None
     if columns.label is not None:
         label_kind = LABEL_KINDS[type(record[columns.label])]
-    return _Row(inputs, label, label_kind, kept)
+    return _Row(inputs, label, label_kind, kept_values)
 
 
 def _inputs_of(
@@ -317,7 +320,7 @@ class _CollectedRows:
             self.inputs.append(item)
             self.labels.append(row.label)
             self.numbers.append(number)
-            for column, value in zip(self.kept.values(), row.kept, strict=True):
+            for column, value in zip(self.kept.values(), row.kept_values, strict=True):
                 column.append(value)
 
     def warn_of_label_kinds(self, split: str) -> None:
@@ -325,7 +328,8 @@ class _CollectedRows:
         if len(self._label_kinds) > 1:
             kinds = " in some rows, ".join(sorted(self._label_kinds))
             warnings.warn(
-                f"labels of '{split}' are {kinds} in others: is 1 the same class as '1'?",
+                f"labels of '{split}' are {kinds} in others: is 1 the same class "
+                "as '1'?",
                 GaamWarning,
                 stacklevel=3,
             )
@@ -356,10 +360,11 @@ def _select_rows(
     problems: RowProblems,
     report: ReportProgress,
 ) -> _Selection | None:
-    """The records that a limit takes, by all labels of the table; None: all are read."""
+    """The records that a limit takes, by all labels of the table; None if all."""
     limit = config.limit
     fraction = config.test_fraction
     takes_first_rows = config.limit_rule == "first"
+    # the first rows of 'train' and of 'test' are known when all are read
     if limit is None or (takes_first_rows and fraction is not None):
         return None
     # groups, not labels, decide about 'test', so the limit has to wait for them
@@ -374,6 +379,7 @@ def _select_rows(
     if fraction is None:
         is_taken_N = limited(labels, limit)
         return _Selection(np.flatnonzero(is_taken_N).tolist(), skipped=skipped)
+    # so few rows are all read, or refused, after they are divided
     if len(labels) <= max(limit, FEWEST_ROWS):
         return None
 
@@ -397,20 +403,21 @@ def _read_labels(
     report: ReportProgress,
 ) -> tuple[list[str], int]:
     """All labels of a table, and the number of its empty records, which are skipped."""
+    # the inputs take long to read, and only tell whether a record is empty
     inputs = columns.inputs if config.skip_empty else ()
-    needed = columns._replace(inputs=inputs, kept=())
-    record_filter = _RecordFilter(needed, config, None)
-    records = record_filter.apply(table.records(needed))
+    first_pass = columns._replace(inputs=inputs, kept=())
+    record_filter = _RecordFilter(first_pass, config, None)
+    records = record_filter.apply(table.records(first_pass))
     message = f"reading the labels of {problems.origin}"
 
     labels = list[str]()
     total = 0
-    for place, record in with_progress(records, report, message):
+    for location, record in with_progress(records, report, message):
         total += 1
         try:
             labels.append(_label_of(record, columns, config, class_names))
         except DataError as error:
-            problems.add(place, error)
+            problems.add(location, error)
     if class_names is None:
         problems.check_labels(labels)
     problems.check(total)
@@ -436,12 +443,12 @@ class _RecordFilter:
         next_selected = next(selected, None)
 
         number = 0
-        for place, record in records:
+        for location, record in records:
             if self._skip_empty and self._is_empty(record):
                 self.skipped += 1
                 continue
             if number == next_selected:
-                yield place, record
+                yield location, record
                 next_selected = next(selected, None)
             if next_selected is None:
                 return
@@ -464,7 +471,7 @@ def rows_from_inputs(
     origin: str,
     places: Sequence[str],
 ) -> Rows:
-    """Rows of texts, or of paths of files, that a program passes; checked like others."""
+    """Checked rows of texts, or of paths of files, that a program passes."""
     column = "row"
     records = zip(places, ({column: value} for value in inputs), strict=True)
     table = Table([column], lambda columns: iter(records))

@@ -77,7 +77,8 @@ def held_out_groups(
     np.add.at(count_GC, (group_N, class_N), 1)
 
     is_test_G = _choose_groups(count_GC, round(1e6 * fraction))
-    return is_test_G[group_N]
+    is_test_N: NDArray[np.bool_] = is_test_G[group_N]
+    return is_test_N
 
 
 def _number_groups(groups: Sequence[str], seed: int) -> dict[str, int]:

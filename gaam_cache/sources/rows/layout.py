@@ -14,7 +14,7 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 COMPRESSED = ".gz"
 SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(?:-[0-9a-f]{8,})?")
-"""A shard of ``datasets`` without suffix: split, number, count; older ones add a hash."""
+"""A shard of ``datasets`` without suffix: split, number, count; maybe a hash."""
 VALIDATION = ("validation", "valid", "val", "dev")
 """Names of one and the same split."""
 BOOKKEEPING = frozenset(
@@ -34,8 +34,8 @@ POINTER = b"version https://git-lfs.github.com/spec/v1"
 HEAD_BYTES = 64
 MISSING_SHOWN = 3  # missing shards that an error names
 SPLITS_HINT = (
-    "--split names the splits of the data set; --test-fraction 0.2 divides one file into "
-    "'train' and 'test'"
+    "--split names the splits of the data set; --test-fraction 0.2 divides one file "
+    "into 'train' and 'test'"
 )
 
 
@@ -91,7 +91,7 @@ class SplitFiles:
 
 
 def kind_of(path: Path) -> str:
-    """The format of a table, as in ``SUFFIXES``: DATA.CSV and data.csv.gz are '.csv'."""
+    """The format of a table as in ``SUFFIXES``: DATA.CSV and data.csv.gz are '.csv'."""
     return _uncompressed_name(path).suffix.lower()
 
 
@@ -109,7 +109,7 @@ def _uncompressed_name(path: Path) -> PurePath:
 
 
 def shard_of(path: Path) -> tuple[str, int | None]:
-    """The split that a file holds, and the split's number of shards; None if unsharded."""
+    """The split that a file holds, and its number of shards; None if it has none."""
     match = SHARD.fullmatch(stem_of(path))
     if match is None:
         return stem_of(path), None
@@ -135,7 +135,7 @@ def refuse_pointer(head: bytes, where: str) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what cannot be read: a link that leads nowhere, or a pointer of Git LFS."""
+    """Refuse what cannot be read: a broken link, or a pointer of Git LFS."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
@@ -151,7 +151,7 @@ def check_file(path: Path) -> None:
 
 
 def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFiles]:
-    """The tables of a folder: a file, or the shards of one split in one format, each."""
+    """The tables of a folder: single files, and shards joined by split and format."""
     single_files: list[SplitFiles] = []
     shards: dict[tuple[str, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
@@ -236,15 +236,15 @@ def files_of_split(
             warn_of_synonym(split, chosen[0].split, path)
         return chosen[0]
 
-    wanted = "the data" if only_split else f"'{split}'"
+    subject = "the data" if only_split else f"'{split}'"
     problem = f"no data for the split '{split}' at '{path}'"
     if chosen:
-        problem = f"several files may be {wanted} at '{path}'"
+        problem = f"several files may be {subject} at '{path}'"
     labels = [table.label for table in chosen or tables]
     raise NotFoundError(
         problem,
-        expected=f"one table for {wanted} ending in {', '.join(suffixes)}, or all of its "
-        "shards",
+        expected=f"one table for {subject} ending in {', '.join(suffixes)}, or all of "
+        "its shards",
         found=", ".join(labels) or "no data files",
         where=str(path.absolute()),
         hint=SPLITS_HINT,
@@ -265,7 +265,7 @@ def _tables_below(path: Path, split: str, suffixes: Iterable[str]) -> list[Split
             expected="tables in the folder, in its 'data', or in one folder below it",
             found=f"folders with tables: {', '.join(tables_by_folder)}",
             where=str(path.absolute()),
-            hint="--dataset names the folder of one subset; a split is one file, such as "
-            "train.csv, or shards",
+            hint="--dataset names the folder of one subset; a split is one file, such "
+            "as train.csv, or shards",
         )
     return next(iter(tables_by_folder.values()), [])

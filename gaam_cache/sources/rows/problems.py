@@ -21,8 +21,8 @@ class RowProblems:
         self._first = list[tuple[str, DataError]]()
         self._missing_labels = Counter[str]()  # by what stands in place of the label
 
-    def add(self, place: str, error: DataError | UnicodeEncodeError) -> None:
-        """Count the row at this place of its table, and why it cannot be used."""
+    def add(self, location: str, error: DataError | UnicodeEncodeError) -> None:
+        """Count the row at this location of its table, and why it cannot be used."""
         self._count += 1
         if not isinstance(error, DataError):
             # such a text can neither be hashed nor tokenized
@@ -33,10 +33,10 @@ class RowProblems:
         if isinstance(error, NoLabelError):
             self._missing_labels[error.details["found"]] += 1
         if len(self._first) < SHOWN:
-            self._first.append((place, error))
+            self._first.append((location, error))
 
     def check_labels(self, labels: Sequence[str], *, sampled: bool = False) -> None:
-        """Refuse labels that are quantities; this goes before problems of single rows."""
+        """Refuse labels that are quantities, which comes before any unusable row."""
         column = self._config.label_column
         refuse_quantities(
             labels,
@@ -49,11 +49,12 @@ class RowProblems:
         """Raise one error for all unusable rows of ``total``, if there are any."""
         if not self._first:
             return
-        place, error = self._first[0]
+        location, error = self._first[0]
+        # then the split, not its rows, is at fault
         if self._missing_labels.total() == total:
-            raise self._no_labels(place, total)
+            raise self._no_labels(location, total)
 
-        error.details["where"] = f"{self.origin}, {place}"
+        error.details["where"] = f"{self.origin}, {location}"
         if self._count > 1:
             lines = [f"{row}: {problem.reason}" for row, problem in self._first]
             if self._count > SHOWN:
@@ -64,7 +65,7 @@ class RowProblems:
             error.details["found"] = "\n".join(lines)
         raise error
 
-    def _no_labels(self, place: str, total: int) -> DataError:
+    def _no_labels(self, location: str, total: int) -> DataError:
         """The error for a split in which no row has a label."""
         cells = [
             f"{cell} in {count:,} rows"
@@ -74,7 +75,7 @@ class RowProblems:
             f"'{self._split}' has no labels",
             expected="a class for each of its rows, or --set unlabelled for the split",
             found=f"of {total:,} rows: {', '.join(cells)}",
-            where=f"{self.origin}, {place}",
+            where=f"{self.origin}, {location}",
             hint=self._no_labels_hint(),
         )
 
@@ -84,8 +85,8 @@ class RowProblems:
         training_split = "train" if "train" in splits else splits[0]
         if self._split == training_split or self._config.test_fraction is not None:
             return (
-                "--label-column names the column of the classes; rows without classes are "
-                "for gaam predict"
+                "--label-column names the column of the classes; rows without classes "
+                "are for gaam predict"
             )
         remaining = [f"--split {name}" for name in splits if name != self._split]
         return (

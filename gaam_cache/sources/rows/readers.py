@@ -47,13 +47,16 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
 
     names = table.names
     if not names or len(set(names)) < len(names):
-        is_parquet = kind == ".parquet"
-        subject = "the file" if is_parquet else "the first line"
+        subject = "the first line"
+        where = f"{path}, line 1"
+        if kind == ".parquet":
+            subject = "the file"
+            where = str(path)
         raise DataError(
             f"{subject} does not give every column a name of its own",
             expected="distinct column names",
             found=", ".join(map(excerpt, names)) or "an empty file",
-            where=str(path) if is_parquet else f"{path}, line 1",
+            where=where,
         )
     return table
 
@@ -74,8 +77,8 @@ def open_tables(paths: Sequence[Path], config: ExtractConfig) -> Table:
                     found=", ".join(map(excerpt, table.names)),
                     where=str(path),
                 )
-            for place, record in table.records(columns):
-                yield f"{path.name}, {place}", record
+            for location, record in table.records(columns):
+                yield f"{path.name}, {location}", record
 
     return tables[0]._replace(records=records)
 
@@ -86,18 +89,18 @@ def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
         names: list[str] = next(lines, [])
 
     def records(columns: Columns) -> Iterator[Record]:
-        needed = set(columns.all)
+        required = set(columns.all)
         with closing(read(path, config)) as lines:
             next(lines, None)  # the column names
-            for place, record in lines:
-                missing = needed - record.keys()
+            for location, record in lines:
+                missing = required - record.keys()
                 if missing:
                     raise DataError(
                         "a line lacks a column that the first line has",
                         expected=", ".join(sorted(missing)),
-                        where=f"{path}, {place}",
+                        where=f"{path}, {location}",
                     )
-                yield place, record
+                yield location, record
 
     return Table(names, records)
 
@@ -124,7 +127,7 @@ def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
     next_line = 1
     try:
         for row in reader:
-            place = f"line {next_line}"
+            location = f"line {next_line}"
             next_line = reader.line_num + 1
             if not row:
                 continue
@@ -132,8 +135,8 @@ def _csv(path: Path, config: ExtractConfig) -> Generator[Any]:
                 checks = _CsvChecks(path, row, delimiter)
                 yield row
                 continue
-            checks.check(row, place)
-            yield place, dict(zip(checks.names, row, strict=True))
+            checks.check(row, location)
+            yield location, dict(zip(checks.names, row, strict=True))
     except csv.Error as error:
         raise DataError(
             "a quoted field is damaged or never closed",
@@ -152,14 +155,14 @@ class _CsvChecks:
         self._delimiter = delimiter
         self._header = _normalized(names)
 
-    def check(self, row: list[str], place: str) -> None:
-        """Refuse a second header and a wrong number of fields; warn of doubtful quotes."""
+    def check(self, row: list[str], location: str) -> None:
+        """Refuse a second header or a wrong number of fields; warn of odd quotes."""
         if self._is_header(row):
             raise DataError(
                 "the header occurs in the file again",
                 expected="one header, in the first line",
                 found=_shown_fields(row),
-                where=f"{self._path}, {place}",
+                where=f"{self._path}, {location}",
                 hint="files were joined: remove that line",
             )
         if len(row) != len(self.names):
@@ -167,13 +170,13 @@ class _CsvChecks:
                 "a row has the wrong number of fields",
                 expected=f"{len(self.names)} ({', '.join(self.names)})",
                 found=f"{len(row)} ({_shown_fields(row)})",
-                where=f"{self._path}, {place}",
+                where=f"{self._path}, {location}",
                 hint=f"quote a field that holds {self._delimiter!r} or a line break",
             )
         # a quote that is plain text swallows all rows up to the next one
         if self._delimiter == "\t" and any("\t" in f and "\n" in f for f in row):
             warnings.warn(
-                f"{self._path}, {place}: a quoted field holds tabs and line breaks; if "
+                f"{self._path}, {location}: a quoted field holds tabs and line breaks; if "
                 "the file is written without quotes, rows are lost: write it as CSV",
                 GaamWarning,
                 stacklevel=3,
@@ -230,8 +233,8 @@ def _json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
     for number, line in enumerate(read_lines(path, config), start=1):
         if not line.strip():
             continue
-        place = f"line {number}"
-        where = f"{path}, {place}"
+        location = f"line {number}"
+        where = f"{path}, {location}"
         record = _decode_json(line, where)
         if not isinstance(record, dict):
             raise DataError(
@@ -243,7 +246,7 @@ def _json_lines(path: Path, config: ExtractConfig) -> Generator[Any]:
         if not has_names:
             yield list(record)
         has_names = True
-        yield place, record
+        yield location, record
 
 
 def _json(path: Path, config: ExtractConfig) -> Generator[Any]:
@@ -264,16 +267,16 @@ def _json(path: Path, config: ExtractConfig) -> Generator[Any]:
             where=str(path),
         )
     for number, record in enumerate(records, start=1):
-        place = f"record {number}"
+        location = f"record {number}"
         if not isinstance(record, dict):
             raise DataError(
                 "a record is not a JSON object",
                 found=excerpt(record),
-                where=f"{path}, {place}",
+                where=f"{path}, {location}",
             )
         if number == 1:
             yield list(record)
-        yield place, record
+        yield location, record
 
 
 def _is_json_lines(path: Path, config: ExtractConfig) -> bool:

@@ -39,7 +39,7 @@ def byte_order_mark(path: Path) -> str | None:
 
 
 def reads_mark(encoding: str, mark: str) -> bool:
-    """Whether text in an encoding may begin with a mark: utf-8 with that of utf-8-sig."""
+    """Whether text in an encoding may begin with a mark, as utf-8 with utf-8-sig."""
     return codecs.lookup(encoding).name.startswith(mark.removesuffix("-sig"))
 
 
@@ -90,8 +90,8 @@ def read_lines(
                         expected="such a mark only at the start of a file",
                         found=excerpt(line),
                         where=f"{path}, line {number}",
-                        hint="files were joined: remove the mark (U+FEFF) and the second "
-                        "header",
+                        hint="files were joined: remove the mark (U+FEFF) and the "
+                        "second header",
                     )
                 yield line
     except (UnicodeError, *READ_ERRORS) as error:
