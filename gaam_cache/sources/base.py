@@ -74,7 +74,7 @@ class Rows(ABC):
         """The bytes of every input. The fingerprint of a cache covers all of them."""
 
     def essences(self) -> Iterator[bytes]:
-        """Bytes of every input that are equal for copies: they omit small differences."""
+        """Bytes of every input that are equal for copies, without small differences."""
         return self.contents()
 
     @abstractmethod

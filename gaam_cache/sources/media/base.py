@@ -171,8 +171,7 @@ class Files:
     """Reads the files that records name or contain; all must be of one kind."""
 
     def __init__(self, folder: Path, config: ExtractConfig) -> None:
-        self.kind: type[Media] | None = None
-        """The class of the rows; None before the first file is read."""
+        self._kind: type[Media] | None = None
         self._folder = folder.absolute()
         self._config = config
         self._media = media().values()
@@ -193,15 +192,23 @@ class Files:
                     yield pending.popleft()
             yield from pending
 
+    def row_class(self) -> type[Media]:
+        """The class of the rows; at least one file must have been decoded."""
+        if self._kind is None:
+            raise RuntimeError("no file was decoded")
+        return self._kind
+
     def _result(self, decoded: Future[_Decoded]) -> Sequence[Item]:
         """The inputs in a file, which must be of the same kind as the first file."""
         kind, items = decoded.result()
-        if self.kind is None:
-            self.kind = kind
-        if kind is not None and self.kind is not None and kind != self.kind:
+        if kind is None:
+            return items
+        if self._kind is None:
+            self._kind = kind
+        if kind != self._kind:
             raise DataError(
                 "a file is of another kind than the first",
-                expected=f"a {self.kind.noun}",
+                expected=f"a {self._kind.noun}",
                 found=f"a {kind.noun}",
             )
         return items

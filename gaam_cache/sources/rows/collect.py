@@ -154,10 +154,10 @@ def collect(
     class_names = table.class_names
     if class_names is not None and config.strip_labels:
         class_names = tuple(name.strip() for name in class_names)
-    problems = RowProblems(split, origin, config)
+    problems = RowProblems(split, origin, config, class_names)
     selection = _select_rows(table, columns, config, class_names, problems, report)
 
-    # read the records
+    # read the records, only those that the limit takes
     record_filter = _RecordFilter(columns, config, selection)
     files = Files(folder, config) if columns.of_files else None
     records = _with_files(record_filter.apply(table.records(columns)), columns, files)
@@ -166,28 +166,22 @@ def collect(
     collected, total = _collect_records(records, columns, config, class_names, problems)
 
     # refuse what cannot be used, and warn of what is odd
-    if class_names is None and columns.label is not None:
-        problems.check_labels(collected.labels, sampled=config.limit is not None)
-    problems.check(total)
+    problems.check(collected.labels, total, sampled=config.limit is not None)
     if not collected.labels:
         raise _no_rows(record_filter.skipped, origin)
     collected.warn_of_label_kinds(split)
 
-    skipped = record_filter.skipped
-    if selection is not None:
-        skipped = max(skipped, selection.skipped)
+    # pieces of a sound belong together in every split, so the cache keeps its name
     if files is not None and config.clip_mode == "split":
         collected.kept[CLIP_OF] = [item.name for item in collected.inputs]
-    row_class: type[Rows] = Texts
-    if files is not None and files.kind is not None:
-        row_class = files.kind
+    row_class = Texts if files is None else files.row_class()
     return row_class(
         inputs=collected.inputs,
         labels=collected.labels,
         class_names=class_names,
         origin=origin,
         kept=collected.kept,
-        skipped=skipped,
+        skipped=record_filter.skipped,
         labelled=columns.label is not None,
         units=() if files is None else collected.numbers,
         held_out=_held_out_rows(collected, selection),
@@ -418,9 +412,7 @@ def _read_labels(
             labels.append(_label_of(record, columns, config, class_names))
         except DataError as error:
             problems.add(location, error)
-    if class_names is None:
-        problems.check_labels(labels)
-    problems.check(total)
+    problems.check(labels, total)
     return labels, record_filter.skipped
 
 
@@ -430,10 +422,17 @@ class _RecordFilter:
     def __init__(
         self, columns: Columns, config: ExtractConfig, selection: _Selection | None
     ) -> None:
-        self.skipped = 0  # empty records so far
+        self._skipped = 0  # empty records so far
         self._columns = columns
         self._skip_empty = config.skip_empty
         self._selection = selection
+
+    @property
+    def skipped(self) -> int:
+        """Empty records so far, or of the whole table, if the limit has read it."""
+        if self._selection is None:
+            return self._skipped
+        return max(self._skipped, self._selection.skipped)
 
     def apply(self, records: Iterator[Record]) -> Iterator[Record]:
         """The records that pass; none is read after the last of them."""
@@ -445,7 +444,7 @@ class _RecordFilter:
         number = 0
         for location, record in records:
             if self._skip_empty and self._is_empty(record):
-                self.skipped += 1
+                self._skipped += 1
                 continue
             if number == next_selected:
                 yield location, record

@@ -13,10 +13,17 @@ SHOWN = 3  # unusable rows that an error names
 class RowProblems:
     """The unusable rows of a split."""
 
-    def __init__(self, split: str, origin: str, config: ExtractConfig) -> None:
+    def __init__(
+        self,
+        split: str,
+        origin: str,
+        config: ExtractConfig,
+        class_names: tuple[str, ...] | None,
+    ) -> None:
         self.origin = origin
         self._split = split
         self._config = config
+        self._class_names = class_names
         self._count = 0
         self._first = list[tuple[str, DataError]]()
         self._missing_labels = Counter[str]()  # by what stands in place of the label
@@ -35,24 +42,34 @@ class RowProblems:
         if len(self._first) < SHOWN:
             self._first.append((location, error))
 
-    def check_labels(self, labels: Sequence[str], *, sampled: bool = False) -> None:
-        """Refuse labels that are quantities, which comes before any unusable row."""
-        column = self._config.label_column
-        refuse_quantities(
-            labels,
-            f"{self.origin}, column '{column}' of '{self._split}'",
-            sampled=sampled,
-            odd_classes=self._config.odd_classes,
-        )
+    def check(
+        self, labels: Sequence[str], total: int, *, sampled: bool = False
+    ) -> None:
+        """Raise one error for all rows, if some or their labels together are unusable.
 
-    def check(self, total: int) -> None:
-        """Raise one error for all unusable rows of ``total``, if there are any."""
-        if not self._first:
-            return
+        Args:
+            labels: those of the usable rows.
+            total: number of all rows.
+            sampled: whether a limit chose the rows.
+        """
+        # a wrong label column explains more than the rows that it makes unusable
+        if self._class_names is None:
+            column = self._config.label_column
+            refuse_quantities(
+                labels,
+                f"{self.origin}, column '{column}' of '{self._split}'",
+                sampled=sampled,
+                odd_classes=self._config.odd_classes,
+            )
+        if self._first:
+            raise self._unusable_rows(total)
+
+    def _unusable_rows(self, total: int) -> DataError:
+        """The error of the first unusable row, which names the next ones too."""
         location, error = self._first[0]
         # then the split, not its rows, is at fault
         if self._missing_labels.total() == total:
-            raise self._no_labels(location, total)
+            return self._no_labels(location, total)
 
         error.details["where"] = f"{self.origin}, {location}"
         if self._count > 1:
@@ -63,7 +80,7 @@ class RowProblems:
                 f"{self._count:,} of {total:,} rows cannot be used: {error.message}"
             )
             error.details["found"] = "\n".join(lines)
-        raise error
+        return error
 
     def _no_labels(self, location: str, total: int) -> DataError:
         """The error for a split in which no row has a label."""

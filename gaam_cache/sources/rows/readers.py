@@ -176,8 +176,8 @@ class _CsvChecks:
         # a quote that is plain text swallows all rows up to the next one
         if self._delimiter == "\t" and any("\t" in f and "\n" in f for f in row):
             warnings.warn(
-                f"{self._path}, {location}: a quoted field holds tabs and line breaks; if "
-                "the file is written without quotes, rows are lost: write it as CSV",
+                f"{self._path}, {location}: a quoted field holds tabs and line breaks; "
+                "if the file is written without quotes, rows are lost: write it as CSV",
                 GaamWarning,
                 stacklevel=3,
             )
