@@ -150,7 +150,7 @@ class Source(ABC):
         if config.test_fraction is None:
             return _apply_limit(self.rows(config, split, report), config)
 
-        # both parts are asked for, one after the other
+        # the rows are read once, when the first of the two splits is needed
         if self._parts is None:
             rows = self.rows(config, split, report)
             self._parts = _divide(rows, config, config.test_fraction)
@@ -165,6 +165,7 @@ class Source(ABC):
 
     def _check_options(self, config: ExtractConfig) -> None:
         """Refuse options that mean nothing for this data set."""
+        # silently ignored, they would make people believe that they hold
         if not self.has_revisions and config.dataset_revision is not None:
             raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
         if not self.has_revisions and config.subset is not None:
@@ -180,6 +181,7 @@ class Source(ABC):
 
 def find_source(dataset: str) -> Source:
     """The first source by priority that claims ``dataset``; the hub claims any."""
+    # other packages may add sources, so all are loaded before one is chosen
     sources: list[type[Source]] = [
         plugins.load(SOURCES, name, kind="source") for name in plugins.names(SOURCES)
     ]
@@ -240,6 +242,7 @@ def _hold_out_groups(
             where=rows.origin,
         )
 
+    # too few groups make every report undecided, so the user learns it now
     test_names = {
         name for name, is_test in zip(names, is_test_N, strict=True) if is_test
     }
@@ -266,6 +269,7 @@ def _apply_limit(rows: Rows, config: ExtractConfig) -> Rows:
     else:
         labels, unit_N = _unit_labels(rows)
         is_taken_N = limited(labels, limit)[unit_N]
+    # copies of all columns would take memory for nothing
     if is_taken_N.all():
         return rows
     return _select_rows(rows, is_taken_N)

@@ -63,6 +63,7 @@ class FileSource(Source):
     @classmethod
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
         """Hold out a fifth of every class for testing, of data that is one split."""
+        # the user has already said how to test
         if config.test_fraction is not None or config.splits != ("train", "test"):
             return config
         path = Path(config.dataset).expanduser()
@@ -180,6 +181,7 @@ def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
     import datasets
 
     only_split = config.test_fraction is not None
+    # the library does not recognize pointers of Git LFS
     for file in sorted(path.glob("**/*.arrow")):
         check_file(file)
     with reading_file(str(path)):

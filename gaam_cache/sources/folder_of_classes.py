@@ -39,6 +39,7 @@ class FolderOfClasses(Source):
     def claims(cls, dataset: str) -> bool:
         """A folder without tables, with sounds or pictures two or three levels deep."""
         root = Path(dataset).expanduser()
+        # beside tables, pictures in folders are what the tables name
         if not root.is_dir() or holds_tables(root) or is_saved(root):
             return False
         return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
@@ -121,6 +122,7 @@ def _read_records(root: Path, folder: Path, columns: Columns) -> Iterator[Record
         folders[:] = filter(_is_visible, folders)
         paths.extend(Path(parent, name) for name in names if _is_visible(name))
 
+    # bytewise, as `LC_ALL=C sort` does it, so that others can repeat the order
     def order(path: Path) -> list[bytes]:
         key = [os.fsencode(path)]
         if has_labels:

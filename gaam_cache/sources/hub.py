@@ -80,6 +80,7 @@ def _load(
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
+    # gaam shows its own progress
     datasets.disable_progress_bars()
     # no argument of load_dataset keeps it from asking the hub
     was_offline = datasets.config.HF_HUB_OFFLINE
@@ -158,6 +159,7 @@ def _refusal(
 ) -> ConfigError:
     """The error of the library about a data set that it cannot read, as ours."""
     text = str(error)
+    # the library lists the subsets in its messages only
     subsets = re.search(r"(?:available configs|Available): \[(.*?)\]", text, re.DOTALL)
     if subsets is not None:
         return _no_such_subset(subsets[1], where, name, subset)

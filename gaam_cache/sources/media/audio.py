@@ -93,6 +93,7 @@ class Audio(Media):
         """The whole sound, its beginning, or its pieces, as configured."""
         rate, x_T = _decode(content, file.where)
         seconds = PUBLISHED_SECONDS if config.published_audio else config.clip_seconds
+        # whole sounds are decoded even for a short beginning: damage is found now
         pieces = _cut(len(x_T), rate, seconds, all_pieces=config.clip_mode == "split")
         return [
             _Sound(
@@ -174,6 +175,7 @@ def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             hint="get the file again or convert it, or remove its row",
         ) from error
 
+    # one infinite sample would make all states of its row NaN
     if not len(x_TC) or not np.isfinite(x_TC).all():
         raise DataError(
             "a sound is empty or damaged",

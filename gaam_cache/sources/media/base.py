@@ -74,6 +74,7 @@ class Item:
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(self.offset)
             content = file.read(self.size)
+        # other bytes would give states under a fingerprint that covers the first ones
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise DataError(
                 "a file of the data set was changed or removed while it was in use",
@@ -92,7 +93,7 @@ class Media(Rows):
 
     suffixes: ClassVar[frozenset[str]]
     """Suffixes of the files to look for in folders, in lower case and with the dot. The
-    content of a file, not its suffix, decides of what kind it is."""
+    kind of a file follows from its content, not from its suffix."""
 
     @classmethod
     @abstractmethod
@@ -185,6 +186,7 @@ class Files:
         threads = max(1, len(cores()) // workers_here())
         pending = deque[_FileRecord]()
         with ThreadPoolExecutor(threads, "decode") as pool:
+            # the queue bounds how far the threads run ahead
             for location, record in records:
                 decoded = pool.submit(self._decode, location, record[column])
                 pending.append((location, record, partial(self._result, decoded)))
@@ -264,6 +266,7 @@ class Files:
 
     def _is_inside(self, path: Path, name: str) -> bool:
         """Whether a file lies in the folder; links in the folder may lead anywhere."""
+        # resolve follows links, which may lead out, so it has to judge '..' alone
         written = Path(name)
         if not written.is_absolute() and ".." not in written.parts:
             return True

@@ -156,6 +156,7 @@ class Vision(Media):
         if peak - darkest >= FEWEST_LEVELS << 8:
             return
 
+        # the lowest number of bits that holds the peak is the likely one
         bits = next((bits for bits in GREY_BITS if peak < 2**bits), 16)
         remedy = "convert them to files of 8 bits"
         if bits < 16 and all(picture.grey for picture in deep):
@@ -245,6 +246,7 @@ def _decode_image(
 
 def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
     """The upper 8 of so many bits, in all three colours: (H, W, 3)."""
+    # larger values would wrap around in 8 bits
     peak = int(grey_HW.max())
     if peak >> bits:
         raise ValueError(

@@ -141,6 +141,7 @@ def _class_name(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> st
         if is_blank(value):
             raise _missing(value, names)
         return value.strip() if strip else value
+    # in Python True is the number 1, but in a table it is a word
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, int | float):
@@ -210,6 +211,7 @@ def refuse_quantities(
     Raises:
         DataError: they are quantities.
     """
+    # classes that the user has confirmed prove nothing about the others
     confirmed = set(map(spelling, odd_classes))
     distinct = [
         label for label in dict.fromkeys(labels) if spelling(label) not in confirmed
@@ -249,6 +251,7 @@ def kept_value(value: Any, column: str) -> str:
     can_be_text = isinstance(value, str | int) and not isinstance(value, bool)
     text = str(value) if can_be_text else ""
     is_too_long = len(text.encode(errors="replace")) > MAX_VALUE_BYTES
+    # a shard stores strings of a fixed length, which end at the first zero
     if not can_be_text or "\0" in text or is_too_long:
         expected = f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number"
         problem = f"the column '{column}' cannot be kept"

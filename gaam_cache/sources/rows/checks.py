@@ -43,6 +43,7 @@ def check_rows(
         copy_groups: the ``repeated_texts`` of these rows.
         known: classes that the user has confirmed, however odd their names.
     """
+    # silent sounds and blank pictures matter without labels too
     lines = [line for part in rows.values() for line in part.doubts()]
 
     labelled = {name: part for name, part in rows.items() if part.labelled}
@@ -135,6 +136,7 @@ def _check_leak(
         return
 
     part = rows[second]
+    # the example is the first such row of the split
     row, copy = min(pairs)
     yield (
         f"{len(pairs):,} of {len(part):,} rows of '{second}' "
@@ -217,6 +219,7 @@ def _find_alike(class_names: Sequence[str]) -> list[str]:
 
 def _plain(name: str) -> str | float:
     """The name of a class in a form, or as a number, that its spellings share."""
+    # 1, +1 and 1.0 are one number
     if re.fullmatch(r"\s*[+-]?\d+\.?\d*\s*", name, re.ASCII):
         return float(name)
     # characters of format, such as a zero-width space, are invisible
@@ -245,6 +248,7 @@ def _check_doubtful_classes(
 def _check_missing_texts(rows: Mapping[str, Rows]) -> Iterator[str]:
     """A line for each split with texts that programs write for a missing value."""
     for name, part in rows.items():
+        # sounds and pictures have no spelling of a missing value
         if part.kind != Texts.kind:
             continue
 

@@ -333,7 +333,7 @@ class _Selection(NamedTuple):
     """The records that a limit takes."""
 
     records: Sequence[int]  # their numbers in the table, from 0, ascending
-    held_out: Sequence[bool] = ()  # for each: whether it goes to 'test', if that is cut
+    held_out: Sequence[bool] = ()  # whether each goes to 'test', if that is known
     skipped: int = 0  # empty records of the whole table
 
 
@@ -446,6 +446,7 @@ class _RecordFilter:
             if self._skip_empty and self._is_empty(record):
                 self._skipped += 1
                 continue
+            # the numbers ascend, so one comparison a record is enough
             if number == next_selected:
                 yield location, record
                 next_selected = next(selected, None)
@@ -455,6 +456,7 @@ class _RecordFilter:
 
     def _is_empty(self, record: Mapping[str, Any]) -> bool:
         cells = [record[column] for column in self._columns.inputs]
+        # a file is a single cell, which may hold bytes
         if self._columns.of_files:
             return file_in(cells[0]) is None
         return all(
@@ -472,6 +474,7 @@ def rows_from_inputs(
 ) -> Rows:
     """Checked rows of texts, or of paths of files, that a program passes."""
     column = "row"
+    # one column is enough, because a program hands over nothing but inputs
     records = zip(places, ({column: value} for value in inputs), strict=True)
     table = Table([column], lambda columns: iter(records))
     columns = Columns((column,), None, of_files=kind != Texts.kind)

@@ -187,6 +187,7 @@ def holds_tables(folder: Path) -> bool:
 def candidates(split: str, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
     """The items that have the name of the split; if none, those named by a synonym."""
     all_items = list(items)
+    # a synonym serves only where nothing has the name itself
     same_name = [item for item in all_items if name(item) == split]
     if same_name or split not in VALIDATION:
         return same_name
@@ -223,6 +224,7 @@ def files_of_split(
     """
     tables = tables_in(path, suffixes)
     shard_folder = path / SHARD_FOLDER
+    # beside the only table, a folder called data may hold anything
     if shard_folder.is_dir() and not (only_split and tables):
         tables += tables_in(shard_folder, suffixes)
     if not tables:

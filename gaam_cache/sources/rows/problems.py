@@ -67,7 +67,7 @@ class RowProblems:
     def _unusable_rows(self, total: int) -> DataError:
         """The error of the first unusable row, which names the next ones too."""
         location, error = self._first[0]
-        # then the split, not its rows, is at fault
+        # where no row has a label, the split is at fault and not its rows
         if self._missing_labels.total() == total:
             return self._no_labels(location, total)
 

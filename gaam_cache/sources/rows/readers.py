@@ -36,6 +36,7 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     such an array under 'data', or an object a line. A .txt file has no labels, and one
     text a line, in a column 'text'.
     """
+    # a broken link or pointer has a better message here than in any reader
     check_file(path)
     kind = kind_of(path)
     if kind == ".parquet":
@@ -69,6 +70,7 @@ def open_tables(paths: Sequence[Path], config: ExtractConfig) -> Table:
 
     def records(columns: Columns) -> Iterator[Record]:
         for path, table in zip(paths, tables, strict=True):
+            # the first shard alone was compared with the configured columns
             missing = [name for name in columns.all if name not in table.names]
             if missing:
                 raise DataError(
@@ -85,6 +87,7 @@ def open_tables(paths: Sequence[Path], config: ExtractConfig) -> Table:
 
 def _open_text_table(path: Path, config: ExtractConfig, read: Reader) -> Table:
     """A table whose file is read from its start whenever its records are needed."""
+    # the names are enough to refuse a wrong column before any record is read
     with closing(read(path, config)) as lines:
         names: list[str] = next(lines, [])
 
@@ -255,6 +258,7 @@ def _json(path: Path, config: ExtractConfig) -> Generator[Any]:
         yield from _json_lines(path, config)
         return
 
+    # an array can be decoded as a whole only
     records = _decode_json("".join(read_lines(path, config)), str(path))
     if isinstance(records, dict):
         records = records.get(DATA)
@@ -288,6 +292,7 @@ def _is_json_lines(path: Path, config: ExtractConfig) -> bool:
     record = _decode_json(first, f"{path}, line 1")
     if not isinstance(record, dict):
         return False
+    # a document on one line looks like one record
     holds_all_records = second is None and isinstance(record.get(DATA), list)
     return not holds_all_records
 

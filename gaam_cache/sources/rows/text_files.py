@@ -48,6 +48,7 @@ def warn_if_utf8(path: Path, config: ExtractConfig) -> None:
     encoding = config.encoding
     if encoding is None or codecs.lookup(encoding).name.startswith("utf"):
         return
+    # other encodings hardly ever give valid UTF-8 by chance
     if _is_utf8_beyond_ascii(path):
         warnings.warn(
             f"'{path.name}' is read as {encoding}, but it may be UTF-8: all of it is "
@@ -118,6 +119,7 @@ def _encoding_of(path: Path, config: ExtractConfig) -> str:
     """The configured encoding, or UTF-8; a byte-order mark has to agree with it."""
     mark = byte_order_mark(path)
     encoding = config.encoding
+    # utf-8-sig reads files with and without its mark
     if mark is None or (mark == "utf-8-sig" and encoding is None):
         return encoding or "utf-8-sig"
     if encoding is not None and reads_mark(encoding, mark):
