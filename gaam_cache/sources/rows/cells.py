@@ -16,7 +16,7 @@ from gaam_cache.common.messages import excerpt
 from gaam_cache.store.plan import MAX_VALUE_BYTES
 
 BYTE_ORDER_MARK = "\ufeff"
-WRITTEN_FOR_NOTHING = frozenset({"nan", "-nan", "null", "nat", "<na>", "#n/a", "\\n"})
+MISSING_WORDS = frozenset({"nan", "-nan", "null", "nat", "<na>", "#n/a", "\\n"})
 """What programs write into a table for a missing value, in lower case."""
 # fmt: off
 DOUBTFUL = frozenset({
@@ -162,12 +162,12 @@ def is_odd(name: str) -> bool:
     # nearly every name ends here
     if name[0] not in "-nN<#\\ \t":
         return False
-    return is_nothing(name) or NEGATIVE.fullmatch(name.strip()) is not None
+    return is_missing_word(name) or NEGATIVE.fullmatch(name.strip()) is not None
 
 
-def is_nothing(text: str) -> bool:
+def is_missing_word(text: str) -> bool:
     """Whether a text is what programs write for a missing value."""
-    return text.strip().casefold() in WRITTEN_FOR_NOTHING
+    return text.strip().casefold() in MISSING_WORDS
 
 
 def is_doubtful(name: str, classes: Collection[str]) -> bool:

@@ -19,10 +19,10 @@ from gaam_cache.sources.base import (
     Rows,
     Texts,
 )
-from gaam_cache.sources.rows.cells import is_doubtful, is_nothing, spelling
+from gaam_cache.sources.rows.cells import is_doubtful, is_missing_word, spelling
 
 LONGEST_LIST = 10  # names in one message
-LONGEST_NOTHING = 8  # characters of a text that may stand for a missing one
+LONGEST_MISSING_WORD = 8  # characters; longer texts are not compared with the words
 MOST_COPIES = 200_000  # copied rows that a plan lists: some 1.5 MB
 CopyGroup = list[tuple[str, int]]
 """Rows that are copies of one another, each by its split and its index there."""
@@ -256,7 +256,7 @@ def _check_missing_texts(rows: Mapping[str, Rows]) -> Iterator[str]:
         suspects = [
             row
             for row, text in enumerate(part.inputs)
-            if len(text) <= LONGEST_NOTHING and is_nothing(text)
+            if len(text) <= LONGEST_MISSING_WORD and is_missing_word(text)
         ]
         if suspects:
             yield (

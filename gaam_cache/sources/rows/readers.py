@@ -1,4 +1,4 @@
-"""Tables in files, CSV, JSON lines, JSON, Parquet and text, and those of ``datasets``.
+"""Tables in files (CSV, JSON lines, JSON, Parquet, text), and those of ``datasets``.
 
 Every reader knows the column names at once, and reads records when they are needed.
 """
