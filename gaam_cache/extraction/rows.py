@@ -160,7 +160,9 @@ class RowEncoder:
         cells = [
             _cell_of(row, kind, place) for row, place in zip(rows, places, strict=True)
         ]
-        found = rows_from_inputs(cells, kind, self._config, origin=origin, places=places)
+        found = rows_from_inputs(
+            cells, kind, self._config, origin=origin, places=places
+        )
         with self._preparing:
             return self._maker.prepare(
                 found.inputs, found.essences(), origin=origin, places=places
