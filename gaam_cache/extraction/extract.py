@@ -33,7 +33,8 @@ from gaam_cache.extraction.job import (
 )
 from gaam_cache.extraction.states import Encoded, PreparedRows, StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats, ExtractSummary
-from gaam_cache.sources.base import find_source, truncation
+from gaam_cache.sources.base import find_source
+from gaam_cache.sources.rows.checks import truncation
 from gaam_cache.store.files import check_writable, fingerprint
 from gaam_cache.store.plan import (
     PLAN_FILE,

@@ -21,11 +21,10 @@ from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.encoders.base import Encoder, open_encoder
 from gaam_cache.extraction.behaviour import covered_fields, measure_reference
 from gaam_cache.extraction.reopen import recorded_settings
-from gaam_cache.sources.base import (
-    Rows,
+from gaam_cache.sources.base import Rows, find_source
+from gaam_cache.sources.rows.checks import (
     check_rows,
     equal_rows,
-    find_source,
     repeated_texts,
     shared_texts,
 )

@@ -23,7 +23,7 @@ from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import PreparedRows, StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.sources.media.base import library
-from gaam_cache.sources.rows.collect import given_rows
+from gaam_cache.sources.rows.collect import rows_from_inputs
 from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
 
@@ -160,7 +160,9 @@ class RowEncoder:
         cells = [
             _cell_of(row, kind, place) for row, place in zip(rows, places, strict=True)
         ]
-        found = given_rows(cells, kind, self._config, origin=origin, places=places)
+        found = rows_from_inputs(
+            cells, kind, self._config, origin=origin, places=places
+        )
         with self._preparing:
             return self._maker.prepare(
                 found.inputs, found.essences(), origin=origin, places=places

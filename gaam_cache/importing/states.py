@@ -32,8 +32,8 @@ from gaam_cache.importing.arrays import (
     choose,
     open_file,
 )
-from gaam_cache.sources import base as row_checks
 from gaam_cache.sources.base import NO_LABEL, Rows
+from gaam_cache.sources.rows import checks as row_checks
 from gaam_cache.sources.rows.cells import NO_REGRESSION, refuse_quantities
 from gaam_cache.store import dtypes
 from gaam_cache.store.files import check_writable, fingerprint, hash_file, short_digest

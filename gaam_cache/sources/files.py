@@ -1,18 +1,19 @@
-"""Rows from tables on disk: one for each split, in one file or in shards; or a single file."""
+"""Rows from tables on disk: a folder with a table for each split, or a single table."""
 
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 from gaam_cache.common.errors import GaamWarning, NotFoundError, reading_file
 from gaam_cache.common.settings import data_path
 from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.sources.base import Rows, Source
-from gaam_cache.sources.rows.collect import Table, choose, collect
+from gaam_cache.sources.rows.collect import Table, choose_columns, collect
 from gaam_cache.sources.rows.layout import (
     COMPRESSED,
+    SPLITS_HINT,
     SUFFIXES,
     SplitFiles,
     candidates,
@@ -20,30 +21,30 @@ from gaam_cache.sources.rows.layout import (
     files_of_split,
     kind_of,
     shard_of,
-    tell_synonym,
+    warn_of_synonym,
 )
-from gaam_cache.sources.rows.readers import (
-    byte_order_mark,
-    dataset_table,
-    joined,
-    open_table,
-    reads_mark,
-)
+from gaam_cache.sources.rows.readers import dataset_table, open_table, open_tables
+from gaam_cache.sources.rows.text_files import byte_order_mark, reads_mark
 
 __all__ = ["FileSource", "byte_order_mark", "kind_of", "open_table", "reads_mark"]
 
-PATHS = (*SUFFIXES, ".txt", COMPRESSED, "/")
+PATH_ENDINGS = (*SUFFIXES, ".txt", COMPRESSED, "/")
+"""A data set of the hub has no such name."""
 TEST_FRACTION = 0.2
-SPLITS_FILE, DATASET_FILES = "dataset_dict.json", ("state.json", "dataset_info.json")
-"""What ``datasets`` writes beside splits that it saves, and beside the shards of each."""
+BUNDLED_COLUMNS = ("title", "description")
+SPLITS_FILE = "dataset_dict.json"
+"""What ``datasets`` writes beside the splits that it saves."""
+DATASET_FILES = ("state.json", "dataset_info.json")
+"""What ``datasets`` writes beside the shards of each split."""
 
 
 class FileSource(Source):
-    """A folder that holds ``<split>.csv`` (.tsv, .jsonl, .json, .parquet), or one file: one split.
+    """A folder with ``<split>.csv`` (.tsv, .jsonl, .json, .parquet), or one such file.
 
-    Also ``<split>-00000-of-00003.parquet`` and its like, in the folder or in ``data`` below it, as
-    the hub keeps them; text compressed by gzip; and what ``save_to_disk`` of ``datasets`` wrote. A
-    split without labels may be a ``<split>.txt``, a text a line.
+    The folder may also hold shards, ``<split>-00000-of-00003.parquet``, by themselves
+    or in ``data`` as on the hub; text compressed by gzip; or the files that
+    ``save_to_disk`` of ``datasets`` wrote. A split without labels may be a
+    ``<split>.txt``, one text a line.
 
     The bundled sample is such a folder: 480 short news items, written for this project.
     """
@@ -52,131 +53,169 @@ class FileSource(Source):
 
     @classmethod
     def claims(cls, dataset: str) -> bool:
-        """The bundled sample, whatever exists, and whatever is written like a path."""
-        there = dataset == DEFAULT_DATASET or Path(dataset).expanduser().exists()
-        return (
-            there
-            or dataset.startswith((".", "/", "~"))
-            or dataset.lower().endswith(PATHS)
+        """The bundled sample, existing paths, and names that look like a path."""
+        if dataset == DEFAULT_DATASET or Path(dataset).expanduser().exists():
+            return True
+        return dataset.startswith((".", "/", "~")) or dataset.lower().endswith(
+            PATH_ENDINGS
         )
 
     @classmethod
     def settled(cls, config: ExtractConfig) -> ExtractConfig:
-        """Of one file that nobody split, a fifth of every class is held out for testing."""
-        path = Path(config.dataset).expanduser()
-        asked = config.test_fraction is not None or config.splits != ("train", "test")
-        table = (path.is_file() and kind_of(path) in SUFFIXES) or is_saved_split(path)
-        if asked or config.unlabelled or not table:
+        """Hold out a fifth of every class for testing, of data that is one split."""
+        # the user has already said how to test
+        if config.test_fraction is not None or config.splits != ("train", "test"):
             return config
+        path = Path(config.dataset).expanduser()
+        is_table = path.is_file() and kind_of(path) in SUFFIXES
+        if config.unlabelled or not (is_table or is_saved_split(path)):
+            return config
+
         noun = "file" if path.is_file() else "split"
         share = f"{TEST_FRACTION:.0%} of every class"
         if config.test_groups is not None:
             share = f"about {TEST_FRACTION:.0%}"
-        text = f"'{path.name}' is one {noun}: {share} are held out as 'test'"
-        warnings.warn(f"{text} (--test-fraction)", GaamWarning, stacklevel=3)
+        warnings.warn(
+            f"'{path.name}' is one {noun}: {share} are held out as 'test' "
+            "(--test-fraction)",
+            GaamWarning,
+            stacklevel=3,
+        )
         return replace(config, test_fraction=TEST_FRACTION)
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
-        bundled = config.dataset == DEFAULT_DATASET
-        if bundled:
-            columns, folder = (
-                config.text_columns or ("title", "description"),
-                data_path(),
-            )
-            config = replace(
-                config, dataset=f"{folder}/news_sample", text_columns=columns
-            )
-        path = Path(config.dataset).expanduser()
-        if is_saved(path):
-            table, origin, folder = _open_saved(path, config, split)
-        else:
-            files = _files_of(path, config, split)
-            if kind_of(files.paths[0]) == ".txt":
-                config = replace(config, text_columns=())
-            table, folder = joined(files.checked(), config), files.paths[0].parent
-            origin = str(folder / files.label)
-        label = None if split in config.unlabelled else config.label_column
-        chosen = choose(table, config, label, origin)
-        where: dict[str, Any] = {"origin": origin, "folder": folder, "report": report}
-        rows = collect(table, chosen, config, split=split, **where)
-        return (
-            replace(rows, origin=f"{DEFAULT_DATASET}/{files.label}")
-            if bundled
-            else rows
+        if config.dataset != DEFAULT_DATASET:
+            return _read_split(config, split, report)
+
+        bundled = replace(
+            config,
+            dataset=f"{data_path()}/news_sample",
+            text_columns=config.text_columns or BUNDLED_COLUMNS,
         )
+        rows = _read_split(bundled, split, report)
+        # the folder of the installation says nothing about the rows
+        return replace(rows, origin=f"{DEFAULT_DATASET}/{Path(rows.origin).name}")
 
 
-def _files_of(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
-    """The files of a split, in a folder or by itself; with ``test_fraction`` the only ones."""
-    only = config.test_fraction is not None
+class _OpenedSplit(NamedTuple):
+    """The table of a split, whose records are not read yet."""
+
+    table: Table
+    origin: str  # for messages and provenance
+    folder: Path  # paths of files in the table are relative to it
+
+
+def _read_split(config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
+    """The rows of a split at the path ``config.dataset``."""
+    path = Path(config.dataset).expanduser()
+    if is_saved(path):
+        opened = _open_saved(path, config, split)
+    else:
+        files = _find_files(path, config, split)
+        # the only column of such a file has a name of its own
+        if kind_of(files.paths[0]) == ".txt":
+            config = replace(config, text_columns=())
+        table = open_tables(files.checked(), config)
+        folder = files.paths[0].parent
+        opened = _OpenedSplit(table, str(folder / files.label), folder)
+
+    label = None if split in config.unlabelled else config.label_column
+    columns = choose_columns(opened.table, config, label, opened.origin)
+    return collect(
+        opened.table,
+        columns,
+        config,
+        split=split,
+        origin=opened.origin,
+        folder=opened.folder,
+        report=report,
+    )
+
+
+def _find_files(path: Path, config: ExtractConfig, split: str) -> SplitFiles:
+    """The files of a split: in a folder, or a single file.
+
+    With a ``test_fraction``, they are the files of the only split, whatever its name.
+    """
+    only_split = config.test_fraction is not None
     suffixes = (*SUFFIXES, ".txt") if split in config.unlabelled else SUFFIXES
     if not path.exists():
         raise NotFoundError(
             f"no file or folder at '{path}'", where=str(path.absolute())
         )
     if path.is_dir():
-        return files_of_split(path, split, only=only, suffixes=suffixes)
+        return files_of_split(path, split, only_split=only_split, suffixes=suffixes)
+
     name, count = shard_of(path)
-    if kind_of(path) not in suffixes or not (
-        only or len(config.splits) == 1 or name == split
-    ):
+    is_this_split = only_split or len(config.splits) == 1 or name == split
+    if kind_of(path) not in suffixes or not is_this_split:
         raise NotFoundError(
             f"no data for the split '{split}' at '{path}'",
             expected=f"a file ending in {', '.join(suffixes)}, and one split of it",
             found=path.name,
             where=str(path.absolute()),
-            hint="name the splits there are with --split; --test-fraction 0.2 makes 'train' and "
-            "'test' of one file",
+            hint=SPLITS_HINT,
         )
     if count is not None and count > 1:
-        text = (
-            f"'{path.name}' is one of {count} shards: --dataset {path.parent} reads all"
+        warnings.warn(
+            f"'{path.name}' is one of {count} shards: --dataset {path.parent} reads "
+            "all of them",
+            GaamWarning,
+            stacklevel=2,
         )
-        warnings.warn(text, GaamWarning, stacklevel=2)
     return SplitFiles(name, (path,))
 
 
 def is_saved(path: Path) -> bool:
-    """Whether a folder is what ``save_to_disk`` of ``datasets`` writes."""
+    """Whether a folder was written by ``save_to_disk`` of ``datasets``."""
     return (path / SPLITS_FILE).is_file() or is_saved_split(path)
 
 
 def is_saved_split(path: Path) -> bool:
-    """Whether a folder is one split alone, as ``save_to_disk`` writes it."""
+    """Whether ``save_to_disk`` wrote a single split into a folder."""
     return all((path / name).is_file() for name in DATASET_FILES)
 
 
-def _open_saved(
-    path: Path, config: ExtractConfig, split: str
-) -> tuple[Table, str, Path]:
-    """The table of a split that ``datasets`` saved, where it lies, and its folder."""
+def _open_saved(path: Path, config: ExtractConfig, split: str) -> _OpenedSplit:
+    """Open a split that ``datasets`` saved, by itself or with others."""
     import datasets
 
-    only = config.test_fraction is not None
+    only_split = config.test_fraction is not None
+    # the library does not recognize pointers of Git LFS
     for file in sorted(path.glob("**/*.arrow")):
         check_file(file)
     with reading_file(str(path)):
         data = datasets.load_from_disk(str(path))
+
     folder = path
     if isinstance(data, datasets.DatasetDict):
-        names = list(data) if only else candidates(split, data, str)
-        if len(names) != 1:
-            problem = (
-                f"several splits may be '{split}'" if names else f"no split '{split}'"
-            )
-            raise NotFoundError(
-                f"{problem} at '{path}'",
-                found=f"the splits {', '.join(data)}",
-                where=str(path.absolute()),
-                hint="name the splits there are with --split",
-            )
-        if not only:
-            tell_synonym(split, names[0], path)
-        data, folder = data[names[0]], path / names[0]
-    elif not only and len(config.splits) > 1 and str(data.split) != split:
+        name = _find_saved_split(path, list(data), split, only_split=only_split)
+        data = data[name]
+        folder = path / name
+    elif not only_split and len(config.splits) > 1 and str(data.split) != split:
         raise NotFoundError(
             f"'{path}' is one split, and not '{split}'",
             where=str(path.absolute()),
-            hint="--test-fraction 0.2 makes 'train' and 'test' of it",
+            hint="--test-fraction 0.2 divides it into 'train' and 'test'",
         )
-    return dataset_table(data, config), str(folder), folder
+    return _OpenedSplit(dataset_table(data, config), str(folder), folder)
+
+
+def _find_saved_split(
+    path: Path, names: list[str], split: str, *, only_split: bool
+) -> str:
+    """The name under which a split was saved; the only name for ``only_split``."""
+    eligible = names if only_split else candidates(split, names, str)
+    if len(eligible) != 1:
+        problem = (
+            f"several splits may be '{split}'" if eligible else f"no split '{split}'"
+        )
+        raise NotFoundError(
+            f"{problem} at '{path}'",
+            found=f"the splits {', '.join(names)}",
+            where=str(path.absolute()),
+            hint="--split names the splits of the data set",
+        )
+    if not only_split:
+        warn_of_synonym(split, eligible[0], path)
+    return eligible[0]

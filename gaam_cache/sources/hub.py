@@ -1,4 +1,4 @@
-"""Rows from a data set on the hub, through the ``datasets`` library."""
+"""Rows from a data set on the hub, read by the library ``datasets``."""
 
 import re
 import warnings
@@ -13,64 +13,58 @@ from gaam_cache.common.messages import shortened
 from gaam_cache.common.terminal import ReportProgress
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import Rows, Source
-from gaam_cache.sources.rows.collect import choose, collect
+from gaam_cache.sources.rows.collect import choose_columns, collect
 from gaam_cache.sources.rows.readers import dataset_table
 
 
 class HubSource(Source):
     """A data set id such as ``fancyzhx/ag_news``.
 
-    Where the hub cannot be reached, the copy that the ``datasets`` library keeps serves, if it is
-    of the commit that was asked for.
+    Where the hub cannot be reached, the local copy of the library ``datasets`` serves,
+    if it is of the requested commit.
     """
 
     priority: ClassVar[int] = 3
     has_revisions: ClassVar[bool] = True
-    _asked: tuple[Path, HubError | None] | None = None
+    _snapshot: tuple[Path, HubError | None] | None = None
+    """The folder with the card, named as the commit; and why the hub did not answer."""
 
     @classmethod
-    def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
+    def claims(cls, dataset: str) -> bool:  # noqa: ARG003 it is the last, and takes all
         return True
 
     def rows(self, config: ExtractConfig, split: str, report: ReportProgress) -> Rows:
-        """Download (or take from the local copy) and read one split."""
-        wanted = None if config.test_fraction is not None else split
+        """Read one split, from the hub or from the local copy."""
         name = config.dataset
-        report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
-        if self._asked is None:  # once: all splits are of one commit
-            self._asked = fetch(
+        hub_split = split if config.test_fraction is None else None
+        fetched = "all" if hub_split is None else repr(hub_split)
+        report(0, 0, f"fetching {fetched} of {name}")
+
+        # all splits must be of one commit, so the hub is asked once
+        if self._snapshot is None:
+            self._snapshot = fetch(
                 name, config.dataset_revision, ["README.md"], kind="dataset"
             )
-        folder, unreachable = self._asked
+        folder, unreachable = self._snapshot
         commit = folder.name
-        data = _load(name, commit, config.subset, wanted, unreachable)
-        if wanted is None:
-            if len(data) != 1:
-                what = "--test-fraction makes splits of data with a single one"
-                raise ConfigError(
-                    what, found=f"the splits {', '.join(data)}", where=name
-                )
-            wanted, data = next(iter(data.items()))
-        # the folder that the library keeps rows in bears the commit that they were made from, and
-        # it hands out whatever copy it has when something fails
-        folders = {Path(file["filename"]).parent.name for file in data.cache_files}
-        commits = [name for name in folders if COMMIT.fullmatch(name)]
-        if commits != [commit] and (commits or unreachable):
-            raise HubError(
-                f"the data set '{name}' could not be fetched at the revision asked for",
-                expected=commit,
-                found=f"a local copy of {', '.join(commits) or 'an unknown commit'}",
-                hint="run the same again when the hub answers",
-            ) from unreachable
+        data = _load(name, commit, config.subset, hub_split, unreachable)
+        if hub_split is None:
+            hub_split, data = _only_split(data, name)
+        _check_commit(data, name, commit, unreachable)
         if config.subset is None and split == config.splits[0]:
-            _tell_subset(name, folder, str(data.info.config_name))
+            _warn_of_default_subset(name, folder, str(data.info.config_name))
+
+        # make rows
         subset = "" if config.subset is None else f" ({config.subset})"
-        origin = f"{name}{subset}@{commit}, {wanted}"
+        origin = f"{name}{subset}@{commit}, {hub_split}"
         table = dataset_table(data, config)
         label = None if split in config.unlabelled else config.label_column
-        columns = choose(table, config, label, origin)
-        here = replace(config, allow_outside=True)
-        rows = collect(table, columns, here, split=split, origin=origin, report=report)
+        columns = choose_columns(table, config, label, origin)
+        # paths in the data lead to the cache of the library, outside of any folder
+        trusted = replace(config, allow_outside=True)
+        rows = collect(
+            table, columns, trusted, split=split, origin=origin, report=report
+        )
         return replace(rows, revision=commit)
 
 
@@ -81,23 +75,24 @@ def _load(
     split: str | None,
     unreachable: HubError | None,
 ) -> Any:
-    """One split at a commit (or all where none is named), fetched where it is not there yet."""
+    """Load one split at a commit, or all splits, and fetch what is not there yet."""
     import datasets
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
+    # gaam shows its own progress
     datasets.disable_progress_bars()
-    offline = datasets.config.HF_HUB_OFFLINE
-    # no argument says that the hub is to be left alone
-    datasets.config.HF_HUB_OFFLINE = offline or unreachable is not None
-    named: dict[str, Any] = {} if subset is None else {"name": subset}
+    # no argument of load_dataset keeps it from asking the hub
+    was_offline = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = was_offline or unreachable is not None
+    options = {} if subset is None else {"name": subset}
     with hub_errors(name, kind="dataset"):
         try:
             return datasets.load_dataset(
-                name, revision=commit, split=split, keep_in_memory=False, **named
+                name, revision=commit, split=split, keep_in_memory=False, **options
             )
         except DatasetNotFoundError as error:
-            # the hub has just named its commit: it is there, and closed
+            # the hub has just given its commit, so it exists and access is restricted
             raise (unreachable or gated(name, "dataset")) from error
         except (DatasetsError, EmptyDatasetError, ValueError, RuntimeError) as error:
             refusal = _refusal(error, f"{name}@{commit}", name, subset)
@@ -105,52 +100,75 @@ def _load(
                 raise refusal from error
             raise (unreachable or refusal) from error
         finally:
-            datasets.config.HF_HUB_OFFLINE = offline
+            datasets.config.HF_HUB_OFFLINE = was_offline
 
 
-def _tell_subset(name: str, folder: Path, subset: str) -> None:
-    """Say which of several subsets is read where nobody named one and the data set has a default.
+def _only_split(data: Any, name: str) -> tuple[str, Any]:
+    """The name and data of the only split of a data set."""
+    if len(data) != 1:
+        raise ConfigError(
+            "--test-fraction divides a data set with a single split",
+            found=f"the splits {', '.join(data)}",
+            where=name,
+        )
+    split: str = next(iter(data))
+    return split, data[split]
 
-    Which there are is said by its card, which decides nothing.
+
+def _check_commit(
+    data: Any, name: str, commit: str, unreachable: HubError | None
+) -> None:
+    """Refuse a local copy of another commit.
+
+    When something fails, the library hands out whatever copy it has. It keeps rows in a
+    folder named as the commit that they were made from.
+    """
+    folders = {Path(file["filename"]).parent.name for file in data.cache_files}
+    commits = [folder for folder in folders if COMMIT.fullmatch(folder)]
+    if commits != [commit] and (commits or unreachable):
+        raise HubError(
+            f"the data set '{name}' could not be fetched at the requested revision",
+            expected=commit,
+            found=f"a local copy of {', '.join(commits) or 'an unknown commit'}",
+            hint="run the same again when the hub answers",
+        ) from unreachable
+
+
+def _warn_of_default_subset(name: str, folder: Path, subset: str) -> None:
+    """Warn if the data set has several subsets and its default is read.
+
+    The card lists the subsets. The warning is all that depends on it.
     """
     from huggingface_hub import DatasetCard
 
-    with suppress(Exception):  # no card, or none that can be read
+    # there may be no card, or none that can be read
+    with suppress(Exception):
         configs = DatasetCard.load(folder / "README.md").data.get("configs") or []
         subsets = [str(config["config_name"]) for config in configs]
         if len(subsets) > 1:
-            text = f"of the subsets {', '.join(subsets)} of '{name}' its default, '{subset}', is "
             warnings.warn(
-                text + "read: --subset names another", GaamWarning, stacklevel=2
+                f"'{name}' has the subsets {', '.join(subsets)}; its default, "
+                f"'{subset}', is read: --subset names another",
+                GaamWarning,
+                stacklevel=2,
             )
 
 
 def _refusal(
     error: Exception, where: str, name: str, subset: str | None
 ) -> ConfigError:
-    """What the library says of a data set that it cannot read, as one message."""
+    """The error of the library about a data set that it cannot read, as ours."""
     text = str(error)
+    # the library lists the subsets in its messages only
     subsets = re.search(r"(?:available configs|Available): \[(.*?)\]", text, re.DOTALL)
     if subsets is not None:
-        problem = f"the data set '{name}' has several subsets"
-        if subset is not None:
-            problem = f"the data set '{name}' has no subset '{shortened(subset)}'"
-        names = re.findall(r"'([^']*)'|\"([^\"]*)\"", subsets[1])
-        return NotFoundError(
-            problem,
-            expected="one of: "
-            + ", ".join(single or double for single, double in names),
-            found=None if subset is None else shortened(subset),
-            where=where,
-            hint="name one with --subset",
-        )
+        return _no_such_subset(subsets[1], where, name, subset)
     if "unknown split" in text.lower():
-        hint = "name the splits there are with --split"
         return NotFoundError(
             f"the data set '{name}' has no such split",
             found=one_line(error),
             where=where,
-            hint=hint,
+            hint="--split names the splits of the data set",
         )
     return ConfigError(
         f"the data set '{name}' cannot be read as it is",
@@ -158,4 +176,23 @@ def _refusal(
         found=one_line(error.__cause__ or error),
         where=where,
         hint="download it and give --dataset a folder with one file per split",
+    )
+
+
+def _no_such_subset(
+    listed: str, where: str, name: str, subset: str | None
+) -> NotFoundError:
+    """The error for a subset that is missing; ``listed`` has all in Python's quotes."""
+    problem = f"the data set '{name}' has several subsets"
+    if subset is not None:
+        subset = shortened(subset)
+        problem = f"the data set '{name}' has no subset '{subset}'"
+    quoted = re.findall(r"'([^']*)'|\"([^\"]*)\"", listed)
+    names = [single or double for single, double in quoted]
+    return NotFoundError(
+        problem,
+        expected=f"one of: {', '.join(names)}",
+        found=subset,
+        where=where,
+        hint="name one with --subset",
     )

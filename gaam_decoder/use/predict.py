@@ -29,7 +29,7 @@ from gaam_cache.config import ExtractConfig, parse_words
 from gaam_cache.extraction.rows import Placed
 from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
 from gaam_cache.sources.rows.cells import text_of
-from gaam_cache.sources.rows.collect import choose
+from gaam_cache.sources.rows.collect import choose_columns
 from gaam_cache.store.files import make_folder, short_digest
 from gaam_cache.store.plan import comparable, describe_state_deviation, differences
 from gaam_cache.store.reader import open_cache
@@ -337,7 +337,7 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
     table = open_table(path, reading)
 
     def chunks() -> Iterator[tuple[Records, Placed]]:
-        columns = choose(table, reading, None, str(path))
+        columns = choose_columns(table, reading, None, str(path))
 
         def input_of(place: str, record: Any) -> str:
             try:

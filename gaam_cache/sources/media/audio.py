@@ -1,4 +1,7 @@
-"""Sounds in files: what libsndfile reads (WAV, FLAC, OGG, MP3, AIFF, ...), by soundfile."""
+"""Sounds in files that libsndfile reads, such as WAV, FLAC, OGG, MP3 and AIFF.
+
+Shapes: T samples, C channels.
+"""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -14,49 +17,50 @@ from gaam_cache.config import PUBLISHED_SECONDS, ExtractConfig
 from gaam_cache.sources.media.base import Item, Media, library
 
 RULES = "mono by the mean"
-"""What we make of what libsndfile reads; to be changed with it, for it decides numbers."""
+"""What gaam does to the samples of libsndfile. It decides numbers and is part of the
+fingerprint, so it must change with the code."""
 SHORTEST_TAIL = 0.1
-"""Seconds. A shorter rest of a sound that is split is no row: of 25 ms windows that are 20 ms
-apart, as speech encoders have them, it holds at most four."""
+"""Seconds. The rest of a sound that was cut into pieces is no row if it is shorter. It
+would hold at most four of the 25 ms windows, 20 ms apart, of speech encoders."""
 CANCELLED = 0.1
-"""Of the loudness of the channels: what of it their mean has at least. Of two that have nothing in
-common it has 0.7."""
+"""The least loudness of the mean of the channels, relative to that of the channels. Two
+channels that have nothing in common give 0.7."""
+# fmt: off
 STARTS = (
-    b"RIFF",
-    b"RIFX",
-    b"RF64",
-    b"FORM",
-    b"fLaC",
-    b"OggS",
-    b".snd",
-    b"caff",
-    b"ID3",
+    b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff", b"ID3",
 )
+SUFFIXES = frozenset({
+    ".wav", ".wave", ".rf64", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".mp2",
+    ".aif", ".aiff", ".aifc", ".au", ".snd", ".caf",
+})
+# fmt: on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Sound(Item):
-    """All of a file, or a piece of it: samples ``start`` to ``stop`` of ``whole``."""
+    """A sound in a file, or a piece of it."""
 
     rate: int  # of the file, in Hz
-    start: int
-    stop: int
-    whole: int
+    start: int  # its first sample in the file
+    stop: int  # the sample after its last one
+    file_frames: int  # number of samples in the file
     silent: bool  # whether all of its samples are 0
 
     @property
     def frames(self) -> int:
-        """Samples that are its own."""
+        """Number of its samples."""
         return self.stop - self.start
 
     @property
     def identity(self) -> bytes:
-        """The digest of the file, and which samples of it where that is not all."""
-        part = "" if self.frames == self.whole else f"{self.start}-{self.stop}"
-        return bytes.fromhex(self.sha256) + part.encode()
+        """The digest of the file, and for a piece its samples."""
+        digest = bytes.fromhex(self.sha256)
+        if self.frames == self.file_frames:
+            return digest
+        return digest + f"{self.start}-{self.stop}".encode()
 
     def samples(self) -> NDArray[np.float32]:
-        """Decoded: float32 (frames,), the mean of all channels; not to be written to."""
+        """The mean of all channels, float32 (frames,); not to be written to."""
         file = Item(
             name=self.name,
             path=self.path,
@@ -64,78 +68,105 @@ class _Sound(Item):
             size=self.size,
             sha256=self.sha256,
         )
-        return _decoded_file(file)[self.start : self.stop]
+        return _decode_file(file)[self.start : self.stop]
 
 
 class Audio(Media):
-    """Sounds. Of several channels the mean is heard; libsndfile says what is damaged."""
+    """Sounds. Several channels become their mean; libsndfile finds damaged files."""
 
     kind: ClassVar[str] = "audio"
     noun: ClassVar[str] = "sound"
-    suffixes: ClassVar[frozenset[str]] = frozenset(
-        {".wav", ".wave", ".rf64", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".mp2"}
-        | {".aif", ".aiff", ".aifc", ".au", ".snd", ".caf"}
-    )
+    suffixes: ClassVar[frozenset[str]] = SUFFIXES
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
-        mpeg = len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 in (0xE2, 0xE4)
-        return mpeg or (head.startswith(STARTS) and head[8:12] != b"WEBP")
+        # MP3 and MP2 without tags start with the header of an MPEG frame
+        if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 in (0xE2, 0xE4):
+            return True
+        # WebP pictures are RIFF files too
+        return head.startswith(STARTS) and head[8:12] != b"WEBP"
 
     @classmethod
     def items(
-        cls, content: bytes, config: ExtractConfig, **file: Any
+        cls, content: bytes, config: ExtractConfig, file: Item
     ) -> Sequence[_Sound]:
-        """All of a sound, its beginning, or its pieces, as the configuration says.
-
-        Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds * rate).
-        """
-        rate, x_T = _decoded(content, Item(**file).where)
-        whole, split = len(x_T), config.clip_mode == "split"
+        """The whole sound, its beginning, or its pieces, as configured."""
+        rate, x_T = _decode(content, file.where)
         seconds = PUBLISHED_SECONDS if config.published_audio else config.clip_seconds
-        found: list[_Sound] = []
-        start = i = 0
-        while start < whole and (split or not found):
-            i += 1
-            end = (
-                whole if seconds is None else max(round(i * seconds * rate), start + 1)
+        # whole sounds are decoded even for a short beginning: damage is found now
+        pieces = _cut(len(x_T), rate, seconds, all_pieces=config.clip_mode == "split")
+        return [
+            _Sound(
+                name=file.name,
+                path=file.path,
+                offset=file.offset,
+                size=file.size,
+                sha256=file.sha256,
+                rate=rate,
+                start=start,
+                stop=stop,
+                file_frames=len(x_T),
+                silent=not x_T[start:stop].any(),
             )
-            stop = min(end, whole)
-            if not found or stop == end or stop - start >= SHORTEST_TAIL * rate:
-                silent = not x_T[start:stop].any()
-                about: dict[str, Any] = {"rate": rate, "start": start, "stop": stop}
-                found.append(_Sound(**file, **about, whole=whole, silent=silent))
-            start = stop
-        return found
+            for start, stop in pieces
+        ]
 
     def doubts(self) -> Iterator[str]:
-        """A line where sounds are silent: nothing of one can be told from another."""
-        yield from self.few_alike(
-            sum(one.silent for one in self.inputs),
+        """A line if sounds are silent, so that nobody can tell them apart."""
+        yield from self.doubt_if_many(
+            sum(sound.silent for sound in self.inputs),
             "hold nothing but zeros, as far as they are read",
         )
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
-        module = library("soundfile", cls.kind)
-        versions = {
-            "soundfile": module.__version__,
-            "libsndfile": module.__libsndfile_version__,
+        soundfile = library("soundfile", cls.kind)
+        return {
+            "gaam": RULES,
+            "soundfile": soundfile.__version__,
+            "libsndfile": soundfile.__libsndfile_version__,
         }
-        return {"gaam": RULES} | versions
 
 
-def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
-    """Rate, and samples (T,); several channels are decoded as float64, their mean rounded once.
+def _cut(
+    frames: int, rate: int, seconds: float | None, *, all_pieces: bool
+) -> list[tuple[int, int]]:
+    """The start and stop sample of every piece of a sound, or of its first piece.
 
-    A file is read at once: what libsndfile 1.2.2 reads of MP3 after a seek differs in last bits.
+    Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds *
+    rate). Without ``seconds``, the sound is one piece.
     """
-    module = library("soundfile", "audio")
+    if seconds is None:
+        return [(0, frames)]
+    pieces: list[tuple[int, int]] = []
+    start = 0
+    number = 0
+    while start < frames and (all_pieces or not pieces):
+        number += 1
+        end = max(round(number * seconds * rate), start + 1)
+        stop = min(end, frames)
+        # a short sound is a row, but the short rest of a long one is not
+        is_complete = stop == end
+        if not pieces or is_complete or stop - start >= SHORTEST_TAIL * rate:
+            pieces.append((start, stop))
+        start = stop
+    return pieces
+
+
+def _decode(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
+    """The rate and the samples, (T,), of a sound.
+
+    Several channels are decoded as float64, and their mean is rounded once. The whole
+    file is read at once: after a seek, libsndfile 1.2.2 reads MP3 with other last bits.
+    """
+    soundfile = library("soundfile", "audio")
     try:
-        with module.SoundFile(io.BytesIO(content)) as file:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            # the mean of channels is computed in float64, so that it is rounded once
             dtype = "float32" if file.channels == 1 else "float64"
-            x_TC, rate = file.read(dtype=dtype, always_2d=True), int(file.samplerate)
-    except (module.SoundFileError, ValueError) as error:
+            x_TC: NDArray[Any] = file.read(dtype=dtype, always_2d=True)
+            rate = int(file.samplerate)
+    except (soundfile.SoundFileError, ValueError) as error:
         raise DataError(
             "a sound cannot be read",
             expected="a whole sound in a format of libsndfile",
@@ -143,26 +174,45 @@ def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
             where=where,
             hint="get the file again or convert it, or remove its row",
         ) from error
+
+    # one infinite sample would make all states of its row NaN
     if not len(x_TC) or not np.isfinite(x_TC).all():
-        found = "numbers that are not finite" if len(x_TC) else "no samples"
         raise DataError(
-            "a sound is empty or damaged", expected="samples", found=found, where=where
+            "a sound is empty or damaged",
+            expected="samples",
+            found="numbers that are not finite" if len(x_TC) else "no samples",
+            where=where,
         )
+    # a mean would change nothing, and float32 is what was decoded
     if x_TC.shape[1] == 1:
         return rate, x_TC[:, 0].astype(np.float32)
     x_T = x_TC.mean(axis=1)
-    loudness, left = (float(np.sqrt(np.mean(np.square(x)))) for x in (x_TC, x_T))
-    if left < CANCELLED * loudness:
-        raise DataError(
-            "the channels of a sound cancel each other in their mean",
-            expected=f"a mean that has at least {CANCELLED:.0%} of the loudness of the channels",
-            found=f"{left / loudness:.1%}",
-            where=where,
-            hint="turn the sign of one channel, or keep one alone (sox IN OUT remix 1)",
-        )
+    _check_cancellation(x_TC, x_T, where)
     return rate, x_T.astype(np.float32)
 
 
-@lru_cache(maxsize=2)  # pieces of a file follow one another
-def _decoded_file(file: Item) -> NDArray[np.float32]:
-    return _decoded(file.content(), file.where)[1]
+def _check_cancellation(
+    x_TC: NDArray[np.float64], x_T: NDArray[np.float64], where: str
+) -> None:
+    """Refuse channels whose mean is nearly silent, as those of opposite phase."""
+    channel_loudness = _loudness(x_TC)
+    mean_loudness = _loudness(x_T)
+    if mean_loudness < CANCELLED * channel_loudness:
+        raise DataError(
+            "the channels of a sound cancel each other in their mean",
+            expected=f"a mean with at least {CANCELLED:.0%} of the loudness of the "
+            "channels",
+            found=f"{mean_loudness / channel_loudness:.1%}",
+            where=where,
+            hint="invert one channel, or keep only one channel (sox IN OUT remix 1)",
+        )
+
+
+def _loudness(x: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(np.square(x))))
+
+
+@lru_cache(maxsize=2)  # the pieces of a file are read one after another
+def _decode_file(file: Item) -> NDArray[np.float32]:
+    _, x_T = _decode(file.content(), file.where)
+    return x_T

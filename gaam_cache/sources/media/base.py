@@ -1,4 +1,4 @@
-"""Rows whose inputs lie in files of their own: sounds, pictures."""
+"""Rows whose inputs lie in files: sounds and pictures, decoded when they are needed."""
 
 import hashlib
 import importlib
@@ -22,30 +22,33 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.base import MEDIA, TOLERATED_TRUNCATED_SHARE, Record, Rows
 from gaam_cache.sources.rows.layout import HEAD_BYTES, refuse_pointer
 
-AHEAD = 4  # files for every thread that are decoded and not yet asked for
-STORED = "gaam-rows-"
-_STORING = threading.Lock()
+FILES_AHEAD = 4  # for every thread, files that are decoded before they are needed
+START_SHOWN = 12  # bytes of an unknown file that an error shows
+SPOOL_PREFIX = "gaam-rows-"
+_SPOOL_LOCK = threading.Lock()
 
 
 @cache
-def _store() -> Any:
-    """A temporary file of what tables hold themselves; it goes with the process."""
-    return tempfile.NamedTemporaryFile(prefix=STORED)
+def _spool() -> Any:
+    """A temporary file for the bytes of table cells; it goes with the process."""
+    return tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX)
 
 
-def _stored(content: bytes) -> dict[str, Any]:
-    with _STORING:
-        offset = _store().tell()
-        _store().write(content)
-        _store().flush()
-    return {"path": Path(_store().name), "offset": offset}
+def _write_to_spool(content: bytes) -> int:
+    """Append bytes to the temporary file, and return where they start."""
+    # several threads decode files
+    with _SPOOL_LOCK:
+        offset: int = _spool().tell()
+        _spool().write(content)
+        _spool().flush()
+    return offset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """One input: bytes that are read when they are needed, and are then what they were at first."""
+    """An input in a file, whose bytes are read, and compared by digest, when needed."""
 
-    name: str  # as the data set has it: a path, or a row of a table
+    name: str  # as the data set has it: a path, or the location of a record
     path: Path
     offset: int = 0
     size: int
@@ -53,23 +56,30 @@ class Item:
 
     @property
     def where(self) -> str:
-        return self.name if self.path.name.startswith(STORED) else str(self.path)
+        """Where the input lies, for messages."""
+        # nobody knows the temporary file, but its record has a location
+        if self.path.name.startswith(SPOOL_PREFIX):
+            return self.name
+        return str(self.path)
 
     @property
     def identity(self) -> bytes:
-        """What it is made of: the digest of its bytes, and which part of them it is."""
+        """The digest of its bytes, and which part of them it is."""
         return bytes.fromhex(self.sha256)
 
     def content(self) -> bytes:
-        """All of its bytes; DataError where they are gone, or not what they were at first."""
+        """All of its bytes; DataError if they are gone, or have changed since."""
+        # a file that cannot be read has another digest too
         content = b""
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(self.offset)
             content = file.read(self.size)
+        # other bytes would give states under a fingerprint that covers the first ones
         if hashlib.sha256(content).hexdigest() != self.sha256:
-            what = "a file of the data set was changed or removed while it was in use"
             raise DataError(
-                what, expected=f"SHA-256 {self.sha256:.12}...", where=self.where
+                "a file of the data set was changed or removed while it was in use",
+                expected=f"SHA-256 {self.sha256:.12}...",
+                where=self.where,
             )
         return content
 
@@ -78,45 +88,49 @@ class Item:
 class Media(Rows):
     """Rows whose inputs, an ``Item`` each, are decoded when they are needed.
 
-    A kind of files is a class of these, in a file that is called as the kind.
+    Every kind of files is a subclass, in a module with the name of the kind.
     """
 
     suffixes: ClassVar[frozenset[str]]
-    """Of the files that are looked for in folders, in lower case, with the dot; what a file holds
-    is told by its content."""
+    """Suffixes of the files to look for in folders, in lower case and with the dot. The
+    kind of a file follows from its content, not from its suffix."""
 
     @classmethod
     @abstractmethod
     def claims(cls, head: bytes) -> bool:
-        """Whether a file that begins with these 64 bytes is of this kind, whatever its name."""
+        """Whether a file that begins with these 64 bytes is of this kind."""
 
     @classmethod
     @abstractmethod
-    def items(
-        cls, content: bytes, config: ExtractConfig, **file: Any
-    ) -> Sequence[Item]:
-        """Decode a file, so that nothing is found wrong later, and say of what rows it is made.
+    def items(cls, content: bytes, config: ExtractConfig, file: Item) -> Sequence[Item]:
+        """Decode a file and return its inputs, so that no error is left for later.
+
+        Args:
+            content: all bytes of the file.
+            config: the extraction.
+            file: where the file is; the inputs are made of its fields.
 
         Raises:
             DataError: it is empty, damaged, or of another kind.
         """
 
     def contents(self) -> Iterator[bytes]:
-        """Of every input a digest that covers all of its bytes, and which part of them it is."""
+        """For every input a digest of all its bytes, and which part of them it is."""
         return (item.identity for item in self.inputs)
 
-    def few_alike(self, count: int, what: str) -> Iterator[str]:
-        """A line where more than one input in a hundred is of a kind that says nothing."""
+    def doubt_if_many(self, count: int, description: str) -> Iterator[str]:
+        """A line if more than one input in a hundred carries no information."""
         if count > TOLERATED_TRUNCATED_SHARE * len(self):
-            yield f"{count:,} of {len(self):,} {self.noun}s of {self.origin} {what}"
+            total = f"{len(self):,} {self.noun}s"
+            yield f"{count:,} of {total} of {self.origin} {description}"
 
     def excerpt(self, row: int) -> str:
-        """The end of where an input lies."""
+        """The end of the path of an input."""
         return excerpt(self.inputs[row].where[-LONGEST_WORD:])
 
 
 def media() -> dict[str, type[Media]]:
-    """All kinds of files that there are."""
+    """All kinds of files, by name."""
     return {
         name: plugins.load(MEDIA, name, kind="kind of files")
         for name in plugins.names(MEDIA)
@@ -124,103 +138,146 @@ def media() -> dict[str, type[Media]]:
 
 
 def file_in(cell: Any) -> Any:
-    """What a cell says of a file, its bytes or its name; None where it names none."""
-    if isinstance(
-        cell, Mapping
-    ):  # as the library ``datasets`` stores sounds and pictures
-        cell = cell.get("path") if cell.get("bytes") is None else cell.get("bytes")
-    blank = isinstance(cell, str) and not cell.strip()
-    return None if blank or not cell else cell
+    """The bytes or the name of the file in a cell; None if it names no file."""
+    # the library ``datasets`` stores a file as its bytes and its path
+    if isinstance(cell, Mapping):
+        content = cell.get("bytes")
+        if content is None:
+            content = cell.get("path")
+        cell = content
+    if isinstance(cell, str) and not cell.strip():
+        return None
+    return cell or None
 
 
 def library(name: str, kind: str) -> Any:
-    """A module that decodes files of a kind, which is the extra that it comes with too."""
+    """The module that decodes files of a kind; the kind also names its extra."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:
-        what = f"rows of {kind} need the package of {name}"
-        raise ConfigError(what, found=str(error), hint=install(kind)) from error
+        raise ConfigError(
+            f"rows of {kind} need the package of {name}",
+            found=str(error),
+            hint=install(kind),
+        ) from error
+
+
+_Decoded = tuple[type[Media] | None, Sequence[Item]]
+"""The kind of a file and its inputs; None and nothing where no file is named."""
+_FileRecord = tuple[str, Mapping[str, Any], Callable[[], Sequence[Item]]]
+"""The location of a record, its values, and the function that returns its inputs."""
 
 
 class Files:
-    """Reads the files that records name, in ``folder``, or hold themselves."""
-
-    kind: Any = None  # the class that holds what was found: all files are of one kind
+    """Reads the files that records name or contain; all must be of one kind."""
 
     def __init__(self, folder: Path, config: ExtractConfig) -> None:
-        self._folder, self._config = folder.absolute(), config
+        self._kind: type[Media] | None = None
+        self._folder = folder.absolute()
+        self._config = config
         self._media = media().values()
 
-    def read(
-        self, records: Iterable[Record], column: str
-    ) -> Iterator[tuple[str, Any, Callable[[], Sequence[Item]]]]:
-        """Every record, in order, with what returns its inputs; several threads decode them."""
-        threads = max(1, len(cores()) // workers_here())
-        waiting = deque[Any]()
-        with ThreadPoolExecutor(threads, "decode") as pool:
-            for place, record in records:
-                decoded = pool.submit(self._decoded, place, record[column])
-                waiting.append((place, record, partial(self._of_one_kind, decoded)))
-                if len(waiting) >= AHEAD * threads:
-                    yield waiting.popleft()
-            yield from waiting
+    def read(self, records: Iterable[Record], column: str) -> Iterator[_FileRecord]:
+        """Every record, in order, with a function that returns its inputs.
 
-    def _is_inside(self, path: Path, cell: str) -> bool:
-        """Whether a file that a table names lies in the folder; links in it lead anywhere."""
-        written = Path(cell)
+        Several threads decode files ahead. The function waits for the file, and raises
+        DataError if it cannot be used.
+        """
+        threads = max(1, len(cores()) // workers_here())
+        pending = deque[_FileRecord]()
+        with ThreadPoolExecutor(threads, "decode") as pool:
+            # the queue bounds how far the threads run ahead
+            for location, record in records:
+                decoded = pool.submit(self._decode, location, record[column])
+                pending.append((location, record, partial(self._result, decoded)))
+                if len(pending) >= FILES_AHEAD * threads:
+                    yield pending.popleft()
+            yield from pending
+
+    def row_class(self) -> type[Media]:
+        """The class of the rows; at least one file must have been decoded."""
+        if self._kind is None:
+            raise RuntimeError("no file was decoded")
+        return self._kind
+
+    def _result(self, decoded: Future[_Decoded]) -> Sequence[Item]:
+        """The inputs in a file, which must be of the same kind as the first file."""
+        kind, items = decoded.result()
+        if kind is None:
+            return items
+        if self._kind is None:
+            self._kind = kind
+        if kind != self._kind:
+            raise DataError(
+                "a file is of another kind than the first",
+                expected=f"a {self._kind.noun}",
+                found=f"a {kind.noun}",
+            )
+        return items
+
+    def _decode(self, location: str, cell: Any) -> _Decoded:
+        """Decode the file in the cell of the record at this location."""
+        file_cell = file_in(cell)
+        if file_cell is None:
+            return None, ()
+        name = file_cell if isinstance(file_cell, str) else location
+        try:
+            content, file = self._read_file(location, file_cell)
+            head = content[:HEAD_BYTES]
+            refuse_pointer(head, location)
+            kind = self._kind_of(content, head)
+            return kind, kind.items(content, self._config, file)
+        except DataError as error:
+            error.details.setdefault("found", excerpt(name))
+            raise
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(
+                "a file cannot be read",
+                expected=f"a path relative to {self._folder}",
+                found=str(error),
+            ) from error
+
+    def _read_file(self, location: str, file_cell: Any) -> tuple[bytes, Item]:
+        """The bytes of a file, which the cell contains or names, and where they are."""
+        if isinstance(file_cell, bytes):
+            content = file_cell
+            name = location
+            offset = _write_to_spool(content)
+            path = Path(_spool().name)
+        else:
+            name = file_cell
+            offset = 0
+            path = self._folder / name
+            if not (self._is_inside(path, name) or self._config.allow_outside):
+                raise DataError(
+                    "a file lies outside of the folder of the data set",
+                    expected=f"a path relative to {self._folder}, which stays in it",
+                    hint="if the data set is to be trusted: --set allow-outside=true",
+                )
+            content = path.read_bytes()
+        file = Item(
+            name=name,
+            path=path,
+            offset=offset,
+            size=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
+        return content, file
+
+    def _is_inside(self, path: Path, name: str) -> bool:
+        """Whether a file lies in the folder; links in the folder may lead anywhere."""
+        # resolve follows links, which may lead out, so it has to judge '..' alone
+        written = Path(name)
         if not written.is_absolute() and ".." not in written.parts:
             return True
         return path.resolve(strict=True).is_relative_to(self._folder.resolve())
 
-    def _of_one_kind(
-        self, decoded: Future[tuple[Any, Sequence[Item]]]
-    ) -> Sequence[Item]:
-        kind, items = decoded.result()
-        self.kind = self.kind or kind
-        if kind not in (None, self.kind):
-            what = "a file is of another kind than the first"
-            raise DataError(
-                what, expected=f"a {self.kind.noun}", found=f"a {kind.noun}"
-            )
-        return items
-
-    def _decoded(self, place: str, cell: Any) -> tuple[Any, Sequence[Item]]:
-        """The kind of a file, and what is in it; nothing where none is named."""
-        cell = file_in(cell)
-        if cell is None:
-            return None, ()
-        try:
-            if isinstance(cell, bytes):
-                content, file = cell, {"name": place, **_stored(cell)}
-            else:
-                path = self._folder / cell
-                if not (self._is_inside(path, cell) or self._config.allow_outside):
-                    raise DataError(
-                        "a file lies outside of the folder of the data set",
-                        expected=f"a path relative to {self._folder}, which stays in it",
-                        hint="if the data set is to be trusted: --set allow-outside=true",
-                    )
-                content, file = path.read_bytes(), {"name": cell, "path": path}
-            head = content[:HEAD_BYTES]
-            refuse_pointer(head, place)
-            kind = next((one for one in self._media if one.claims(head)), None)
-            if kind is None:
-                found = f"{len(content):,} bytes that begin {content[:12]!r}"
-                raise DataError(
-                    "a file is no sound or picture that can be read", found=found
-                )
-            file |= {
-                "size": len(content),
-                "sha256": hashlib.sha256(content).hexdigest(),
-            }
-            return kind, kind.items(content, self._config, **file)
-        except DataError as error:
-            error.details.setdefault(
-                "found", excerpt(cell if isinstance(cell, str) else place)
-            )
-            raise
-        except (OSError, ValueError, TypeError) as error:
-            expected = f"a path relative to {self._folder}"
-            raise DataError(
-                "a file cannot be read", expected=expected, found=str(error)
-            ) from error
+    def _kind_of(self, content: bytes, head: bytes) -> type[Media]:
+        """The kind that claims a file."""
+        for kind in self._media:
+            if kind.claims(head):
+                return kind
+        raise DataError(
+            "a file is no sound or picture that can be read",
+            found=f"{len(content):,} bytes that begin {content[:START_SHOWN]!r}",
+        )

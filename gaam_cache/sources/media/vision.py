@@ -1,4 +1,7 @@
-"""Pictures in files: PNG, JPEG, GIF, WebP, BMP, TIFF, PPM, by Pillow alone."""
+"""Pictures in files that Pillow reads: PNG, JPEG, GIF, WebP, BMP, TIFF, PPM.
+
+Shapes: H rows and W columns of pixels, C or 3 channels.
+"""
 
 import io
 import warnings
@@ -14,53 +17,49 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.media.base import Item, Media, library
 
 RULES = "upright, on white, the upper 8 of 16 bits"
-"""What we make of what Pillow reads; to be changed with it, for it decides numbers."""
+"""What gaam does to the pixels of Pillow. It decides numbers and is part of the
+fingerprint, so it must change with the code."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "MPO")
-"""Nothing else is tried, such as what would start another program."""
+"""Formats that Pillow may try. Some others would start another program."""
+# fmt: off
 STARTS = (
-    *(
-        b"\x89PNG",
-        b"\xff\xd8\xff",
-        b"GIF8",
-        b"BM",
-        b"II*\0",
-        b"MM\0*",
-        b"II+\0",
-        b"MM\0+",
-    ),
-    *(b"P%d" % number for number in range(1, 7)),
+    b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+",
+    b"P1", b"P2", b"P3", b"P4", b"P5", b"P6",
 )
-MODES = frozenset(
-    {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
-)
-"""Pillow's modes of 8 bits or fewer, of which it is known what they look like."""
-
-
-# for good: a filter of one thread that decodes would stay with the others, and hide our warnings
-warnings.filterwarnings("ignore", module=r"PIL\.")
+SUFFIXES = frozenset({
+    ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".webp", ".bmp", ".tif", ".tiff",
+    ".ppm", ".pgm", ".pbm", ".pnm",
+})
+MODES = frozenset({
+    "1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr",
+})
+"""Pillow's modes of 8 bits or fewer with a known look."""
+# fmt: on
+ALPHA_MODES = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 GREY_BITS = (10, 12, 14)
-"""Of cameras and scanners that write 16 bits."""
+"""Bits that cameras and scanners use of the 16 bits that they write."""
 FEWEST_LEVELS = 64
-"""Of 256: where the pictures of a split have fewer, their values may be no brightness."""
+"""Of 256. Pictures of a split with fewer may hold values that are no brightness."""
+
+# set once for all: a filter that a thread sets for a moment holds for all threads
+warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
-class _Seen(NamedTuple):
-    """What a picture file holds."""
+class _DecodedPicture(NamedTuple):
+    """The pixels of a picture file, and the range of the values in the file."""
 
-    pixels: NDArray[np.uint8]  # (height, width, 3), RGB, upright, on white
-    darkest: int  # value in the file
-    peak: int  # the brightest one
-    depth: int  # bits of a value in the file: 16, or 8 and fewer
-    grey: bool  # whether it is of 16 bits and one colour
+    pixels_HW3: NDArray[np.uint8]  # RGB, upright, on white
+    darkest: int
+    peak: int  # the brightest value
+    depth: int  # bits of a value in the file: 16, or 8 for 8 and fewer
+    grey: bool  # whether it has 16 bits and no colours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Picture(Item):
-    """A picture, and what is known of its brightness."""
+    """A picture in a file, and its brightness."""
 
-    bits: (
-        int | None
-    )  # of a grey value of 16 bits those that are used, where somebody says so
+    bits: int | None  # used bits of a 16-bit grey value, where the user states them
     darkest: int
     peak: int
     depth: int
@@ -69,146 +68,139 @@ class _Picture(Item):
 
     @property
     def identity(self) -> bytes:
-        """The digest of the file, and how its grey values are read where that is not as usual."""
-        other = self.grey and self.bits not in (None, 16)
-        return bytes.fromhex(self.sha256) + (
-            f"{self.bits} bits".encode() if other else b""
-        )
+        """The digest of the file, and how grey values are read if in an unusual way."""
+        digest = bytes.fromhex(self.sha256)
+        if self.grey and self.bits not in (None, 16):
+            return digest + f"{self.bits} bits".encode()
+        return digest
+
+    @property
+    def has_stated_range(self) -> bool:
+        """Whether the user has stated how many of its 16 bits are used."""
+        # Pillow gives the upper 8 bits of colours, whatever the user states
+        return self.bits is not None and (self.grey or self.bits == 16)
 
     def pixels(self) -> NDArray[np.uint8]:
-        """What is seen: shape (height, width, 3), RGB."""
-        return _decoded(self.content(), self.where, self.bits).pixels
+        """What people see: (height, width, 3), RGB."""
+        return _decode(self.content(), self.where, self.bits).pixels_HW3
 
 
 class Vision(Media):
-    """Pictures: what is seen of them, in 8 bits of red, green and blue.
+    """Pictures as people see them, in 8 bits of red, green and blue.
 
-    Turned upright as EXIF says, and on white where transparent (``convert("RGB")`` shows the
-    colours that a transparent pixel happens to hold, mostly black). Of 16 bits the upper 8 are
-    taken, of ``grey_bits`` the upper 8 of those; CMYK is converted as Pillow does; no colour
-    profile is applied. Fractions, whole numbers of 32 bits and LAB are refused: nobody can say how
-    bright they are meant to be. So are animations and files of several pages.
+    They are turned upright as EXIF says. Transparent ones are laid on white, because
+    ``convert("RGB")`` shows the hidden colour of a transparent pixel, mostly black. Of
+    16 bits the upper 8 are taken, with ``grey_bits`` the upper 8 of those. Pillow
+    converts CMYK. No colour profile is applied.
+
+    Fractions, whole numbers of 32 bits and LAB are refused, because their brightness is
+    not defined. Animations and files of several pages are refused too.
     """
 
     kind: ClassVar[str] = "vision"
     noun: ClassVar[str] = "picture"
-    suffixes: ClassVar[frozenset[str]] = frozenset(
-        {
-            ".png",
-            ".jpg",
-            ".jpeg",
-            ".jpe",
-            ".jfif",
-            ".gif",
-            ".webp",
-            ".bmp",
-            ".tif",
-            ".tiff",
-        }
-        | {".ppm", ".pgm", ".pbm", ".pnm"}
-    )
+    suffixes: ClassVar[frozenset[str]] = SUFFIXES
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
-        return head.startswith(STARTS) or (
-            head[:4] == b"RIFF" and head[8:12] == b"WEBP"
-        )
+        is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+        return is_webp or head.startswith(STARTS)
 
     @classmethod
     def items(
-        cls, content: bytes, config: ExtractConfig, **file: Any
-    ) -> Sequence[_Picture]:  # noqa: ARG003
-        seen = _decoded(content, Item(**file).where, config.grey_bits)
-        about = {"bits": config.grey_bits, **seen._asdict()}
-        pixels_HW3 = about.pop("pixels")
-        blank = bool((pixels_HW3 == pixels_HW3[:1, :1]).all())
-        return [_Picture(**file, **about, blank=blank)]
+        cls, content: bytes, config: ExtractConfig, file: Item
+    ) -> Sequence[_Picture]:
+        """The picture in a file."""
+        picture = _decode(content, file.where, config.grey_bits)
+        first_pixel = picture.pixels_HW3[:1, :1]
+        item = _Picture(
+            name=file.name,
+            path=file.path,
+            offset=file.offset,
+            size=file.size,
+            sha256=file.sha256,
+            bits=config.grey_bits,
+            darkest=picture.darkest,
+            peak=picture.peak,
+            depth=picture.depth,
+            grey=picture.grey,
+            blank=bool((picture.pixels_HW3 == first_pixel).all()),
+        )
+        return [item]
 
     def doubts(self) -> Iterator[str]:
-        """Lines where pictures of the split are blank, or all of them of much the same brightness.
+        """Lines if many pictures are blank, or all are of much the same brightness.
 
         Raises:
-            DataError: of 16 bits so few differ that not many levels of brightness would be left,
-                and nobody says that this is meant.
+            DataError: the values of 16 bits differ so little that few levels of
+                brightness would be left, and the user has not confirmed it.
         """
-        # of colours Pillow gives the upper 8 bits alone, whatever is said
-        deep = [one for one in self.inputs if one.depth == 16]
-        guessed = any(
-            one.bits is None or not (one.grey or one.bits == 16) for one in deep
-        )
-        darkest, peak = _range_of(deep)
-        if guessed and peak - darkest < FEWEST_LEVELS << 8:
-            bits = next((n for n in GREY_BITS if peak < 2**n), 16)
-            remedy = "make files of 8 bits of them"
-            if bits < 16 and all(one.grey for one in deep):
-                remedy = f"--set grey-bits={bits} if they are of {bits} bits"
-            raise DataError(
-                "the pictures of 16 bits are all of much the same brightness: of their upper 8 "
-                f"bits {(peak >> 8) - (darkest >> 8) + 1} values are left",
-                expected=f"a range of {FEWEST_LEVELS << 8:,} values of 65,536 at least",
-                found=f"{darkest:,} to {peak:,} in {len(deep):,} pictures",
-                where=self.origin,
-                hint=f"{remedy}; --set grey-bits=16 if that is meant",
-            )
-        shallow = [one for one in self.inputs if one.depth < 16]
+        self._check_deep_range()
+        shallow = [picture for picture in self.inputs if picture.depth < 16]
         darkest, peak = _range_of(shallow)
         if shallow and peak - darkest < FEWEST_LEVELS:
             yield (
-                f"the pictures of {self.origin} are all of much the same brightness, {darkest} to "
-                f"{peak} of 255: values that are none, such as numbers of classes, have to be "
-                "spread over 0 to 255 before"
+                f"the pictures of {self.origin} are all of much the same brightness, "
+                f"{darkest} to {peak} of 255: values that are no brightness, such as "
+                "numbers of classes, have to be spread over 0 to 255 first"
             )
-        yield from self.few_alike(
-            sum(one.blank for one in self.inputs), "show one colour alone"
+        blank = sum(picture.blank for picture in self.inputs)
+        yield from self.doubt_if_many(blank, "show a single colour")
+
+    def _check_deep_range(self) -> None:
+        """Refuse pictures of 16 bits whose upper 8 bits hardly differ."""
+        deep = [picture for picture in self.inputs if picture.depth == 16]
+        if all(picture.has_stated_range for picture in deep):
+            return
+        darkest, peak = _range_of(deep)
+        if peak - darkest >= FEWEST_LEVELS << 8:
+            return
+
+        # the lowest number of bits that holds the peak is the likely one
+        bits = next((bits for bits in GREY_BITS if peak < 2**bits), 16)
+        remedy = "convert them to files of 8 bits"
+        if bits < 16 and all(picture.grey for picture in deep):
+            remedy = f"--set grey-bits={bits} if they are of {bits} bits"
+        levels = (peak >> 8) - (darkest >> 8) + 1
+        raise DataError(
+            "the pictures of 16 bits are all of much the same brightness: of their "
+            f"upper 8 bits {levels} values are left",
+            expected=f"a range of at least {FEWEST_LEVELS << 8:,} values of 65,536",
+            found=f"{darkest:,} to {peak:,} in {len(deep):,} pictures",
+            where=self.origin,
+            hint=f"{remedy}; --set grey-bits=16 if that is meant",
         )
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
-        """Pillow, and its decoders where there is more than one right way to make pixels."""
+        """Pillow, and its decoders where correct ones differ in their pixels."""
         features = library("PIL.features", cls.kind)
         jpeg = "libjpeg_turbo" if features.version("libjpeg_turbo") else "jpg"
-        found = {name: features.version(name) for name in (jpeg, "webp")}
-        some = {name: str(version) for name, version in found.items() if version}
-        return {"gaam": RULES, "pillow": str(features.version("pil"))} | some
+        versions = {"gaam": RULES, "pillow": str(features.version("pil"))}
+        for name in (jpeg, "webp"):
+            version = features.version(name)
+            if version:
+                versions[name] = str(version)
+        return versions
 
 
 def _range_of(pictures: Sequence[_Picture]) -> tuple[int, int]:
-    """Their darkest and brightest value; all there could be, where there are no pictures."""
-    darkest = min((one.darkest for one in pictures), default=0)
-    return darkest, max((one.peak for one in pictures), default=2**16)
+    """Their darkest and brightest value; the full range of 16 bits without pictures."""
+    darkest = min((picture.darkest for picture in pictures), default=0)
+    peak = max((picture.peak for picture in pictures), default=2**16)
+    return darkest, peak
 
 
-def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
-    """The pixels of a picture file, and how bright it is."""
-    module, operations = (
-        library("PIL.Image", "vision"),
-        library("PIL.ImageOps", "vision"),
-    )
+def _decode(content: bytes, where: str, grey_bits: int | None) -> _DecodedPicture:
+    """Decode a picture file."""
+    # a missing package is no fault of the picture, so it is found before
+    pil_image = library("PIL.Image", "vision")
+    pil_operations = library("PIL.ImageOps", "vision")
     try:
-        with module.open(io.BytesIO(content), formats=FORMATS) as image:
-            pages = getattr(image, "n_frames", 1)
-            if (
-                pages > 1 and image.format != "MPO"
-            ):  # a JPEG with a preview: the first is meant
-                raise ValueError(f"{pages} pictures in one file; one is expected")
-            # Pillow takes the upper 8 bits of colours of 16, and says so only here
-            deep = any(";16" in str(tile[3]) for tile in image.tile)
-            image.load()
-            upright = operations.exif_transpose(image)
-            grey = (
-                upright.mode.startswith("I;16")
-                and upright.info.get("transparency") is None
-            )
-            if grey:
-                grey_HW = np.array(upright)
-                pixels_HW3 = _rgb_of_grey(grey_HW, grey_bits or 16)
-                darkest, peak = int(grey_HW.min()), int(grey_HW.max())
-                return _Seen(pixels_HW3, darkest, peak, depth=16, grey=True)
-            pixels_HW3, darkest, peak = _rgb(upright)
-            if deep:
-                darkest, peak = darkest << 8, (peak << 8) + 255
-            return _Seen(pixels_HW3, darkest, peak, depth=16 if deep else 8, grey=False)
-    except Exception as error:  # whatever a damaged file leads a decoder to
+        with pil_image.open(io.BytesIO(content), formats=FORMATS) as image:
+            return _decode_image(image, pil_operations, grey_bits)
+    # a damaged file may lead a decoder to any exception
+    except Exception as error:
         raise DataError(
             "a picture cannot be decoded",
             expected="a whole picture of 8 bits, or of 16 bits of grey",
@@ -218,9 +210,45 @@ def _decoded(content: bytes, where: str, grey_bits: int | None) -> _Seen:
         ) from error
 
 
+def _decode_image(
+    image: Any, pil_operations: Any, grey_bits: int | None
+) -> _DecodedPicture:
+    """Decode an opened picture; ValueError for one that gaam refuses."""
+    # an MPO is a JPEG with a preview: its first picture is the one
+    pages = getattr(image, "n_frames", 1)
+    if pages > 1 and image.format != "MPO":
+        raise ValueError(f"{pages} pictures in one file; one is expected")
+
+    # Pillow drops the lower 8 of 16 bits of colours, and only the tiles show it
+    has_16_bits = any(";16" in str(tile[3]) for tile in image.tile)
+    image.load()
+    upright = pil_operations.exif_transpose(image)
+    is_opaque = upright.info.get("transparency") is None
+    if upright.mode.startswith("I;16") and is_opaque:
+        grey_HW = np.array(upright)
+        return _DecodedPicture(
+            _rgb_of_grey(grey_HW, grey_bits or 16),
+            darkest=int(grey_HW.min()),
+            peak=int(grey_HW.max()),
+            depth=16,
+            grey=True,
+        )
+
+    pixels_HW3, darkest, peak = _rgb(upright)
+    depth = 8
+    # the range of the values in the file, from their upper 8 bits
+    if has_16_bits:
+        depth = 16
+        darkest = darkest << 8
+        peak = (peak << 8) + 255
+    return _DecodedPicture(pixels_HW3, darkest, peak, depth, grey=False)
+
+
 def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
-    """The upper 8 of so many bits, in all three colours: (height, width, 3)."""
-    if (peak := int(grey_HW.max())) >> bits:
+    """The upper 8 of so many bits, in all three colours: (H, W, 3)."""
+    # larger values would wrap around in 8 bits
+    peak = int(grey_HW.max())
+    if peak >> bits:
         raise ValueError(
             f"a value of {peak:,}, which is more than the {bits} bits of grey-bits"
         )
@@ -229,20 +257,20 @@ def _rgb_of_grey(grey_HW: NDArray[np.uint16], bits: int) -> NDArray[np.uint8]:
 
 
 def _rgb(image: Any) -> tuple[NDArray[np.uint8], int, int]:
-    """What is seen of a loaded picture, on white: (height, width, 3); its darkest and brightest."""
-    hidden = image.info.get("transparency")
+    """The pixels of a picture on white, (H, W, 3), and its darkest and peak value."""
     if image.mode not in MODES:
         raise ValueError(
-            f"values of Pillow's mode {image.mode}, whose brightness nobody knows"
+            f"values of Pillow's mode {image.mode}, whose brightness is not defined"
         )
-    if hidden is None and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
-        seen_HW3 = np.array(image.convert("RGB"))
-        return np.ascontiguousarray(seen_HW3), int(seen_HW3.min()), int(seen_HW3.max())
+    is_opaque = image.info.get("transparency") is None
+    if is_opaque and image.mode not in ALPHA_MODES:
+        rgb_HW3 = np.array(image.convert("RGB"))
+        return np.ascontiguousarray(rgb_HW3), int(rgb_HW3.min()), int(rgb_HW3.max())
+
+    # 16 bits hold the products of the blend with white, and 127 rounds to nearest
     rgba_HWC = np.array(image.convert("RGBA"))
-    rgb_HWC, alpha_HW1 = (
-        rgba_HWC[..., :3].astype(np.uint16),
-        rgba_HWC[..., 3:].astype(np.uint16),
-    )
+    rgb_HWC = rgba_HWC[..., :3].astype(np.uint16)
+    alpha_HW1 = rgba_HWC[..., 3:].astype(np.uint16)
     on_white_HWC = rgb_HWC * alpha_HW1 + 255 * (255 - alpha_HW1)
-    seen_HW3 = ((on_white_HWC + np.uint16(127)) // np.uint16(255)).astype(np.uint8)
-    return seen_HW3, int(rgb_HWC.min()), int(rgb_HWC.max())
+    pixels_HW3 = ((on_white_HWC + np.uint16(127)) // np.uint16(255)).astype(np.uint8)
+    return pixels_HW3, int(rgb_HWC.min()), int(rgb_HWC.max())

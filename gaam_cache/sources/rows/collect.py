@@ -1,9 +1,13 @@
-"""Tables with named columns; and how their records become rows: each is checked."""
+"""Tables with named columns, and how their records become checked rows.
+
+``choose_columns`` finds the columns to read, ``collect`` reads and checks the records.
+
+Shapes: N records of a table, M records of one split of it.
+"""
 
 import itertools
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,34 +18,32 @@ from gaam_cache.common.errors import ConfigError, DataError, GaamWarning
 from gaam_cache.common.messages import excerpt
 from gaam_cache.common.terminal import ReportProgress, no_progress, with_progress
 from gaam_cache.config import CLIP_OF, ExtractConfig
-from gaam_cache.sources.base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts, held_out
+from gaam_cache.sources.base import FEWEST_ROWS, NO_LABEL, Record, Rows, Texts
 from gaam_cache.sources.media.base import Files, file_in
-from gaam_cache.sources.rows.cells import (
-    NoLabelError,
-    class_of,
-    is_blank,
-    kept_value,
-    refuse_quantities,
-    text_of,
-)
+from gaam_cache.sources.rows.cells import class_of, is_blank, kept_value, text_of
+from gaam_cache.sources.rows.holdout import held_out
 from gaam_cache.sources.rows.limit import limited
+from gaam_cache.sources.rows.problems import RowProblems
 
-SHOWN = 3  # rows that cannot be used and are named
 FILE_COLUMNS = ("file", "audio", "image", "img")
-"""What a column of sounds or pictures is called where nobody says so; the first that is there."""
+"""Usual names of a column of sounds or pictures; the first that exists is taken."""
 LABEL_KINDS = {str: "text", int: "numbers", float: "numbers", bool: "truth values"}
-"""What people call the values of a column of labels."""
+"""Words for the values of a label column."""
+FILES_A_REPORT = 32  # progress is reported this often: decoding takes milliseconds
+TEXTS_A_REPORT = 1024
+Decode = Callable[[], Sequence[Any]]
+"""Returns the inputs that a file holds."""
+_FileRecord = tuple[str, Mapping[str, Any], Decode | None]
+"""A record and, in a table of files, the function that decodes its file."""
 
 
 class Columns(NamedTuple):
-    """The columns of a table that are read, by what they are read for."""
+    """The columns of a table that are read, by their use."""
 
-    inputs: tuple[str, ...]  # those that make an input together
-    label: str | None  # that of the class; None where nobody knows it
+    inputs: tuple[str, ...]  # they make an input together
+    label: str | None  # None for a split without labels
     kept: tuple[str, ...] = ()
-    of_files: bool = (
-        False  # the input is a sound or picture, of one column; else it is a text
-    )
+    of_files: bool = False  # one column of sounds or pictures; else columns of text
 
     @property
     def all(self) -> list[str]:
@@ -52,48 +54,74 @@ class Columns(NamedTuple):
 class Table(NamedTuple):
     """What is known of a table before its rows are read."""
 
-    names: list[str]  # of all columns
-    records: Callable[
-        [Columns], Iterator[Record]
-    ]  # reads it from its start; at least those columns
-    stored: tuple[str, ...] = ()  # columns that hold sounds or pictures themselves
-    class_names: tuple[str, ...] | None = (
-        None  # in order, if declared: whole numbers index them
-    )
+    names: list[str]
+    """Names of all columns."""
+    records: Callable[[Columns], Iterator[Record]]
+    """Reads the table from its start; records have these columns, and maybe more."""
+    stored: tuple[str, ...] = ()
+    """Columns whose cells hold the bytes of sounds or pictures."""
+    class_names: tuple[str, ...] | None = None
+    """Declared classes, in order; labels that are whole numbers are their indices."""
 
 
-def choose(
+def choose_columns(
     table: Table, config: ExtractConfig, label: str | None, origin: str
 ) -> Columns:
-    """The columns of a table that make rows; no ``label``: nobody asks for the classes."""
-    file = config.file_column
-    if file is None and not config.text_columns and "text" not in table.names:
-        usual = [name for name in FILE_COLUMNS if name in (table.stored or table.names)]
-        file = next(iter(usual or table.stored[:1]), None)
-    inputs = (config.text_columns or ("text",)) if file is None else (file,)
-    columns = Columns(inputs, label, config.keep_columns, file is not None)
+    """The columns of a table that make rows; without ``label``, rows have no class."""
+    file_column = _find_file_column(table, config)
+    inputs = config.text_columns or ("text",)
+    if file_column is not None:
+        inputs = (file_column,)
+    columns = Columns(inputs, label, config.keep_columns, file_column is not None)
+
     if label in inputs:
-        what = f"'{label}' is label and input: every decoder would be right"
         raise ConfigError(
-            what, expected="another --label-column or --text-column", where=origin
-        )
-    if missing := [column for column in columns.all if column not in table.names]:
-        hint = "--text-column, --file-column (of sounds or pictures) and --label-column name "
-        hint += "columns; --set unlabelled=SPLIT is for a split without labels"
-        if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t| "):
-            hint = "fields are not parted by commas: --set delimiter=semicolon (or tab, pipe)"
-        plain = [name.isprintable() and name == name.strip() for name in table.names]
-        shown = [
-            one if ok else excerpt(one)
-            for one, ok in zip(table.names, plain, strict=True)
-        ]
-        raise ConfigError(
-            f"no column '{missing[0]}'",
-            expected=f"one of: {', '.join(shown)}",
+            f"'{label}' is both label and input: every decoder would be right",
+            expected="another --label-column or --text-column",
             where=origin,
-            hint=hint,
         )
+    missing = [column for column in columns.all if column not in table.names]
+    if missing:
+        raise _missing_column(missing[0], table, origin)
     return columns
+
+
+def _find_file_column(table: Table, config: ExtractConfig) -> str | None:
+    """The column of sounds or pictures; None for a table of texts."""
+    if config.file_column is not None:
+        return config.file_column
+    if config.text_columns or "text" in table.names:
+        return None
+    eligible = table.stored or table.names
+    for name in FILE_COLUMNS:
+        if name in eligible:
+            return name
+    # any column of sounds or pictures is better than no input
+    if table.stored:
+        return table.stored[0]
+    return None
+
+
+def _missing_column(column: str, table: Table, origin: str) -> ConfigError:
+    hint = (
+        "--text-column, --file-column (of sounds or pictures) and --label-column name "
+        "columns; --set unlabelled=SPLIT is for a split without labels"
+    )
+    # a header that was not split into fields is one long name
+    if len(table.names) == 1 and any(mark in table.names[0] for mark in ";\t| "):
+        hint = "no commas between fields: --set delimiter=semicolon (or tab, pipe)"
+
+    # quotes show white space and control characters, which are part of a name
+    names = []
+    for name in table.names:
+        is_plain = name.isprintable() and name == name.strip()
+        names.append(name if is_plain else excerpt(name))
+    return ConfigError(
+        f"no column '{column}'",
+        expected=f"one of: {', '.join(names)}",
+        where=origin,
+        hint=hint,
+    )
 
 
 def collect(
@@ -106,206 +134,329 @@ def collect(
     folder: Path = Path(),
     report: ReportProgress = no_progress,
 ) -> Rows:
-    """Records become rows; paths of files are relative to ``folder``, labels as they stand.
+    """Read the records of a table, check them and make rows of them.
 
-    Of a table with labels a limit reads every label first, and then the rows that it takes alone.
+    With a limit, a table with labels is read twice: all labels first, and then only the
+    rows that the limit takes.
 
     Args:
-        table: what is read.
-        columns: those of its columns that make rows.
+        table: the table.
+        columns: the columns that make rows.
         config: the extraction.
-        split: what the rows are called in messages.
+        split: name of the rows in messages.
         origin: where they are from, in messages and provenance.
-        folder: of the files that a table names.
-        report: is told how many rows there are so far.
+        folder: the folder to which the paths of files in the table are relative.
+        report: called with the number of rows so far.
 
     Raises:
-        DataError: rows cannot be used; says how many, and the first ones.
+        DataError: rows cannot be used; says how many, and names the first ones.
     """
-    names = table.class_names
-    if names is not None and config.strip_labels:
-        names = tuple(name.strip() for name in names)
-    problems = _Problems(split, origin, config)
-    choice = _choose_rows(table, columns, config, names, problems, report)
-    wanted = _Wanted(columns, config, choice)
+    class_names = table.class_names
+    if class_names is not None and config.strip_labels:
+        class_names = tuple(name.strip() for name in class_names)
+    problems = RowProblems(split, origin, config, class_names)
+    selection = _select_rows(table, columns, config, class_names, problems, report)
+
+    # read the records, only those that the limit takes
+    record_filter = _RecordFilter(columns, config, selection)
     files = Files(folder, config) if columns.of_files else None
-    records: Any = wanted.among(table.records(columns))
-    if files:
-        records = files.read(records, columns.inputs[0])
-    gathered = _Gathered(columns)
-    total = 0
-    every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
-    for place, record, *read in with_progress(
-        records, report, f"reading {origin}", every=every
-    ):
-        total += 1
-        try:
-            made = _inputs_of(record, columns, *read)
-            label = _label_of(record, columns, config, names)
-            values = [kept_value(record[name], name) for name in columns.kept]
-            "".join([label, *values, *([] if files else made)]).encode()
-        except (DataError, UnicodeEncodeError) as error:
-            problems.add(place, error)
-            continue
-        gathered.add(record, made, label, values, total)
-    if names is None and columns.label is not None:
-        problems.check_labels(gathered.labels, sampled=config.limit is not None)
-    problems.check(total)
-    if not gathered.labels:
-        left = (
-            f"{wanted.skipped:,} of which nothing is to be encoded"
-            if wanted.skipped
-            else "none"
-        )
-        raise DataError(
-            "no rows", expected="at least one row", found=left, where=origin
-        )
-    gathered.tell_kinds(split)
-    if files and config.clip_mode == "split":
-        gathered.kept[CLIP_OF] = [item.name for item in gathered.inputs]
-    skipped, of_test = wanted.skipped, list[bool]()
-    if choice is not None:
-        skipped = max(skipped, choice.skipped)
-        of_test = list(choice.held_out)
-    return (files.kind if files else Texts)(
-        inputs=gathered.inputs,
-        labels=gathered.labels,
-        class_names=names,
+    records = _with_files(record_filter.apply(table.records(columns)), columns, files)
+    interval = TEXTS_A_REPORT if files is None else FILES_A_REPORT
+    records = with_progress(records, report, f"reading {origin}", every=interval)
+    collected, total = _collect_records(records, columns, config, class_names, problems)
+
+    # refuse what cannot be used, and warn of what is odd
+    problems.check(collected.labels, total, sampled=config.limit is not None)
+    if not collected.labels:
+        raise _no_rows(record_filter.skipped, origin)
+    collected.warn_of_label_kinds(split)
+
+    # pieces of a sound belong together in every split, so the cache keeps its name
+    if files is not None and config.clip_mode == "split":
+        collected.kept[CLIP_OF] = [item.name for item in collected.inputs]
+    row_class = Texts if files is None else files.row_class()
+    return row_class(
+        inputs=collected.inputs,
+        labels=collected.labels,
+        class_names=class_names,
         origin=origin,
-        kept=gathered.kept,
-        skipped=skipped,
+        kept=collected.kept,
+        skipped=record_filter.skipped,
         labelled=columns.label is not None,
-        units=gathered.numbers if files else (),
-        held_out=[of_test[number - 1] for number in gathered.numbers]
-        if of_test
-        else (),
+        units=() if files is None else collected.numbers,
+        held_out=_held_out_rows(collected, selection),
     )
 
 
-class _Gathered:
-    """What was read of a table so far, an entry for each row."""
+def _no_rows(skipped: int, origin: str) -> DataError:
+    rows = f"{skipped:,} rows, all of them empty" if skipped else "none"
+    return DataError("no rows", expected="at least one row", found=rows, where=origin)
+
+
+def _collect_records(
+    records: Iterable[_FileRecord],
+    columns: Columns,
+    config: ExtractConfig,
+    class_names: tuple[str, ...] | None,
+    problems: RowProblems,
+) -> tuple["_CollectedRows", int]:
+    """The usable rows of some records, and the number of all records."""
+    collected = _CollectedRows(columns)
+    total = 0
+    for location, record, decode in records:
+        total += 1
+        try:
+            row = _read_row(record, columns, config, class_names, decode)
+        except (DataError, UnicodeEncodeError) as error:
+            problems.add(location, error)
+        else:
+            collected.add(row, total)
+    return collected, total
+
+
+def _with_files(
+    records: Iterable[Record], columns: Columns, files: Files | None
+) -> Iterator[_FileRecord]:
+    """Every record and, in a table of files, the function that decodes its file."""
+    if files is not None:
+        yield from files.read(records, columns.inputs[0])
+        return
+    for location, record in records:
+        yield location, record, None
+
+
+class _Row(NamedTuple):
+    """A checked record. A sound that is cut into pieces has several inputs."""
+
+    inputs: Sequence[Any]
+    label: str
+    label_kind: str | None  # None where rows have no labels
+    kept_values: Sequence[str]
+
+
+def _read_row(
+    record: Mapping[str, Any],
+    columns: Columns,
+    config: ExtractConfig,
+    class_names: tuple[str, ...] | None,
+    decode: Decode | None,
+) -> _Row:
+    """Check a record; DataError or UnicodeEncodeError where it cannot be used."""
+    inputs = _inputs_of(record, columns, decode)
+    label = _label_of(record, columns, config, class_names)
+    kept_values = [kept_value(record[name], name) for name in columns.kept]
+
+    # raises for half a character, which can be neither hashed nor stored
+    texts = [label, *kept_values]
+    if decode is None:
+        texts.extend(inputs)
+    "".join(texts).encode()
+
+    label_kind = None
+    if columns.label is not None:
+        label_kind = LABEL_KINDS[type(record[columns.label])]
+    return _Row(inputs, label, label_kind, kept_values)
+
+
+def _inputs_of(
+    record: Mapping[str, Any], columns: Columns, decode: Decode | None
+) -> Sequence[Any]:
+    """The text of a record, or the inputs in its file; at least one."""
+    if decode is None:
+        problem = "a text is empty"
+        text = text_of(record, columns.inputs)
+        inputs: Sequence[Any] = [] if text is None else [text]
+    else:
+        problem = "no file is named"
+        inputs = decode()
+    if not inputs:
+        raise DataError(
+            problem,
+            expected=f"something in {' + '.join(columns.inputs)}",
+            found=", ".join(excerpt(record[column]) for column in columns.inputs),
+            hint="remove such rows; gaam extract has --set skip-empty=true",
+        )
+    return inputs
+
+
+def _label_of(
+    record: Mapping[str, Any],
+    columns: Columns,
+    config: ExtractConfig,
+    class_names: tuple[str, ...] | None,
+) -> str:
+    if columns.label is None:
+        return NO_LABEL
+    return class_of(
+        record[columns.label],
+        class_names,
+        strip=config.strip_labels,
+        odd_classes=config.odd_classes,
+    )
+
+
+class _CollectedRows:
+    """The rows of a table so far, as columns."""
 
     def __init__(self, columns: Columns) -> None:
-        self.inputs, self.labels = list[Any](), list[str]()
+        self.inputs = list[Any]()
+        self.labels = list[str]()
         self.kept: dict[str, list[str]] = {name: [] for name in columns.kept}
         self.numbers = list[int]()
-        """Of the record that a row was made of, from 1: several rows are pieces of one sound."""
-        self._label, self._kinds = columns.label, set[str]()
+        """The record of every row, counted from 1: pieces of a sound share one."""
+        self._label_kinds = set[str]()
 
-    def add(
-        self,
-        record: Mapping[str, Any],
-        made: Sequence[Any],
-        label: str,
-        values: Sequence[str],
-        number: int,
-    ) -> None:
-        """Take the rows that were made of a record."""
-        if self._label is not None:
-            self._kinds.add(LABEL_KINDS[type(record[self._label])])
-        for item in made:
+    def add(self, row: _Row, number: int) -> None:
+        """Add the rows of a record: one for each input."""
+        if row.label_kind is not None:
+            self._label_kinds.add(row.label_kind)
+        for item in row.inputs:
             self.inputs.append(item)
-            self.labels.append(label)
+            self.labels.append(row.label)
             self.numbers.append(number)
-            for column, value in zip(self.kept.values(), values, strict=True):
+            for column, value in zip(self.kept.values(), row.kept_values, strict=True):
                 column.append(value)
 
-    def tell_kinds(self, split: str) -> None:
-        """Warn where labels are numbers in some rows and text in others."""
-        if len(self._kinds) > 1:
-            kinds = " in some rows, ".join(sorted(self._kinds))
-            text = f"labels of '{split}' are {kinds} in others: is 1 the same class as '1'?"
-            warnings.warn(text, GaamWarning, stacklevel=3)
+    def warn_of_label_kinds(self, split: str) -> None:
+        """Warn if labels are numbers in some rows and text in others."""
+        if len(self._label_kinds) > 1:
+            kinds = " in some rows, ".join(sorted(self._label_kinds))
+            warnings.warn(
+                f"labels of '{split}' are {kinds} in others: is 1 the same class "
+                "as '1'?",
+                GaamWarning,
+                stacklevel=3,
+            )
 
 
-class _Choice(NamedTuple):
-    """Which rows a limit takes."""
+class _Selection(NamedTuple):
+    """The records that a limit takes."""
 
-    rows: Sequence[int]  # their numbers in the table, from 0, ascending
-    held_out: Sequence[
-        bool
-    ] = ()  # whether each is of 'test', where splits are made of a table
-    skipped: int = 0  # records of the whole table of which nothing is to be encoded
+    records: Sequence[int]  # their numbers in the table, from 0, ascending
+    held_out: Sequence[bool] = ()  # whether each goes to 'test', if that is known
+    skipped: int = 0  # empty records of the whole table
 
 
-def _choose_rows(
+def _held_out_rows(
+    collected: _CollectedRows, selection: _Selection | None
+) -> Sequence[bool]:
+    """Whether each row goes to 'test', where the selection has decided that."""
+    if selection is None or not selection.held_out:
+        return ()
+    return [selection.held_out[number - 1] for number in collected.numbers]
+
+
+def _select_rows(
     table: Table,
     columns: Columns,
     config: ExtractConfig,
-    names: tuple[str, ...] | None,
-    problems: "_Problems",
+    class_names: tuple[str, ...] | None,
+    problems: RowProblems,
     report: ReportProgress,
-) -> _Choice | None:
-    """What a limit takes of a table, by the labels of all its rows; None: every row is read."""
-    limit, fraction = config.limit, config.test_fraction
-    if limit is None or (config.limit_rule == "first" and fraction is not None):
+) -> _Selection | None:
+    """The records that a limit takes, by all labels of the table; None if all."""
+    limit = config.limit
+    fraction = config.test_fraction
+    takes_first_rows = config.limit_rule == "first"
+    # the first rows of 'train' and of 'test' are known when all are read
+    if limit is None or (takes_first_rows and fraction is not None):
         return None
-    if (
-        config.test_groups is not None
-    ):  # which rows are of 'test' their groups say, not labels
+    # groups, not labels, decide about 'test', so the limit has to wait for them
+    if config.test_groups is not None:
         return None
-    if columns.label is None or config.limit_rule == "first":
-        return _Choice(range(limit))
+    if columns.label is None or takes_first_rows:
+        return _Selection(range(limit))
+
+    labels, skipped = _read_labels(
+        table, columns, config, class_names, problems, report
+    )
+    if fraction is None:
+        is_taken_N = limited(labels, limit)
+        return _Selection(np.flatnonzero(is_taken_N).tolist(), skipped=skipped)
+    # so few rows are all read, or refused, after they are divided
+    if len(labels) <= max(limit, FEWEST_ROWS):
+        return None
+
+    # the limit holds for 'train' and for 'test'
+    is_test_N = held_out(labels, fraction, config.split_seed)
+    is_taken_N = np.zeros(len(labels), np.bool_)
+    for is_part_N in (~is_test_N, is_test_N):
+        record_M = np.flatnonzero(is_part_N)
+        part_labels = [labels[number] for number in record_M.tolist()]
+        is_taken_N[record_M] = limited(part_labels, limit)
+    is_test_taken = is_test_N[is_taken_N].tolist()
+    return _Selection(np.flatnonzero(is_taken_N).tolist(), is_test_taken, skipped)
+
+
+def _read_labels(
+    table: Table,
+    columns: Columns,
+    config: ExtractConfig,
+    class_names: tuple[str, ...] | None,
+    problems: RowProblems,
+    report: ReportProgress,
+) -> tuple[list[str], int]:
+    """All labels of a table, and the number of its empty records, which are skipped."""
+    # the inputs take long to read, and only tell whether a record is empty
     inputs = columns.inputs if config.skip_empty else ()
-    needed = columns._replace(inputs=inputs, kept=())
-    rows = _Wanted(needed, config, None)
+    first_pass = columns._replace(inputs=inputs, kept=())
+    record_filter = _RecordFilter(first_pass, config, None)
+    records = record_filter.apply(table.records(first_pass))
+    message = f"reading the labels of {problems.origin}"
+
     labels = list[str]()
     total = 0
-    records = rows.among(table.records(needed))
-    for place, record in with_progress(
-        records, report, f"reading the labels of {problems.origin}"
-    ):
+    for location, record in with_progress(records, report, message):
         total += 1
         try:
-            labels.append(_label_of(record, columns, config, names))
+            labels.append(_label_of(record, columns, config, class_names))
         except DataError as error:
-            problems.add(place, error)
-    if names is None:
-        problems.check_labels(labels)
-    problems.check(total)
-    if fraction is None:
-        taken_N = limited(labels, limit)
-        return _Choice(np.flatnonzero(taken_N).tolist(), skipped=rows.skipped)
-    if total <= max(limit, FEWEST_ROWS):
-        return None
-    held_N = held_out(labels, fraction, config.split_seed)
-    taken_N = np.zeros(total, np.bool_)
-    for part_N in (~held_N, held_N):
-        row_M = np.flatnonzero(part_N)
-        taken_N[row_M] = limited([labels[row] for row in row_M.tolist()], limit)
-    of_test = held_N[taken_N].tolist()
-    return _Choice(np.flatnonzero(taken_N).tolist(), of_test, rows.skipped)
+            problems.add(location, error)
+    problems.check(labels, total)
+    return labels, record_filter.skipped
 
 
-class _Wanted:
-    """Records of which something is to be encoded, and that a limit takes."""
+class _RecordFilter:
+    """Passes the records that a limit takes, and skips empty ones if so configured."""
 
     def __init__(
-        self, columns: Columns, config: ExtractConfig, choice: _Choice | None
+        self, columns: Columns, config: ExtractConfig, selection: _Selection | None
     ) -> None:
-        self.skipped = 0
-        """Records of which nothing is to be encoded, so far."""
-        self._columns, self._skip_empty = columns, config.skip_empty
-        self._choice = choice
+        self._skipped = 0  # empty records so far
+        self._columns = columns
+        self._skip_empty = config.skip_empty
+        self._selection = selection
 
-    def among(self, records: Iterator[Record]) -> Iterator[Record]:
-        """Those among the records of a table, which is read no further than to the last."""
-        rows = itertools.count() if self._choice is None else iter(self._choice.rows)
-        wanted = next(rows, None)
-        row = 0
-        for place, record in records:
+    @property
+    def skipped(self) -> int:
+        """Empty records so far, or of the whole table, if the limit has read it."""
+        if self._selection is None:
+            return self._skipped
+        return max(self._skipped, self._selection.skipped)
+
+    def apply(self, records: Iterator[Record]) -> Iterator[Record]:
+        """The records that pass; none is read after the last of them."""
+        selected: Iterator[int] = itertools.count()
+        if self._selection is not None:
+            selected = iter(self._selection.records)
+        next_selected = next(selected, None)
+
+        number = 0
+        for location, record in records:
             if self._skip_empty and self._is_empty(record):
-                self.skipped += 1
+                self._skipped += 1
                 continue
-            if row == wanted:
-                yield place, record
-                wanted = next(rows, None)
-            if wanted is None:
+            # the numbers ascend, so one comparison a record is enough
+            if number == next_selected:
+                yield location, record
+                next_selected = next(selected, None)
+            if next_selected is None:
                 return
-            row += 1
+            number += 1
 
     def _is_empty(self, record: Mapping[str, Any]) -> bool:
         cells = [record[column] for column in self._columns.inputs]
+        # a file is a single cell, which may hold bytes
         if self._columns.of_files:
             return file_in(cells[0]) is None
         return all(
@@ -313,132 +464,30 @@ class _Wanted:
         )
 
 
-class _Problems:
-    """Rows of a split that cannot be used: how many, and the first of them."""
-
-    def __init__(self, split: str, origin: str, config: ExtractConfig) -> None:
-        self.origin = origin
-        self._split, self._config = split, config
-        self._count = 0
-        self._first = list[tuple[str, DataError]]()
-        self._unlabelled = Counter[str]()  # what stands where a label is missing
-
-    def add(self, place: str, error: Exception) -> None:
-        self._count += 1
-        if not isinstance(error, DataError):  # it can neither be hashed nor tokenised
-            error = DataError("a row holds half a character", found=str(error))
-        if isinstance(error, NoLabelError):
-            self._unlabelled[error.details["found"]] += 1
-        if len(self._first) < SHOWN:
-            self._first.append((place, error))
-
-    def check_labels(self, labels: Sequence[str], *, sampled: bool = False) -> None:
-        """Raise what is wrong with all labels together, whatever is wrong with single rows."""
-        origin = (
-            f"{self.origin}, column '{self._config.label_column}' of '{self._split}'"
-        )
-        odd_classes = self._config.odd_classes
-        refuse_quantities(labels, origin, sampled=sampled, odd_classes=odd_classes)
-
-    def check(self, total: int) -> None:
-        """Raise what was wrong with some of ``total`` rows, if anything was."""
-        if not self._first:
-            return
-        place, first = self._first[0]
-        if self._unlabelled.total() == total:
-            raise self._no_labels(place, total)
-        first.details["where"] = f"{self.origin}, {place}"
-        if self._count > 1:
-            lines = [f"{row}: {error.reason}" for row, error in self._first]
-            if self._count > SHOWN:
-                lines.append(f"and {self._count - SHOWN:,} more")
-            first.message = (
-                f"{self._count:,} of {total:,} rows cannot be used: {first.message}"
-            )
-            first.details["found"] = "\n".join(lines)
-        raise first
-
-    def _no_labels(self, place: str, total: int) -> DataError:
-        """The refusal of a split in which no row has a label."""
-        splits = self._config.splits
-        reference = "train" if "train" in splits else splits[0]
-        hint = "--label-column names the column of the classes; rows without classes are for "
-        hint += "gaam predict"
-        if self._split != reference and self._config.test_fraction is None:
-            others = " ".join(
-                f"--split {name}" for name in splits if name != self._split
-            )
-            hint = f"--set unlabelled={self._split} keeps its rows to predict on; {others} alone "
-            hint += "leaves them out"
-        values = [
-            f"{value} in {n:,} rows" for value, n in self._unlabelled.most_common(SHOWN)
-        ]
-        return DataError(
-            f"'{self._split}' has no labels",
-            expected="a class for each of its rows, or a split that is said to have none",
-            found=f"of {total:,} rows: {', '.join(values)}",
-            where=f"{self.origin}, {place}",
-            hint=hint,
-        )
-
-
-def _inputs_of(
-    record: Mapping[str, Any],
-    columns: Columns,
-    read: Callable[[], Sequence[Any]] | None = None,
-) -> Sequence[Any]:
-    """The text of a record, or what ``read`` makes of its file; never nothing."""
-    if read is not None:
-        made = read()
-    else:
-        text = text_of(record, columns.inputs)
-        made = [] if text is None else [text]
-    if not made:
-        raise DataError(
-            "a text is empty" if read is None else "no file is named",
-            expected=f"something in {' + '.join(columns.inputs)}",
-            found=", ".join(excerpt(record[column]) for column in columns.inputs),
-            hint="remove such rows; gaam extract has --set skip-empty=true",
-        )
-    return made
-
-
-def _label_of(
-    record: Mapping[str, Any],
-    columns: Columns,
-    config: ExtractConfig,
-    names: tuple[str, ...] | None,
-) -> str:
-    if columns.label is None:
-        return NO_LABEL
-    odd, strip = config.odd_classes, config.strip_labels
-    return class_of(record[columns.label], names, strip=strip, odd_classes=odd)
-
-
-def given_rows(
-    rows: Sequence[str],
+def rows_from_inputs(
+    inputs: Sequence[str],
     kind: str,
     config: ExtractConfig,
     *,
     origin: str,
     places: Sequence[str],
 ) -> Rows:
-    """Texts, or paths of files, that a program hands over, checked as those of a data set are."""
-    records = zip(places, ({"row": row} for row in rows), strict=True)
-    table = Table(["row"], lambda columns: iter(records))
-    columns = Columns(("row",), None, of_files=kind != Texts.kind)
-    settings = {
-        "limit": None,
-        "test_fraction": None,
-        "skip_empty": False,
-        "allow_outside": True,
-    }
-    every = replace(config, **settings)  # type: ignore[arg-type]
-    found = collect(table, columns, every, split="", origin=origin, folder=Path.cwd())
-    if found.kind != kind or len(found) != len(rows):
-        what = "a file is not one row as those that were trained on"
-        count = f"{len(found):,} of {found.kind} in {len(rows):,} files"
+    """Checked rows of texts, or of paths of files, that a program passes."""
+    column = "row"
+    # one column is enough, because a program hands over nothing but inputs
+    records = zip(places, ({column: value} for value in inputs), strict=True)
+    table = Table([column], lambda columns: iter(records))
+    columns = Columns((column,), None, of_files=kind != Texts.kind)
+    # settings of a data set do not apply, and the caller may name any file
+    all_rows = replace(
+        config, limit=None, test_fraction=None, skip_empty=False, allow_outside=True
+    )
+    rows = collect(table, columns, all_rows, split="", origin=origin, folder=Path.cwd())
+    if rows.kind != kind or len(rows) != len(inputs):
         raise DataError(
-            what, expected=f"one row of {kind} each", found=count, where=origin
+            "a file does not give exactly one row of the kind that was trained on",
+            expected=f"one row of {kind} each",
+            found=f"{len(rows):,} of {rows.kind} in {len(inputs):,} files",
+            where=origin,
         )
-    return found
+    return rows

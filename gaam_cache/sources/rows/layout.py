@@ -1,4 +1,4 @@
-"""Which files of a folder hold a split: one, or shards in order."""
+"""Which files of a folder hold a split: one file, or shards in order."""
 
 import re
 import warnings
@@ -14,37 +14,47 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 COMPRESSED = ".gz"
 SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(?:-[0-9a-f]{8,})?")
-"""A shard as ``datasets`` calls it, without suffix: split, number, count; once a hash too."""
+"""A shard of ``datasets`` without suffix: split, number, count; maybe a hash."""
 VALIDATION = ("validation", "valid", "val", "dev")
-"""What people call one and the same split."""
+"""Names of one and the same split."""
 BOOKKEEPING = frozenset(
-    {"dataset_info.json", "dataset_infos.json", "dataset_dict.json"}
+    {
+        "dataset_info.json",
+        "dataset_infos.json",
+        "dataset_dict.json",
+        "state.json",
+        "config.json",
+        "metadata.json",
+    }
 )
-BOOKKEEPING |= {"state.json", "config.json", "metadata.json"}
-"""Files beside the data that are no tables of a split."""
-SHARD_FOLDER = "data"
-"""Where the hub keeps shards."""
+"""Files beside the data that are not tables of a split."""
+SHARD_FOLDER = "data"  # where the hub keeps shards
 POINTER = b"version https://git-lfs.github.com/spec/v1"
-"""How a file begins that stands for one which Git LFS has not fetched."""
+"""The start of a file that stands for one that Git LFS has not fetched."""
 HEAD_BYTES = 64
+MISSING_SHOWN = 3  # missing shards that an error names
+SPLITS_HINT = (
+    "--split names the splits of the data set; --test-fraction 0.2 divides one file "
+    "into 'train' and 'test'"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """All files of one split in a folder, written in one way."""
+    """All files of one split in a folder, of one format."""
 
     split: str
     paths: tuple[Path, ...]  # in order
-    count: int | None = None  # of shards, where the files are some
+    count: int | None = None  # number of shards; None for a file that is not a shard
 
     @property
     def kind(self) -> str:
-        """How they are written, as ``SUFFIXES`` has it."""
+        """The format of the files, as in ``SUFFIXES``."""
         return kind_of(self.paths[0])
 
     @property
     def label(self) -> str:
-        """What to call them in a message."""
+        """Their name in messages."""
         if self.count is None or len(self.paths) == 1:
             return self.paths[0].name
         return f"{self.split}-*-of-{self.count:05}{self.kind}"
@@ -53,62 +63,67 @@ class SplitFiles:
         """The files; DataError where a shard is missing or is there twice."""
         if self.count is None:
             return self.paths
-        numbers = [_number(path) for path in self.paths]
-        expected = range(self.count)
-        if numbers == list(expected):
+        numbers = [_shard_number(path) for path in self.paths]
+        if numbers == list(range(self.count)):
             return self.paths
-        missing = sorted(set(expected) - set(numbers))
-        problem = "shards of a split do not belong together"
-        if missing:
-            names = [
-                f"{self.split}-{number:05}-of-{self.count:05}" for number in missing
-            ]
-            problem = (
-                f"{len(missing)} of {self.count} shards of '{self.split}' are missing: "
-            )
-            problem += ", ".join(names[:3]) + ", ..." * (len(names) > 3)
         raise DataError(
-            problem,
+            self._shard_problem(self.count, numbers),
             expected=f"{self.count} files, each number once",
             found=", ".join(path.name for path in self.paths),
             where=str(self.paths[0].parent),
             hint="fetch the data set again",
         )
 
+    def _shard_problem(self, count: int, numbers: list[int]) -> str:
+        missing = sorted(set(range(count)) - set(numbers))
+        if not missing:
+            return "shards of a split do not belong together"
+        names = [
+            f"{self.split}-{number:05}-of-{count:05}"
+            for number in missing[:MISSING_SHOWN]
+        ]
+        if len(missing) > MISSING_SHOWN:
+            names.append("...")
+        return (
+            f"{len(missing)} of {count} shards of '{self.split}' are missing: "
+            f"{', '.join(names)}"
+        )
+
 
 def kind_of(path: Path) -> str:
-    """How a table is written, as ``SUFFIXES`` has it: DATA.CSV and data.csv.gz are '.csv'."""
-    return _plain(path).suffix.lower()
+    """The format of a table as in ``SUFFIXES``: DATA.CSV and data.csv.gz are '.csv'."""
+    return _uncompressed_name(path).suffix.lower()
 
 
 def stem_of(path: Path) -> str:
-    """The name of a table without its suffixes: the split that it holds."""
-    return _plain(path).stem
+    """The name of a table without its suffixes, which is the split that it holds."""
+    return _uncompressed_name(path).stem
 
 
-def _plain(path: Path) -> PurePath:
-    """The name of a file without what says that it is compressed."""
+def _uncompressed_name(path: Path) -> PurePath:
+    """The name of a file without the suffix of compressed text."""
     inner = PurePath(path.stem)
-    compressed = (
-        path.suffix.lower() == COMPRESSED and inner.suffix.lower() in TEXT_SUFFIXES
-    )
-    return inner if compressed else PurePath(path.name)
+    if path.suffix.lower() == COMPRESSED and inner.suffix.lower() in TEXT_SUFFIXES:
+        return inner
+    return PurePath(path.name)
 
 
 def shard_of(path: Path) -> tuple[str, int | None]:
-    """The split that a file holds, and how many shards it has; None where it is no shard."""
+    """The split that a file holds, and its number of shards; None if it has none."""
     match = SHARD.fullmatch(stem_of(path))
-    return (stem_of(path), None) if match is None else (match[1], int(match[3]))
+    if match is None:
+        return stem_of(path), None
+    return match[1], int(match[3])
 
 
-def _number(path: Path) -> int:
-    """Which shard a file is, from 0."""
+def _shard_number(path: Path) -> int:
+    """The number of a shard, from 0; -1 for a file that is not a shard."""
     match = SHARD.fullmatch(stem_of(path))
     return -1 if match is None else int(match[2])
 
 
 def refuse_pointer(head: bytes, where: str) -> None:
-    """Refuse a file by its first bytes where it only stands for another one."""
+    """Refuse a file whose first bytes say that Git LFS has not fetched its content."""
     if head.startswith(POINTER):
         raise DataError(
             "a Git LFS pointer stands in place of the file",
@@ -120,116 +135,139 @@ def refuse_pointer(head: bytes, where: str) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what cannot be read: a link that leads nowhere, or a pointer of Git LFS."""
+    """Refuse what cannot be read: a broken link, or a pointer of Git LFS."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        problem = (
-            "a link leads nowhere" if path.is_symlink() else "a file cannot be read"
-        )
-        hint = "get the file again"
+        is_link = path.is_symlink()
         raise DataError(
-            problem, found=str(error), where=str(path), hint=hint
+            "a link leads nowhere" if is_link else "a file cannot be read",
+            found=str(error),
+            where=str(path),
+            hint="get the file again",
         ) from error
     refuse_pointer(head, str(path))
 
 
 def tables_in(folder: Path, suffixes: Iterable[str] = SUFFIXES) -> list[SplitFiles]:
-    """The tables of a folder by split; shards of one split, written alike, are one entry."""
-    whole: list[SplitFiles] = []
+    """The tables of a folder: single files, and shards joined by split and format."""
+    single_files: list[SplitFiles] = []
     shards: dict[tuple[str, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
-        kind, hidden = kind_of(path), path.name.startswith(".")
-        if kind not in suffixes or hidden or path.name in BOOKKEEPING:
+        kind = kind_of(path)
+        is_hidden = path.name.startswith(".")
+        if kind not in suffixes or is_hidden or path.name in BOOKKEEPING:
             continue
         split, count = shard_of(path)
         if count is None:
-            whole.append(SplitFiles(split, (path,)))
+            single_files.append(SplitFiles(split, (path,)))
         else:
             shards.setdefault((split, count, kind), []).append(path)
+
     sharded = [
-        SplitFiles(split, tuple(sorted(paths, key=_number)), count)
+        SplitFiles(split, tuple(sorted(paths, key=_shard_number)), count)
         for (split, count, _), paths in shards.items()
     ]
-    return [*whole, *sharded]
+    return [*single_files, *sharded]
 
 
 def holds_tables(folder: Path) -> bool:
-    """Whether a folder is a data set of tables; a .json may also be about something else."""
-    known = ("train", "test", *VALIDATION)
+    """Whether a folder is a data set of tables.
+
+    A .json counts only if its name is that of a split, as it may describe anything.
+    """
+    usual_splits = ("train", "test", *VALIDATION)
     tables = tables_in(folder)
     if (folder / SHARD_FOLDER).is_dir():
         tables += tables_in(folder / SHARD_FOLDER)
-    return any(table.kind != ".json" or table.split in known for table in tables)
+    return any(table.kind != ".json" or table.split in usual_splits for table in tables)
 
 
 def candidates(split: str, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """What may be the split: what is called so, else what is called as a synonym."""
-    there = list(items)
-    same = [item for item in there if name(item) == split]
-    if same or split not in VALIDATION:
-        return same
-    return [item for item in there if name(item) in VALIDATION]
+    """The items that have the name of the split; if none, those named by a synonym."""
+    all_items = list(items)
+    # a synonym serves only where nothing has the name itself
+    same_name = [item for item in all_items if name(item) == split]
+    if same_name or split not in VALIDATION:
+        return same_name
+    return [item for item in all_items if name(item) in VALIDATION]
 
 
-def tell_synonym(split: str, name: str, where: Path) -> None:
-    """Say that a split is there under another name."""
+def warn_of_synonym(split: str, name: str, where: Path) -> None:
+    """Warn if a split is read from a table or folder of another name."""
     if name != split:
-        text = (
-            f"'{split}' is read from '{name}' of {where}, which is another word for it"
+        warnings.warn(
+            f"'{split}' is read from '{name}' of {where}, another name of that split",
+            GaamWarning,
+            stacklevel=3,
         )
-        warnings.warn(text, GaamWarning, stacklevel=3)
 
 
 def files_of_split(
-    path: Path, split: str, *, only: bool, suffixes: Iterable[str] = SUFFIXES
+    path: Path, split: str, *, only_split: bool, suffixes: Iterable[str] = SUFFIXES
 ) -> SplitFiles:
-    """The files of a split in a folder; ``only``: those of its only one, whatever it is called.
+    """The files of a split in a folder.
 
-    They lie in the folder or in its ``data``; where neither has a table, in its only subfolder
-    that has.
+    They lie in the folder or in its ``data``. Where neither has a table, they lie in
+    the only subfolder with tables.
+
+    Args:
+        path: the folder.
+        split: name of the split.
+        only_split: take the only split of the folder, whatever its name.
+        suffixes: formats of the tables that count.
 
     Raises:
         NotFoundError: there are none, or it is not clear which.
         DataError: a shard is missing.
     """
-    below = path / SHARD_FOLDER
-    there = tables_in(path, suffixes)
-    if below.is_dir() and not (only and there):
-        there += tables_in(below, suffixes)
-    if not there:
-        holding: dict[str, list[SplitFiles]] = {}
-        for folder in sorted(path.iterdir()):
-            if folder.is_dir() and not folder.name.startswith("."):
-                holding[folder.name] = tables_in(folder, suffixes)
-        holding = {name: tables for name, tables in holding.items() if tables}
-        if len(holding) > 1:
-            raise NotFoundError(
-                f"no data for the split '{split}' at '{path}'",
-                expected="tables in the folder, in its 'data', or in one folder below it",
-                found=f"folders with tables: {', '.join(holding)}",
-                where=str(path.absolute()),
-                hint="--dataset names the folder of one subset; a split is one file, such as "
-                "train.csv, or shards",
-            )
-        there = next(iter(holding.values()), [])
-    chosen = there if only else candidates(split, there, lambda table: table.split)
+    tables = tables_in(path, suffixes)
+    shard_folder = path / SHARD_FOLDER
+    # beside the only table, a folder called data may hold anything
+    if shard_folder.is_dir() and not (only_split and tables):
+        tables += tables_in(shard_folder, suffixes)
+    if not tables:
+        tables = _tables_below(path, split, suffixes)
+
+    chosen = tables
+    if not only_split:
+        chosen = candidates(split, tables, lambda table: table.split)
     if len(chosen) == 1:
-        if not only:
-            tell_synonym(split, chosen[0].split, path)
+        if not only_split:
+            warn_of_synonym(split, chosen[0].split, path)
         return chosen[0]
-    name = "" if only else f"'{split}' "
+
+    subject = "the data" if only_split else f"'{split}'"
     problem = f"no data for the split '{split}' at '{path}'"
     if chosen:
-        problem = (
-            f"several files may be {'the data' if only else repr(split)} at '{path}'"
-        )
+        problem = f"several files may be {subject} at '{path}'"
+    labels = [table.label for table in chosen or tables]
     raise NotFoundError(
         problem,
-        expected=f"one table {name}ending in {', '.join(suffixes)}, or all of its shards",
-        found=", ".join(table.label for table in chosen or there) or "no data files",
+        expected=f"one table for {subject} ending in {', '.join(suffixes)}, or all of "
+        "its shards",
+        found=", ".join(labels) or "no data files",
         where=str(path.absolute()),
-        hint="name the splits there are with --split; --test-fraction 0.2 makes 'train' and 'test' "
-        "of one file",
+        hint=SPLITS_HINT,
     )
+
+
+def _tables_below(path: Path, split: str, suffixes: Iterable[str]) -> list[SplitFiles]:
+    """The tables of the only subfolder that has some."""
+    tables_by_folder: dict[str, list[SplitFiles]] = {}
+    for folder in sorted(path.iterdir()):
+        if folder.is_dir() and not folder.name.startswith("."):
+            tables = tables_in(folder, suffixes)
+            if tables:
+                tables_by_folder[folder.name] = tables
+    if len(tables_by_folder) > 1:
+        raise NotFoundError(
+            f"no data for the split '{split}' at '{path}'",
+            expected="tables in the folder, in its 'data', or in one folder below it",
+            found=f"folders with tables: {', '.join(tables_by_folder)}",
+            where=str(path.absolute()),
+            hint="--dataset names the folder of one subset; a split is one file, such "
+            "as train.csv, or shards",
+        )
+    return next(iter(tables_by_folder.values()), [])

@@ -1,4 +1,4 @@
-"""Which rows ``--limit`` takes: of every class its share, the first ones."""
+"""Which rows ``--limit`` takes: the first rows of every class, up to its share."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,41 +10,46 @@ from numpy.typing import NDArray
 def shares(rows_by_class: Mapping[str, int], limit: int) -> dict[str, int]:
     """How many of ``limit`` rows every class has, by largest remainders.
 
-    A class with less than one row by its share has one row where the limit is at least the
-    number of classes; the other classes share the rest. Of equal remainders the larger class
-    wins, then the name that sorts first, so that train and test choose alike.
+    A class whose share is less than one row has one row, if the limit is at least the
+    number of classes; the other classes share the rest. Of equal remainders the larger
+    class wins, then the name that sorts first, so that train and test choose alike.
     """
     if sum(rows_by_class.values()) <= limit:
         return dict(rows_by_class)
-    taken: dict[str, int] = {}
-    sharing, rows = dict(rows_by_class), limit
-    total = sum(sharing.values())
+    share_by_class: dict[str, int] = {}
+    counts = dict(rows_by_class)  # of the classes that share the rows left
+    rows_left = limit
+    total = sum(counts.values())
+
+    # give one row to every class whose share is smaller
     while limit >= len(rows_by_class):
-        small = [name for name, count in sharing.items() if count * rows < total]
+        small = [name for name, count in counts.items() if count * rows_left < total]
         if not small:
             break
-        # the rest is less than before: another class may fall below one row of it
+        # now fewer rows are left, so that the share of another class may be too small
         for name in small:
-            taken[name] = 1
-            total -= sharing.pop(name)
-            rows -= 1
-    remainders = {name: count * rows % total for name, count in sharing.items()}
-    for name, count in sharing.items():
-        taken[name] = count * rows // total
+            share_by_class[name] = 1
+            total -= counts.pop(name)
+            rows_left -= 1
+
+    # round the shares of the others down, and hand out the rest by remainder
+    remainders = {name: count * rows_left % total for name, count in counts.items()}
+    for name, count in counts.items():
+        share_by_class[name] = count * rows_left // total
     by_remainder = sorted(
-        sharing, key=lambda name: (-remainders[name], -sharing[name], name)
+        counts, key=lambda name: (-remainders[name], -counts[name], name)
     )
-    for name in by_remainder[: limit - sum(taken.values())]:
-        taken[name] += 1
-    return taken
+    for name in by_remainder[: limit - sum(share_by_class.values())]:
+        share_by_class[name] += 1
+    return share_by_class
 
 
 def limited(labels: Sequence[str], limit: int) -> NDArray[np.bool_]:
-    """For every row, (N,), whether a limit takes it: the first of its class, up to its share."""
-    left = shares(Counter(labels), limit)
-    taken_N = np.zeros(len(labels), np.bool_)
+    """Whether a limit takes each row, (N,): the first of its class, up to its share."""
+    rows_left = shares(Counter(labels), limit)
+    is_taken_N = np.zeros(len(labels), np.bool_)
     for row, label in enumerate(labels):
-        if left[label]:
-            left[label] -= 1
-            taken_N[row] = True
-    return taken_N
+        if rows_left[label]:
+            rows_left[label] -= 1
+            is_taken_N[row] = True
+    return is_taken_N

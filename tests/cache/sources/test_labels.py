@@ -166,7 +166,7 @@ def test_ordinary_classes_are_left_in_peace(
     said = gaam(
         "extract", "--encoder", "tfidf", "--dataset", tmp_path, "--out", tmp_path / "c"
     )
-    assert (said.code, "nobody knows" in said.err) == (0, False)
+    assert (said.code, "missing label" in said.err) == (0, False)
 
 
 def test_numbers_beside_text_are_warned_of(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], type[GaamError], str]] = {
     "compressed, and not called so": (
         replaced("one file", "train.csv", gzip.compress(b"label,text\na,b\n")),
         DataError, "train.csv.gz"),
-    "columns of json": (of_json('{"label": ["a"], "text": ["x"]}'), DataError, "no string"),
+    "columns of json": (of_json('{"label": ["a"], "text": ["x"]}'), DataError, "not a string"),
     "records of another key": (of_json('{"rows": [{"label": "a"}]}'), ConfigError, "rows"),
     "one object on lines": (of_json('{\n"label": "a",\n"text": "x"}'), DataError, "no records"),
     "two arrays": (of_json('[{"label": "a"}]\n[{"label": "b"}]'), DataError, "no records"),

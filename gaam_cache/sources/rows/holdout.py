@@ -1,0 +1,119 @@
+"""Which rows of a data set without splits become 'test', by rows or by whole groups.
+
+Shapes: N rows, M rows of one class, G groups, C classes.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+MILLION = 10**6
+
+
+def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Whether each row is held out for testing, (N,): the same share of every class.
+
+    The rule never changes. It depends on no library's random numbers, so anyone who
+    has the labels in order can repeat it in any language.
+
+    Of a class with n rows, ``round(fraction * n)`` rows are held out, halves rounded
+    to the even number. A class of two or more rows gives at least one row and never
+    all of them; a class of one row gives none. The rows with the smallest digests are
+    held out. The digest of a row is the first eight bytes, big-endian, of the SHA-256
+    of '<seed> <row>' in ASCII, rows counted from 0. Of equal digests, the earlier row
+    is the smaller.
+    """
+    rows_by_class: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
+        rows_by_class.setdefault(label, []).append(row)
+
+    digest_N = _row_digests(len(labels), seed)
+    is_test_N = np.zeros(len(labels), np.bool_)
+    for class_rows in rows_by_class.values():
+        row_M = np.array(class_rows)
+
+        # a class needs a row on either side of the split, and training comes first
+        count = max(1, round(fraction * len(row_M)))
+        count = min(len(row_M) - 1, count)
+
+        order_M = np.argsort(digest_N[row_M], kind="stable")
+        is_test_N[row_M[order_M[:count]]] = True
+    return is_test_N
+
+
+def _row_digests(rows: int, seed: int) -> NDArray[np.uint64]:
+    """The first eight bytes of the SHA-256 of '<seed> <row>' of every row, (N,)."""
+    digests = [
+        hashlib.sha256(f"{seed} {row}".encode()).digest()[:8] for row in range(rows)
+    ]
+    return np.frombuffer(b"".join(digests), ">u8")
+
+
+def held_out_groups(
+    labels: Sequence[str], groups: Sequence[str], fraction: float, seed: int
+) -> NDArray[np.bool_]:
+    """Whether each row is held out for testing, (N,): all rows of a group or none.
+
+    The rule never changes, like that of ``held_out``. The digests of the groups give
+    their order: the SHA-256 of '<seed> <name of the group>' in UTF-8.
+
+    The distance of a choice is the sum of ``|1,000,000 h - f n|`` over the classes: h
+    of the n rows of a class are held out, and f is the fraction in millionths, rounded.
+    No group is held out if that would take the last row of a class from training.
+
+    The first pass goes through the groups in order. It holds out every group that
+    keeps each class within its share, ``1,000,000 h <= f n``. Then single groups
+    follow. Each is the group that reduces the distance most, of equal ones the first.
+    The choice ends when no group reduces the distance.
+    """
+    # number groups by digest and classes by name, and count the rows of each pair
+    group_number = _number_groups(groups, seed)
+    class_number = {name: number for number, name in enumerate(sorted(set(labels)))}
+    group_N = np.array([group_number[name] for name in groups])
+    class_N = np.array([class_number[label] for label in labels])
+    count_GC = np.zeros((len(group_number), len(class_number)), np.int64)
+    np.add.at(count_GC, (group_N, class_N), 1)
+
+    is_test_G = _choose_groups(count_GC, round(1e6 * fraction))
+    is_test_N: NDArray[np.bool_] = is_test_G[group_N]
+    return is_test_N
+
+
+def _number_groups(groups: Sequence[str], seed: int) -> dict[str, int]:
+    """The number of every group, counted from 0 in the order of their digests."""
+    digests = {
+        name: hashlib.sha256(f"{seed} {name}".encode()).digest() for name in set(groups)
+    }
+    ordered = sorted(digests, key=digests.__getitem__)
+    return {name: number for number, name in enumerate(ordered)}
+
+
+def _choose_groups(count_GC: NDArray[np.int64], millionths: int) -> NDArray[np.bool_]:
+    """Whether each group is held out, (G,), by the rows that it has of every class."""
+    total_C = count_GC.sum(0)
+    share_C = millionths * total_C  # in millionths of a row
+    test_C = np.zeros_like(total_C)
+    is_test_G = np.zeros(len(count_GC), np.bool_)
+
+    # take every group that fits into the shares of all classes
+    for group, count_C in enumerate(count_GC):
+        new_test_C = test_C + count_C
+        fits = (MILLION * new_test_C <= share_C).all()
+        if fits and (new_test_C < total_C).all():
+            test_C = new_test_C
+            is_test_G[group] = True
+
+    # groups are coarse: one that exceeds a share may still come nearer to it
+    while True:
+        new_test_GC = test_C + count_GC
+        distance_G = abs(MILLION * new_test_GC - share_C).sum(1)
+        empties_class_G = ((new_test_GC >= total_C) & (count_GC > 0)).any(1)
+        distance_G[is_test_G | empties_class_G] = np.iinfo(np.int64).max
+
+        nearest = int(distance_G.argmin())
+        if distance_G[nearest] >= abs(MILLION * test_C - share_C).sum():
+            return is_test_G
+        test_C = new_test_GC[nearest]
+        is_test_G[nearest] = True
