@@ -120,7 +120,10 @@ def _is_whole_number(value: Any) -> bool:
     """Whether a cell holds an integer, or a fraction without a rest."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and value == int(value)
+    # an integer may be larger than every float, which math.isfinite cannot take
+    if isinstance(value, int):
+        return True
+    return math.isfinite(value) and value.is_integer()
 
 
 def _declared_class(index: int, value: Any, names: tuple[str, ...]) -> str:
@@ -147,13 +150,13 @@ def _class_name(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> st
     if not isinstance(value, int | float):
         raise _unusable_label(value, names)
 
+    # 3 and 3.0 are one class, in JSON and elsewhere
+    if _is_whole_number(value):
+        return str(int(value))
     if math.isnan(value):
         raise _missing(value, names)
     if not math.isfinite(value):
         raise _unusable_label(value, names)
-    # 3 and 3.0 are one class, in JSON and elsewhere
-    if _is_whole_number(value):
-        return str(int(value))
     return repr(value)
 
 
