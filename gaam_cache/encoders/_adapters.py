@@ -40,8 +40,7 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
 
     Raises:
         ConfigError: peft cannot apply the adapter, a tensor of the adapter has no place
-        in
-            the model, or a place has no tensor.
+            in the model, or a place has no tensor.
     """
     from peft import PeftModel, set_peft_model_state_dict
 
@@ -57,12 +56,14 @@ def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
     # Several names may stand for one tensor: a place is filled if any of them is
     # loaded.
     missing_keys = set(result.missing_keys)
-    places = peft_model.state_dict(keep_vars=True)
+    tensor_by_key = peft_model.state_dict(keep_vars=True)
     loaded_tensor_ids = {
-        id(tensor) for key, tensor in places.items() if key not in missing_keys
+        id(tensor) for key, tensor in tensor_by_key.items() if key not in missing_keys
     }
     filled = base_tensor_ids | loaded_tensor_ids
-    missing = [key for key in result.missing_keys if id(places.get(key)) not in filled]
+    missing = [
+        key for key in result.missing_keys if id(tensor_by_key.get(key)) not in filled
+    ]
     if missing:
         raise _misfit(adapter, name, missing, "is missing")
 

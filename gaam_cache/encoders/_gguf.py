@@ -189,6 +189,7 @@ def _find_dropped_settings(
 
     dropped = []
     for key, value in settings.items():
+        # Settings without the architecture's name describe the file or the tokenizer.
         name = key.removeprefix(f"{architecture}.")
         is_of_model = name != key
         if not is_of_model or name in names_read or not DECIDES.search(name):

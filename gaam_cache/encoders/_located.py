@@ -63,7 +63,7 @@ POINTERS = {
     b"# xet version ": ("Git Xet", "git xet checkout, or download the file again"),
     b"/annex/objects/": ("git-annex", "git annex get"),
 }
-"""First bytes of a pointer to a large file -> its program, and the command to fetch it."""
+"""First bytes of a pointer to a large file -> its program, and how to fetch it."""
 POINTER_BYTES = 1024
 """Most bytes of a pointer."""
 SHOWN_NAMES = 6
@@ -151,6 +151,7 @@ class Located:
         if self.is_gguf:
             return [self.path]
 
+        # A link to nothing counts as the file, so that it is refused by its name.
         single_file = self.path / WEIGHTS
         if single_file.exists() or single_file.is_symlink():
             files = [single_file]
@@ -162,18 +163,21 @@ class Located:
 
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
         """SHA-256 of configuration, tokenizer and weights, by name."""
+        # A GGUF file holds the configuration and the tokenizer too.
         if self.is_gguf:
             return {GGUF: hash_file(self.path)}
 
         names = _name_small_files(self.path, tokenizer_files)
         weight_names = {file.name for file in self.weight_files()}
         names |= weight_names
+        # An index decides nothing beside a single file of weights.
         has_index = (self.path / INDEX).is_file()
         if weight_names and WEIGHTS not in weight_names and has_index:
             names.add(INDEX)
         files = {name: self.path / name for name in names}
 
         if self.adapter is not None:
+            # An adapter and its base model may have files of the same name.
             folder = self.adapter.folder
             if folder != self.path:
                 files = {f"base/{name}": file for name, file in files.items()}
@@ -216,6 +220,7 @@ def _no_known_weights(folder: Path) -> ConfigError:
 
 def _read_weight_names(folder: Path) -> list[str]:
     """Names of the weight files in the index, which lie beside it."""
+    # These names become paths, and must not lead out of the folder.
     try:
         weight_map = _read_object(folder / INDEX)["weight_map"]
         names: list[str] = sorted(set(weight_map.values()))
@@ -280,6 +285,7 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
         revision: a commit, branch or tag on the hub.
         weights: whether the weights matter; otherwise they may be missing.
     """
+    # Whatever exists on this disk is meant, whether it is an id on the hub or not.
     path = Path(name).expanduser()
     if (path.is_dir() or path.is_file()) and revision is not None:
         raise hub_only("revision", revision, name)
@@ -290,6 +296,7 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
         raise _no_encoder(name, path)
 
+    # The package has the official weights, for machines without a network.
     if name == DEFAULT_ENCODER and revision is None:
         packaged = _find_package()
         if packaged is not None:
@@ -374,6 +381,7 @@ def _locate_base(folder: Path, weights: bool) -> Located:
             found=visible(json.dumps(base)),
         )
 
+    # A folder has no revisions.
     is_local = Path(base).expanduser().is_dir()
     revision = settings.get("revision")
     if is_local or not isinstance(revision, str):
@@ -560,6 +568,7 @@ def refuse_pointer(file: Path) -> None:
             where=str(file.absolute()),
             hint=_dvc_remedy(file) or "download the encoder again",
         )
+    # Reading a large file would take time, and a pointer is small.
     if not file.is_file() or file.stat().st_size > POINTER_BYTES:
         return
     content = file.read_bytes()

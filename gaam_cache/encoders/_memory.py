@@ -85,6 +85,7 @@ def _watch_memory() -> Iterator[list[int]]:
     is_over = threading.Event()
     peaks = [0]
 
+    # A peak leaves no trace afterwards, so that a thread looks while the model runs.
     def look() -> None:
         while not is_over.wait(SECONDS_BETWEEN_LOOKS):
             peaks[0] = max(peaks[0], _resident_bytes() - bytes_before)

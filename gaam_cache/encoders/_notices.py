@@ -79,6 +79,7 @@ def other_weights(located: Located) -> Iterator[str]:
     if files[0].name == WEIGHTS and (located.path / INDEX).exists():
         yield f"gaam reads {WEIGHTS}, not {INDEX} beside it and the files that it names"
 
+    # A person may have meant one of several files with weights.
     read_or_noticed = {
         *(file.name for file in files),
         *adapters,
@@ -229,6 +230,7 @@ def _read_pooling_modes(file: Path) -> list[str]:
     settings = _read_json(file)
     if not isinstance(settings, dict):
         return []
+    # Later versions name the poolings; earlier ones have a switch for each.
     modes = settings.get("pooling_mode")
     if isinstance(modes, list):
         return [str(mode) for mode in modes]
@@ -255,6 +257,7 @@ def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
         if text and isinstance(text, str)
     }
 
+    # A default prompt applies to every text, and named prompts only on demand.
     default = prompt_by_name.get(str(settings.get("default_prompt_name")))
     if default is not None:
         if prompt != default + PLACE:

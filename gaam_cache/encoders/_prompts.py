@@ -64,6 +64,7 @@ class ChatTemplate:
         start = len(self.before)
         stop = len(content) - len(self.after)
 
+        # Markup before and behind an empty text may overlap.
         has_markup = content.startswith(self.before) and content.endswith(self.after)
         is_same_text = start < stop and content[start:stop].strip() == row.strip()
         if not has_markup or not is_same_text:

@@ -106,6 +106,7 @@ class EncoderTokenizer:
 
     def read(self, rows: Sequence[str], *, truncation: bool, **options: Any) -> Any:
         """Everything that the tokenizer returns for texts."""
+        # With markup, the texts hold their special tokens already.
         with foreign("the tokenizer cannot read a text", self.folder):
             return self.pretrained(
                 list(rows),
@@ -132,6 +133,7 @@ class EncoderTokenizer:
     @cached_property
     def special(self) -> set[int]:
         """Tokens that stand for no part of a text."""
+        # The tokens of an empty text are those that the tokenizer adds to every text.
         declared = self.pretrained.added_tokens_decoder
         special = {number for number, token in declared.items() if token.special}
         return {*self.pretrained.all_special_ids, *special, *self.ids([""])[0]}
@@ -160,6 +162,7 @@ class EncoderTokenizer:
 
     def is_space(self, token: int) -> bool:
         """Whether a token is only white space, as it is or as tokenizers spell it."""
+        # Decoding takes time, and texts repeat the same few tokens at their ends.
         if token not in self._is_space_by_token:
             name = self.name(token)
             is_space = not name.strip(SPELLED_SPACE)
@@ -223,6 +226,7 @@ class EncoderTokenizer:
 
     def pad_ids(self, num_embeddings: int | None) -> list[int]:
         """Tokens with which the tokenizer or the model fills batches."""
+        # The configuration of XLM calls it pad_index.
         candidates = [
             self.pretrained.pad_token_id,
             getattr(self._text_config, "pad_token_id", None),
@@ -237,6 +241,7 @@ class EncoderTokenizer:
     def marks(self, model: nn.Module, num_embeddings: int | None) -> list[int]:
         """Tokens of no word that a text may hold all the same, each once."""
         around_text = self.ids([""])[0]
+        # A table has zeros at its padding index, which may change how a model computes.
         zero_embeddings = [
             module.padding_idx
             for module in model.modules()
@@ -249,12 +254,12 @@ class EncoderTokenizer:
             *zero_embeddings,
             *around_text[1:],
         ]
-        known = [
+        usable = [
             token
             for token in candidates
             if token is not None and token < (num_embeddings or token + 1)
         ]
-        return list(dict.fromkeys(known))
+        return list(dict.fromkeys(usable))
 
     def show(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
         """Names of tokens on one line; a long text shows its first and last tokens."""

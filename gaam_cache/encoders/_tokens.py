@@ -57,8 +57,8 @@ class Tokens:
     whole.
 
     Attributes:
-        prompt: the text around every text, with ``{text}`` in its place; None without
-        one. chat: the chat template that writes the markup around every text, if any.
+        prompt: the text around every text, with ``{text}`` in its place, if any.
+        chat: the chat template that writes the markup around every text, if any.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Tokens:
         self.chat: ChatTemplate | None = None
         if config.chat_template:
             self.chat = ChatTemplate(pretrained, folder, self.prompt or PLACE)
+            # A template writes the special tokens: the tokenizer must not add them.
             self.tokenizer.markup = self.chat.before + self.chat.after
 
         self._is_wrapped = self.prompt is not None or self.chat is not None
@@ -147,6 +148,7 @@ class Tokens:
         """Refuse a maximum length that the markup of a chat template fills."""
         if self.tokenizer.markup is None:
             return
+        # At least one token of the text must fit beside the markup.
         markup_length = len(self.tokenizer.ids([self.tokenizer.markup])[0])
         if markup_length >= self.max_length:
             raise ConfigError(
@@ -214,6 +216,7 @@ class Tokens:
         cut_texts: Sequence[CutText],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Every text's own tokens, (N,), and the unknown ones among them, (N,)."""
+        # Positions count from the beginning of each text.
         num_texts = len(cut_texts)
         text_T = np.repeat(np.arange(num_texts), length_N)
         first_T = np.repeat(np.cumsum(length_N) - length_N, length_N)
@@ -250,6 +253,7 @@ class Tokens:
 
     def _repeated_at_edges(self, text: CutText) -> set[int]:
         """Added tokens that stand twice at the beginning or end of a text."""
+        # A tokenizer adds its special tokens at the ends, and nowhere else.
         repeated: set[int] = set()
         for edge in (text.ids[:EDGE], text.ids[-EDGE:]):
             repeated.update(self.tokenizer.repeated_special(edge))
@@ -292,6 +296,7 @@ class Tokens:
         return cut_texts
 
     def _cut_in_prompts(self, rows: Sequence[str]) -> list[CutText]:
+        # The tokenizer would cut prompts too, so that it reads every text whole.
         wrapped_texts = [self._wrap(row) for row in rows]
         encoded = self.tokenizer.read(
             [wrapped.content for wrapped in wrapped_texts],

@@ -69,7 +69,7 @@ def unexplained(
     for name in unused:
         module = name.removeprefix(prefix).split(".")[0]
         is_beside = module not in own_modules and _is_beside_model(module, name)
-        if is_beside or _is_computed(name, shapes.get(name, ())):
+        if is_beside or _is_harmless(name, shapes.get(name, ())):
             continue
         suspects.add(name)
 
@@ -87,8 +87,8 @@ def _is_beside_model(module: str, name: str) -> bool:
     return bool(BESIDE.search(module)) and not ADAPTER.search(name)
 
 
-def _is_computed(name: str, shape: Sequence[int]) -> bool:
-    """Whether a tensor is a value that the model computes by itself, or a head."""
+def _is_harmless(name: str, shape: Sequence[int]) -> bool:
+    """Whether the model computes a tensor by itself, or a tensor belongs to a head."""
     if CAUSAL_MASK.search(name) and len(shape) == CAUSAL_MASK_AXES:
         return True
     return bool(ANYWHERE.search(name))
@@ -135,11 +135,12 @@ def _task_classes(model_config: Any) -> Iterator[type]:
         else:
             candidates.append(mapped)
 
-    seen = set()
+    # A mapped class may belong to another kind of configuration.
+    yielded = set()
     for candidate in candidates:
         config_class = getattr(candidate, "config_class", None)
-        if config_class is type(model_config) and candidate not in seen:
-            seen.add(candidate)
+        if config_class is type(model_config) and candidate not in yielded:
+            yielded.add(candidate)
             yield candidate
 
 

@@ -85,6 +85,7 @@ def _load_safetensors(
 ) -> tuple[Any, dict[str, Any], dict[str, Stored]]:
     """The model, transformers' report on loading it, and the tensors of the files."""
     model_class = type(skeleton(model_config))
+    # transformers would read whatever lies in the folder: hand it the tensors instead.
     with ExitStack() as open_files:
         slices: dict[str, Any] = {}
         for file in located.weight_files():
@@ -174,6 +175,7 @@ def _check_parameters(
 
 def _find_used(model: Any, part_of: PartOf) -> set[str]:
     """Names of the tensors in the part of a model that is run."""
+    # Tied parameters share one tensor under several names, so that identity decides.
     part = part_of(model)
     part_ids = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
     named_tensors = (*model.named_parameters(), *model.named_buffers())
@@ -207,6 +209,7 @@ def _check_quantised(
     model: Any, stored: Mapping[str, Stored], name: str, located: Located
 ) -> None:
     """Refuse integers in the place of weights, if no configuration explains them."""
+    # With a quantizer, transformers knows what the integers stand for.
     if getattr(model, "hf_quantizer", None) is not None:
         return
     prefix = f"{model.base_model_prefix}."

@@ -39,10 +39,10 @@ from gaam_cache.encoders.base import Inputs
 from gaam_cache.store.files import hash_parts, short_digest
 
 CAUSAL_SHIFT = 1e-6
-"""Largest relative effect of a later token on a causal model.
+"""Largest relative effect of a later token that counts as none.
 
-A causal model above it loses some speed. Below it, the states of any other model would
-be wrong.
+A limit too small costs a causal model some speed. A limit too large makes the states of
+another model wrong.
 """
 SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
 """Lengths of the texts that the probe puts into one batch."""
@@ -57,7 +57,7 @@ WINDOW = re.compile(
 LONGEST_CANDIDATES = 64
 """Texts with the most characters that are tokenised to find the longest text."""
 CHARACTERS_PER_TOKEN = 8
-"""With so many characters for every token of the maximum length, a text counts as long."""
+"""A text counts as the longest if it has as many characters for every token."""
 DIRECTIONS: dict[str, dict[bool, bool]] = {
     "is_causal": {True: True, False: False},
     "use_bidirectional_attention": {True: False},
@@ -95,6 +95,7 @@ class TextEncoder(ModelEncoder):
         return self._tokens.max_length
 
     def _settings(self) -> dict[str, Any]:
+        # An unused setting leaves no key, so that it changes no fingerprint.
         settings: dict[str, Any] = {
             "special_tokens": self._tokens.chat is None,
             "tokens": self._token_digests(),
@@ -143,6 +144,7 @@ class TextEncoder(ModelEncoder):
     @property
     def causal_setting(self) -> tuple[str, bool] | None:  # type: ignore[override]
         """The setting of the configuration that names the direction of attention."""
+        # A model of several towers has an inner configuration for its texts.
         configs = [self._model_config, self._model_config.get_text_config()]
         for name, causal_by_value in DIRECTIONS.items():
             for config in configs:
@@ -197,6 +199,7 @@ class TextEncoder(ModelEncoder):
         tokenizer.check_vocabulary(forward.vocabulary)
         forward.pad_id = next(iter(tokenizer.pad_ids(forward.vocabulary)), 0)
 
+        # Models get no types of tokens, and take all of them for 0.
         if "token_type_ids" in forward.takes and tokenizer.has_token_types():
             raise Unusable(
                 "its tokenizer gives tokens types other than 0 (token_type_ids)"
@@ -207,6 +210,7 @@ class TextEncoder(ModelEncoder):
         """How many token ids the model has embeddings for; None if nothing shows it."""
         text_config = self._model_config.get_text_config()
         count: int | None = getattr(text_config, "vocab_size", None)
+        # A table may be larger than the configuration says; the part that runs decides.
         for module in (model, part):
             with suppress(NotImplementedError, AttributeError):
                 embedding = module.get_input_embeddings()
@@ -216,6 +220,7 @@ class TextEncoder(ModelEncoder):
 
     def longest_of(self, rows: Iterable[str]) -> int:
         """The largest number of tokens among the texts with the most characters."""
+        # Tokenising all texts would take long, and characters are quick to count.
         longest_rows = heapq.nlargest(LONGEST_CANDIDATES, rows, key=len)
         most_characters = CHARACTERS_PER_TOKEN * self.max_length
         if longest_rows and len(longest_rows[0]) < most_characters:
@@ -237,6 +242,7 @@ class TextEncoder(ModelEncoder):
         return min(reach, self.max_length)
 
     def _shared(self, reach: int) -> int | None:
+        # A text beyond the budget of a batch is alone in it.
         budget = budget_of(self._config.batch_tokens, self.device.type)
         longest_shared = max(budget, SHORT_LENGTHS[-1])
         if longest_shared < reach:
@@ -321,6 +327,7 @@ def text_tower(model: Any) -> Any:
         if hasattr(module, "config") and reads_texts:
             towers_by_depth.setdefault(name.count("."), []).append(module)
 
+    # Parts of a tower may take token ids too: the tower itself is the outermost one.
     outermost: list[Any] = []
     if towers_by_depth:
         outermost = towers_by_depth[min(towers_by_depth)]
@@ -388,6 +395,7 @@ class _TextForward(Forward):
         for ids in (items[len(items) // 2], items[-1]):
             if len(ids) < 2:
                 return None
+            # Any other token will do in the place of the last one.
             last_id = ids[-1]
             other_ids = (token for text in items for token in text if token != last_id)
             other_id = next(other_ids, last_id)
@@ -429,6 +437,7 @@ def probe_lengths(settings: dict[str, Any], shortest: int, longest: int) -> list
     if any(window > 1 and longest % window == 0 for window in windows):
         lengths.add(longest - 1)
 
+    # No text is shorter than its special tokens.
     lower_limit = min(shortest, longest)
     return sorted(length for length in lengths if lower_limit <= length <= longest)
 
@@ -465,6 +474,7 @@ def probe_texts(
     middle = range(size // 4, size - size // 4)
     free_ids = [token for token in middle if token not in avoided] or [0]
 
+    # The same texts in every process make a kept probe valid for the next one.
     rng = np.random.default_rng(0)
     texts: list[list[int]] = []
     for length in lengths:
