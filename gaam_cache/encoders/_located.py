@@ -1,7 +1,7 @@
 """Finds the files of an encoder, and hashes those that are read.
 
 An encoder is a folder with a model or an adapter, a GGUF file, or an id on the hub.
-Folders that look whole and are not are refused here, before anything is loaded.
+Folders that only look whole are refused here, before anything is loaded.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _no_known_weights(folder: Path) -> ConfigError:
 
 def _read_weight_names(folder: Path) -> list[str]:
     """Names of the weight files in the index, which lie beside it."""
-    # These names become paths, and must not lead out of the folder.
+    # The names become paths, so that only names of a known pattern are accepted.
     try:
         weight_map = _read_object(folder / INDEX)["weight_map"]
         names: list[str] = sorted(set(weight_map.values()))
@@ -372,14 +372,7 @@ def _locate_base(folder: Path, weights: bool) -> Located:
     """An adapter alone in its folder, with the base model that it names."""
     _check_small_files(folder)
     settings = _read_adapter_settings(folder, weights)
-    base = settings.get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise ConfigError(
-            f"'{folder}' holds an adapter that names no base model",
-            expected=f"'base_model_name_or_path' in {ADAPTER}: a folder, "
-            "or an id on the hub",
-            found=visible(json.dumps(base)),
-        )
+    base = _read_base_name(folder, settings)
 
     # A folder has no revisions.
     is_local = Path(base).expanduser().is_dir()
@@ -409,6 +402,19 @@ def _locate_base(folder: Path, weights: bool) -> Located:
         return located
     base_name = portable_name(base, local=is_local)
     return replace(located, adapter=Adapter(folder=folder, base=base_name))
+
+
+def _read_base_name(folder: Path, settings: dict[str, Any]) -> str:
+    """The folder or id of the base model that an adapter's configuration names."""
+    base = settings.get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise ConfigError(
+            f"'{folder}' holds an adapter that names no base model",
+            expected=f"'base_model_name_or_path' in {ADAPTER}: a folder, "
+            "or an id on the hub",
+            found=visible(json.dumps(base)),
+        )
+    return base
 
 
 def _read_adapter_settings(folder: Path, weights: bool) -> dict[str, Any]:

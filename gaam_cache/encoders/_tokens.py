@@ -202,12 +202,12 @@ class Tokens:
         return np.array(joined, np.int64)
 
     def _is_lost(self, text: CutText) -> bool:
-        """Whether nothing of a text is left.
+        """Whether a text has no token that could be pooled.
 
-        Without a prompt, an empty text still has the states of its special tokens.
+        An empty text still has its special tokens, if these are pooled too.
         """
-        has_no_token = text.start == text.stop
-        return has_no_token and (self._pools_own_tokens or text.truncated)
+        has_no_own_token = text.start == text.stop
+        return has_no_own_token and (self._pools_own_tokens or text.truncated)
 
     def _count_own_tokens(
         self,

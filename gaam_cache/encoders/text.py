@@ -57,7 +57,10 @@ WINDOW = re.compile(
 LONGEST_CANDIDATES = 64
 """Texts with the most characters that are tokenised to find the longest text."""
 CHARACTERS_PER_TOKEN = 8
-"""A text counts as the longest if it has as many characters for every token."""
+"""Characters of a text for each token of the maximum length.
+
+A text with as many counts as being of maximum length, without being tokenised.
+"""
 DIRECTIONS: dict[str, dict[bool, bool]] = {
     "is_causal": {True: True, False: False},
     "use_bidirectional_attention": {True: False},
