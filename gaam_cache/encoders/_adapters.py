@@ -1,4 +1,4 @@
-"""Adapters of peft, put into a loaded model."""
+"""Puts an adapter of peft into a loaded model."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import install, visible
-from gaam_cache.encoders._located import Adapter, foreign
+from gaam_cache.encoders._located import Adapter, count_more, foreign
 from gaam_cache.encoders._unused import unexplained
 
 PREFIX = "base_model.model."
-"""What peft writes before the name of a module of the model that it adapted."""
+"""What peft writes before the names of the adapted model's modules."""
 
 
 def check_package(adapter: Adapter) -> None:
-    """Refuse an adapter where the package that applies it is missing."""
+    """Refuse an adapter if the package that applies it is missing."""
     if importlib.util.find_spec("peft") is None:
         raise ConfigError(
             "an adapter needs a package that is missing",
@@ -33,71 +33,102 @@ def check_package(adapter: Adapter) -> None:
 def apply_adapter(model: Any, adapter: Adapter, name: str) -> None:
     """Put an adapter into a model, whose layers compute with it from then on.
 
-    Raises:
-        ConfigError: peft cannot do it, a tensor of the adapter has no place in the model, or a
-            place has no tensor.
-    """
-    from peft import PeftConfig, PeftModel, set_peft_model_state_dict
+    Args:
+        model: of transformers, changed in place.
+        adapter: the adapter's folder.
+        name: the encoder's name, for messages.
 
-    base_tensors = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    Raises:
+        ConfigError: peft cannot apply the adapter, a tensor of the adapter has no place
+            in the model, or a place has no tensor.
+    """
+    from peft import PeftModel, set_peft_model_state_dict
+
+    base_tensor_ids = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     with foreign(f"cannot apply the adapter of '{name}'", adapter.folder):
         tensors = load_file(adapter.folder / ADAPTER_WEIGHTS)
-        settings: Any = PeftConfig.from_pretrained(str(adapter.folder))
-        settings.inference_mode = True
-        problem = None
-        if settings.is_prompt_learning:
-            problem = "adds tokens of its own to every text"
-        elif settings.peft_type == "XLORA" or getattr(
-            settings, "megatron_config", None
-        ):
-            problem = "names files or modules to load"
-        if problem is not None:
-            raise ConfigError(
-                f"the adapter of '{name}' {problem}, and is not applied here",
-                expected="an adapter of layers, such as LoRA",
-                found=str(settings.peft_type.value),
-                where=str(adapter.folder),
-            )
+        settings = _read_settings(adapter, name)
         adapted = _as_trained(model, tensors)
-        if getattr(settings, "modules_to_save", None):
-            # a head that was trained beside the adapter is no part of this model
-            there = {path.split(".")[-1] for path, _ in adapted.named_modules()}
-            settings.modules_to_save = [
-                m for m in settings.modules_to_save if m in there
-            ] or None
-        wrapped = PeftModel(adapted, settings, autocast_adapter_dtype=False)
-        loaded: Any = set_peft_model_state_dict(wrapped, tensors)
-    placed = wrapped.state_dict(keep_vars=True)
-    # several names may stand for one tensor
-    taken = {
-        id(tensor) for key, tensor in placed.items() if key not in loaded.missing_keys
+        _drop_missing_modules(settings, adapted)
+        peft_model = PeftModel(adapted, settings, autocast_adapter_dtype=False)
+        result: Any = set_peft_model_state_dict(peft_model, tensors)
+
+    # Several names may stand for one tensor: a place is filled if any of them is
+    # loaded.
+    missing_keys = set(result.missing_keys)
+    tensor_by_key = peft_model.state_dict(keep_vars=True)
+    loaded_tensor_ids = {
+        id(tensor) for key, tensor in tensor_by_key.items() if key not in missing_keys
     }
-    filled = base_tensors | taken
-    missing = [key for key in loaded.missing_keys if id(placed.get(key)) not in filled]
-    unused = unexplained(
-        model, [key.removeprefix(PREFIX) for key in loaded.unexpected_keys], {}
-    )
-    for keys, problem in ((missing, "is missing"), (unused, "has no place in it")):
-        if keys:
-            _refuse(adapter, name, keys, problem)
+    filled = base_tensor_ids | loaded_tensor_ids
+    missing = [
+        key for key in result.missing_keys if id(tensor_by_key.get(key)) not in filled
+    ]
+    if missing:
+        raise _misfit(adapter, name, missing, "is missing")
+
+    unexpected = [key.removeprefix(PREFIX) for key in result.unexpected_keys]
+    unused = unexplained(model, unexpected, {})
+    if unused:
+        raise _misfit(adapter, name, unused, "has no place in it")
 
 
-def _as_trained(model: Any, tensors: dict[str, Any]) -> nn.Module:
-    """The model, within another one where the adapter was trained in a model for a task."""
+def _read_settings(adapter: Adapter, name: str) -> Any:
+    """The configuration of an adapter that changes layers, and does no more."""
+    from peft import PeftConfig
+
+    settings: Any = PeftConfig.from_pretrained(str(adapter.folder))
+    settings.inference_mode = True
+    problem = None
+    if settings.is_prompt_learning:
+        problem = "adds tokens of its own to every text"
+    elif settings.peft_type == "XLORA" or getattr(settings, "megatron_config", None):
+        problem = "names files or modules to load"
+    if problem is not None:
+        raise ConfigError(
+            f"the adapter of '{name}' {problem}, and is not applied here",
+            expected="an adapter of layers, such as LoRA",
+            found=str(settings.peft_type.value),
+            where=str(adapter.folder),
+        )
+    return settings
+
+
+def _drop_missing_modules(settings: Any, adapted: nn.Module) -> None:
+    """Forget fully trained modules that the model does not have.
+
+    A head that was trained beside the adapter is no part of the encoder.
+    """
+    if not getattr(settings, "modules_to_save", None):
+        return
+    module_names = {path.split(".")[-1] for path, _ in adapted.named_modules()}
+    existing = [module for module in settings.modules_to_save if module in module_names]
+    settings.modules_to_save = existing or None
+
+
+def _as_trained(model: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
+    """The model as the adapter's tensors name it.
+
+    An adapter that was trained in a model for a task names the encoder inside that
+    model.
+    """
     prefix = str(model.base_model_prefix)
-    inner = any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors)
-    if not prefix or not inner or hasattr(model, prefix):
+    names_inner = any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors)
+    if not prefix or not names_inner or hasattr(model, prefix):
         return model
-    outer = nn.Module()
-    outer.add_module(prefix, model)
-    return outer
+    task_model = nn.Module()
+    task_model.add_module(prefix, model)
+    return task_model
 
 
-def _refuse(adapter: Adapter, name: str, keys: Sequence[str], problem: str) -> None:
-    more = f", and {len(keys) - 1} more" if len(keys) > 1 else ""
-    raise ConfigError(
+def _misfit(
+    adapter: Adapter, name: str, keys: Sequence[str], problem: str
+) -> ConfigError:
+    """The error for tensors that do not fit the base model."""
+    return ConfigError(
         f"the adapter of '{name}' does not fit its base model, {adapter.base}",
-        expected="a tensor for every place of the adapter, and a place for every tensor",
-        found=f"{visible(keys[0])} {problem}{more}",
+        expected="a tensor for every place of the adapter, "
+        "and a place for every tensor",
+        found=f"{visible(keys[0])} {problem}{count_more(keys)}",
         where=str(adapter.folder),
     )

@@ -1,7 +1,7 @@
-"""An encoder in a GGUF file, which transformers reads and dequantises; and its tokenizer.
+"""Loads an encoder from a GGUF file, which transformers reads and dequantises.
 
-transformers takes of such a file what it has a name for and drops the rest. What it drops here and
-decides the numbers is refused: tensors, and settings such as those of a scaled rotary embedding.
+transformers silently drops the tensors and settings that it has no name for. A file is
+refused where those decide the numbers, as settings of a scaled rotary embedding do.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import importlib.util
 import math
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,29 +22,34 @@ import transformers
 
 from gaam_cache.common.errors import CacheError, ConfigError, GaamError
 from gaam_cache.common.messages import install, visible
+from gaam_cache.encoders._located import count_more
 
 NAME = "model.gguf"
+PACKAGES = ("gguf", "accelerate")
+"""Packages with which transformers reads a GGUF file."""
 HEAD = re.compile(r"(output|cls|cls\.output)\.(weight|bias)|token_types\.weight")
-"""Tensors of heads: they read the last layer."""
+"""Tensors of heads, which read the last layer."""
 EXPERTS = re.compile(r"_exps\.(weight|bias)$")
-"""Tensors of all experts of a layer, which transformers takes apart: a missing one would show."""
+"""Tensors of all experts of a layer.
+
+transformers takes them apart, and reports a parameter that one of them does not fill.
+"""
 DECIDES = re.compile(
-    r"rope\.(scal|freq_base)|sliding_window|softcap|(^|[._])scale|clamp|\.causal$|temperature"
-    r"|epsilon$"
+    r"rope\.(scal|freq_base)|sliding_window|softcap|(^|[._])scale|clamp|\.causal$"
+    r"|temperature|epsilon$"
 )
-"""Settings that change states and no shape of a weight."""
+"""Settings that change states without changing the shape of a weight."""
 NEUTRAL: tuple[Any, ...] = ("none", "", 0, 1)
-"""Values of such settings that change nothing; of attention it is that it is causal."""
+"""Values of such settings that change nothing; for ``causal`` it is true."""
 
 
 def check_packages(file: Path) -> None:
-    """Refuse a GGUF file where a package that transformers reads it with is missing."""
-    needed = ("gguf", "accelerate")
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    """Refuse a GGUF file if a package for reading it is missing."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
             "transformers needs more packages to read a GGUF file",
-            expected=" and ".join(needed),
+            expected=" and ".join(PACKAGES),
             found=f"no {' and no '.join(missing)}",
             where=str(file),
             hint=install("gguf"),
@@ -53,9 +58,13 @@ def check_packages(file: Path) -> None:
 
 @contextmanager
 def alone(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A folder with nothing but a file, and the options that make transformers read it.
+    """Put a GGUF file into a folder of its own while it is read.
 
-    Of a file's own folder transformers would read tokenizers and adapters too.
+    In the file's real folder, transformers would read tokenizers and adapters beside
+    it.
+
+    Yields:
+        The folder, and the options with which transformers reads the file.
     """
     check_packages(file)
     with tempfile.TemporaryDirectory(prefix="gaam-gguf-") as name:
@@ -65,7 +74,8 @@ def alone(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield folder, {"gguf_file": NAME, "local_files_only": True}
         except GaamError:
             raise
-        except Exception:  # of others, who raise what they like
+        # The libraries raise any error on a damaged file.
+        except Exception:
             _check_readable(file)
             raise
 
@@ -88,124 +98,170 @@ def _check_readable(file: Path) -> None:
 def load_gguf(
     file: Path, model_class: Any, model_config: Any, options: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """The dequantised model of a file, and what transformers says of loading it."""
-    with alone(file) as (folder, reading):
-        _check_whole(folder / NAME, model_class, model_config)
-        quantization = getattr(transformers, "GgufConfig", None)
-        if quantization is not None:
-            # else packed weights would run in kernels that are fetched from the hub
-            options = options | {"quantization_config": quantization(dequantize=True)}
-        with _without_bar():
+    """Load and dequantise the model of a file.
+
+    Args:
+        file: the GGUF file.
+        model_class: of transformers.
+        model_config: the model's configuration.
+        options: more arguments for ``from_pretrained``.
+
+    Returns:
+        The model, and what transformers reports about loading it.
+    """
+    with alone(file) as (folder, gguf_options):
+        _check_complete(folder / NAME, model_class, model_config)
+        options = options | gguf_options
+        gguf_config = getattr(transformers, "GgufConfig", None)
+        if gguf_config is not None:
+            # Packed weights would run in kernels that come from the hub.
+            options["quantization_config"] = gguf_config(dequantize=True)
+        with _without_progress_bar():
             model, info = model_class.from_pretrained(
                 folder,
                 config=model_config,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
-                **reading,
                 **options,
             )
+    # The quantizer would hold the file open.
     if hasattr(model, "hf_quantizer"):
-        del model.hf_quantizer  # it holds the file open
+        del model.hf_quantizer
     return model, info
 
 
 @contextmanager
-def _without_bar() -> Iterator[None]:
-    """Without the progress bar of transformers, which it shows whatever it was told."""
-    from transformers import modeling_gguf_pytorch_utils as reading
+def _without_progress_bar() -> Iterator[None]:
+    """Hide a progress bar that transformers shows whatever its settings are."""
+    from transformers import modeling_gguf_pytorch_utils
 
-    bar = reading.tqdm
-    reading.tqdm = partial(bar, disable=True)
+    gguf_utils: Any = modeling_gguf_pytorch_utils
+    progress_bar = gguf_utils.tqdm
+    gguf_utils.tqdm = partial(progress_bar, disable=True)
     try:
         yield
     finally:
-        reading.tqdm = bar
+        gguf_utils.tqdm = progress_bar
 
 
-def _check_whole(file: Path, model_class: Any, model_config: Any) -> None:
-    """Refuse a file of which transformers would drop what decides the numbers."""
+def _check_complete(file: Path, model_class: Any, model_config: Any) -> None:
+    """Refuse a file if transformers would drop a part of it that decides the states."""
     from gguf import GGUFReader
 
     reader = GGUFReader(file)
     settings = {name: field.contents() for name, field in reader.fields.items()}
-    parts = settings.get("split.count", 1)
-    if parts > 1:
+    num_parts = settings.get("split.count", 1)
+    if num_parts > 1:
         raise ConfigError(
             "the GGUF file is one part of several",
             expected="a whole model in one file",
-            found=f"one part of {parts}",
+            found=f"one part of {num_parts}",
             hint="join them: llama-gguf-split --merge FIRST_PART WHOLE_FILE",
         )
+
     tensors = [tensor.name for tensor in reader.tensors]
     architecture = str(settings["general.architecture"])
-    dropped = _settings_dropped(settings, model_config)
-    dropped += _tensors_dropped(tensors, architecture, model_class, model_config)
+    dropped = [
+        *_find_dropped_settings(settings, architecture, model_config),
+        *_find_dropped_tensors(tensors, architecture, model_class, model_config),
+    ]
     if dropped:
-        more = f", and {len(dropped) - 1} more" if len(dropped) > 1 else ""
         raise ConfigError(
             "transformers would drop a part of the GGUF file that decides the states",
             expected="tensors and settings that transformers has a name for",
-            found=f"{visible(dropped[0])}{more}",
+            found=f"{visible(dropped[0])}{count_more(dropped)}",
             hint="use the checkpoint that the file was made from",
         )
 
 
-def _settings_dropped(settings: dict[str, Any], model_config: Any) -> list[str]:
-    """Settings that decide the states, that transformers has no name for, and that it has not."""
+def _find_dropped_settings(
+    settings: Mapping[str, Any], architecture: str, model_config: Any
+) -> list[str]:
+    """Settings that decide the states and that the configuration does not have."""
     from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
-    architecture = str(settings["general.architecture"])
-    known: Any = GGUF_CONFIG_MAPPING
-    names = {*known.get(architecture, ()), *known.get(model_config.model_type, ())}
-    there = dict(_flat(model_config.to_dict()))
+    mapping: Any = GGUF_CONFIG_MAPPING
+    names_read = {
+        *mapping.get(architecture, ()),
+        *mapping.get(model_config.model_type, ()),
+    }
+    config_values = dict(_flatten(model_config.to_dict()))
+
     dropped = []
     for key, value in settings.items():
+        # Settings without the architecture's name describe the file or the tokenizer.
         name = key.removeprefix(f"{architecture}.")
-        if key == name or name in names or not DECIDES.search(name):
+        is_of_model = name != key
+        if not is_of_model or name in names_read or not DECIDES.search(name):
             continue
-        neutral = value is True if name.endswith("causal") else value in NEUTRAL
-        if not neutral and not _has(there, name.split(".")[-1], value):
+        if _is_neutral(name, value):
+            continue
+        if not _has_value(config_values, name.split(".")[-1], value):
             dropped.append(f"{key} = {value}")
     return dropped
 
 
-def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested settings, by their own names."""
+def _is_neutral(name: str, value: Any) -> bool:
+    """Whether a value of a setting changes nothing."""
+    if name.endswith("causal"):
+        return value is True
+    return value in NEUTRAL
+
+
+def _flatten(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested settings, by their innermost names."""
     if isinstance(settings, dict):
         for key, value in settings.items():
-            yield from _flat(value, str(key))
+            yield from _flatten(value, str(key))
     else:
         yield name, settings
 
 
-def _has(there: dict[str, Any], name: str, value: Any) -> bool:
-    """Whether a configuration has a value: a fraction under any name, all else under its own."""
+def _has_value(config_values: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Whether a configuration has a value.
+
+    A fraction may stand under any name, because transformers renames settings. Anything
+    else must stand under its own name.
+    """
     if isinstance(value, float):
-        fractions = [number for number in there.values() if isinstance(number, float)]
-        return any(math.isclose(value, number, rel_tol=1e-6) for number in fractions)
-    return name in there and there[name] == value
+        return any(
+            math.isclose(value, number, rel_tol=1e-6)
+            for number in config_values.values()
+            if isinstance(number, float)
+        )
+    return name in config_values and bool(config_values[name] == value)
 
 
-def _tensors_dropped(
-    tensors: list[str], architecture: str, model_class: Any, model_config: Any
+def _find_dropped_tensors(
+    tensors: Sequence[str], architecture: str, model_class: Any, model_config: Any
 ) -> list[str]:
-    """Tensors that transformers has no name for, but for those of heads."""
-    from transformers import modeling_gguf_pytorch_utils as reading
+    """Tensors that transformers has no name for, heads left out."""
+    from transformers import modeling_gguf_pytorch_utils
 
-    with suppress(ImportError):
-        from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
-
-        # of these it tells what it did not take, as of any checkpoint
-        if architecture in GGUF_ARCHS:
-            return []
+    gguf_utils: Any = modeling_gguf_pytorch_utils
+    if _reports_dropped_tensors(architecture):
+        return []
     with torch.device("meta"):
         model = model_class(copy.deepcopy(model_config))
-    bodies = [name for name in tensors if not HEAD.fullmatch(name)]
-    if len(bodies) == len(model.state_dict()):
-        # one for each: where one had no name, a parameter would be missing, which is refused later
+
+    # With one tensor for each parameter, a tensor without a name leaves a parameter
+    # without weights, and loading refuses that.
+    body_tensors = [name for name in tensors if not HEAD.fullmatch(name)]
+    if len(body_tensors) == len(model.state_dict()):
         return []
-    processor = reading.TENSOR_PROCESSORS.get(architecture, reading.TensorProcessor)(
-        config={}
+
+    processor_class = gguf_utils.TENSOR_PROCESSORS.get(
+        architecture, gguf_utils.TensorProcessor
     )
-    taken = reading.get_gguf_hf_weights_map(model, processor)
-    return [name for name in bodies if name not in taken and not EXPERTS.search(name)]
+    names_read = gguf_utils.get_gguf_hf_weights_map(model, processor_class(config={}))
+    dropped = [name for name in body_tensors if name not in names_read]
+    return [name for name in dropped if not EXPERTS.search(name)]
+
+
+def _reports_dropped_tensors(architecture: str) -> bool:
+    """Whether transformers itself reports the tensors that it drops."""
+    try:
+        from transformers.integrations.gguf.gguf_conversion_mapping import GGUF_ARCHS
+    except ImportError:
+        return False
+    return architecture in GGUF_ARCHS

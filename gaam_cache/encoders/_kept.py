@@ -1,7 +1,7 @@
-"""What a probe measured, kept in the user's cache folder for the next start.
+"""Keeps what a probe measured in the user's cache folder, for the next start.
 
-A kept result saves time and decides nothing alone: some rows of every shard, and of every call,
-are encoded again beside it, by transformers' own hidden states.
+A kept measurement saves time and decides nothing alone. Beside every shard and every
+call, some rows are encoded again by transformers' own hidden states.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ FOLDER = "probes"
 
 
 def read(conditions: dict[str, Any]) -> Measured | None:
-    """What was measured under these conditions; None where nothing, or nothing sound, is kept."""
+    """The measurement under these conditions; None if no sound one is kept."""
     try:
         content = unsealed(read_json(_path(conditions)))
         if fingerprint(content["conditions"]) != fingerprint(conditions):
@@ -34,14 +34,15 @@ def read(conditions: dict[str, Any]) -> Measured | None:
 
 
 def write(conditions: dict[str, Any], measured: Measured) -> None:
-    """Keep what was measured; of several who do so at once, the last is kept whole."""
+    """Keep a measurement. Of several writers at once, the last one's file stays."""
     content = {"conditions": conditions, "measured": measured.to_dict()}
+    # Without a writable folder, the next start only takes longer.
     try:
         write_file(_path(conditions), sealed_text(content).encode())
-    except OSError:  # a folder that cannot be written to costs the next start some time
+    except OSError:
         return
 
 
 def _path(conditions: dict[str, Any]) -> Path:
-    folder = platformdirs.user_cache_path("gaam", appauthor=False)
-    return folder / FOLDER / f"{fingerprint(conditions)}.json"
+    cache_folder = platformdirs.user_cache_path("gaam", appauthor=False)
+    return cache_folder / FOLDER / f"{fingerprint(conditions)}.json"

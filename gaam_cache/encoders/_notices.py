@@ -1,4 +1,8 @@
-"""What a person should know of an encoder's folder, a line each, where something differs."""
+"""Notices about the folder of an encoder, a line each, which a person should read.
+
+They name weights and adapters that gaam does not read, and what sentence-transformers
+does differently with the same model.
+"""
 
 from __future__ import annotations
 
@@ -17,128 +21,177 @@ from safetensors import SafetensorError, safe_open
 from gaam_cache.common.download import ADAPTER_WEIGHTS
 from gaam_cache.common.messages import shortened, visible
 from gaam_cache.config import PLACE
-from gaam_cache.encoders._located import ADAPTER, INDEX, WEIGHTS, Located
+from gaam_cache.encoders._located import (
+    ADAPTER,
+    INDEX,
+    WEIGHTS,
+    Located,
+    count_more,
+)
 
 POOLINGS = {
     "cls": "first",
     "cls_token": "first",
     "lasttoken": "last",
     "mean_tokens": "mean",
+    "max_tokens": "max",
+    "mean": "mean",
+    "max": "max",
 }
-POOLINGS |= {"max_tokens": "max", "mean": "mean", "max": "max"}
-"""Poolings of sentence-transformers -> what ``--pool`` calls them."""
-POOLS = {
+"""Poolings of sentence-transformers -> their names for ``--pool``."""
+POOLED_TOKENS = {
     "first": "the first token",
     "last": "the last token",
     "max": "the maximum over tokens",
+    "mean": "the mean over tokens",
 }
-POOLS |= {"mean": "the mean over tokens"}
+"""Poolings of ``--pool`` -> what they pool, for messages."""
+POOLING_SWITCH = "pooling_mode_"
+"""Prefix of the switches for poolings in earlier sentence-transformers."""
 ADAPTER_FILE = re.compile(r"(^|[._-])(adapter|lora)([._-].*)?\.(safetensors|bin|pt)$")
-"""Names of files of adapters, by which diffusers, AdapterHub and MMS call them too."""
-SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")  # an index names it
-LONGEST_POINTER = 1024  # bytes of a file that says where Git LFS keeps the weights
-OWN = ("Transformer", "Pooling", "Normalize")
-"""Modules that are said otherwise; and one that only scales the pooled states."""
+"""Names of adapters' files, those of diffusers, AdapterHub and MMS included."""
+SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
+"""Names of weight files that an index lists."""
+LONGEST_POINTER = 1024
+"""Most bytes of a file in which Git LFS keeps the address of the weights."""
+KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
+"""Modules of sentence-transformers that need no notice of their own.
+
+Other notices cover the first two, and the third only scales the pooled states.
+"""
 
 
 def other_weights(located: Located) -> Iterator[str]:
-    """Weights beside those that are read, where they are others; adapters that are not applied."""
+    """Notices about weights and adapters in a folder that gaam does not read."""
     if not located.weights or located.is_gguf:
         return
-    adapters = _adapters_beside(located)
+    adapters = _find_unused_adapters(located)
     if adapters:
-        more = f", and {len(adapters) - 1} more" if len(adapters) > 1 else ""
-        yield f"an adapter beside the weights is not applied: {visible(adapters[0])}{more}"
+        yield (
+            "an adapter beside the weights is not applied: "
+            f"{visible(adapters[0])}{count_more(adapters)}"
+        )
+
     files = located.weight_files()
-    read = files[0].name if len(files) == 1 else f"the files of {INDEX}"
+    weights_read = files[0].name
+    if len(files) != 1:
+        weights_read = f"the files of {INDEX}"
     if files[0].name == WEIGHTS and (located.path / INDEX).exists():
-        yield f"{WEIGHTS} is read; {INDEX} beside it, and the files that it names, are not"
-    names = {file.name for file in files}
+        yield f"gaam reads {WEIGHTS}, not {INDEX} beside it and the files that it names"
+
+    # A person may have meant one of several files with weights.
+    read_or_noticed = {
+        *(file.name for file in files),
+        *adapters,
+        WEIGHTS,
+        ADAPTER_WEIGHTS,
+    }
     for file in sorted(located.path.glob("*.safetensors")):
-        other = file.name not in (*names, WEIGHTS, ADAPTER_WEIGHTS, *adapters)
-        if other and not SHARD.search(file.name):
-            yield f"{read} is read; {visible(file.name)} beside it is not"
-    pickles = sorted(located.path.glob("pytorch_model*.bin"))
+        if file.name not in read_or_noticed and not SHARD.search(file.name):
+            yield f"gaam reads {weights_read}, not {visible(file.name)} beside it"
+
+    yield from _compare_pickles(located.path, files, weights_read)
+
+
+def _find_unused_adapters(located: Located) -> list[str]:
+    """Names of adapters in an encoder's folder that nobody applies."""
+    applied: tuple[str, ...] = ()
+    if located.adapter is not None:
+        applied = (ADAPTER, ADAPTER_WEIGHTS)
+    unused = []
+    for entry in located.path.iterdir():
+        is_adapter = ADAPTER_FILE.search(entry.name) or (entry / ADAPTER).is_file()
+        if is_adapter and entry.name not in applied:
+            unused.append(entry.name)
+    return sorted(unused)
+
+
+def _compare_pickles(
+    folder: Path, weight_files: Sequence[Path], weights_read: str
+) -> Iterator[str]:
+    """Notices about pickled weights in a folder that differ from the weights read."""
+    pickles = sorted(folder.glob("pytorch_model*.bin"))
     checksums = set[tuple[int, int]]()
     for file in pickles:
-        if not zipfile.is_zipfile(file):
-            # torch wrote these before 1.6, and what they hold is not known; a pointer holds nothing
-            if file.stat().st_size > LONGEST_POINTER:
-                yield f"{read} is read; {file.name} beside it, which cannot be compared, is not"
-            continue
-        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
-            checksums |= {(entry.file_size, entry.CRC) for entry in archive.infolist()}
+        if zipfile.is_zipfile(file):
+            checksums |= _read_checksums(file)
+        # torch before 1.6 wrote no archives, and a small file is a pointer.
+        elif file.stat().st_size > LONGEST_POINTER:
+            yield (
+                f"gaam reads {weights_read}, not {file.name} beside it, "
+                "whose weights cannot be compared"
+            )
+
+    # Loading reports a damaged weight file.
     try:
-        others = checksums and not _have_all(checksums, files)
-    except SafetensorError:  # said by whoever loads them
+        differ = bool(checksums) and not _contain_all(checksums, weight_files)
+    except SafetensorError:
         return
-    if others:
-        yield f"{read} is read; {pickles[0].name} beside it holds other weights, and is not"
+    if differ:
+        yield (
+            f"gaam reads {weights_read}, not {pickles[0].name} beside it, "
+            "which holds other weights"
+        )
 
 
-def _adapters_beside(located: Located) -> list[str]:
-    """Names of files and folders in an encoder's folder that hold adapters which nobody applies."""
-    applied = (ADAPTER, ADAPTER_WEIGHTS) if located.adapter is not None else ()
-    return sorted(
-        entry.name
-        for entry in located.path.iterdir()
-        if entry.name not in applied
-        and (ADAPTER_FILE.search(entry.name) or (entry / ADAPTER).is_file())
-    )
+def _read_checksums(file: Path) -> set[tuple[int, int]]:
+    """Size and CRC-32 of everything in an archive; nothing if it is damaged."""
+    checksums = set[tuple[int, int]]()
+    with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
+        checksums = {(entry.file_size, entry.CRC) for entry in archive.infolist()}
+    return checksums
 
 
-def _have_all(checksums: set[tuple[int, int]], files: Sequence[Path]) -> bool:
-    """Whether pickled weights hold every tensor of files: nothing is unpickled for that.
+def _contain_all(checksums: set[tuple[int, int]], weight_files: Sequence[Path]) -> bool:
+    """Whether pickled weights hold every tensor of safetensors files.
 
-    Args:
-        checksums: size and CRC-32 of whatever lies in the archive of pickled weights.
-        files: of safetensors.
+    The checksums suffice for this, so that nothing is unpickled.
     """
-    for file in files:
+    for file in weight_files:
         with safe_open(file, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 no mapping
                 tensor = weights.get_tensor(name)
-                data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-                if (len(data), zlib.crc32(data)) not in checksums:
+                content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+                if (len(content), zlib.crc32(content)) not in checksums:
                     return False
     return True
 
 
-def as_sentences(
+def compare_sentence_transformers(
     folder: Path, *, max_length: int, pool: Sequence[str], prompt: str | None
 ) -> str | None:
-    """What sentence-transformers would do besides with the model of a folder; None if nothing.
+    """A notice of what sentence-transformers does differently; None if nothing.
 
     Args:
         folder: of the model, with the files of sentence-transformers if it has any.
-        max_length: tokens at which a text is cut here.
-        pool: names of the poolings here.
-        prompt: the text around every text here.
+        max_length: tokens at which gaam cuts a text.
+        pool: names of gaam's poolings.
+        prompt: the text that gaam puts around every text.
     """
-    modules = _read(folder / "modules.json")
-    if not isinstance(modules, list) or not all(
-        isinstance(module, dict) for module in modules
-    ):
+    modules = _read_json(folder / "modules.json")
+    if not isinstance(modules, list):
         return None
-    parts = [
-        *_cuts(folder, max_length),
-        *_pools(folder, modules, pool),
-        *_prompts(folder, prompt),
+    if not all(isinstance(module, dict) for module in modules):
+        return None
+
+    differences = [
+        *_compare_lengths(folder, max_length),
+        *_compare_poolings(folder, modules, pool),
+        *_compare_prompts(folder, prompt),
+        *_name_other_modules(modules),
     ]
-    kinds = [str(module.get("type", "")).split(".")[-1] for module in modules]
-    more = [visible(shortened(kind)) for kind in kinds if kind not in OWN]
-    if more:
-        parts.append(f"applies {', '.join(dict.fromkeys(more))}")
-    if not parts:
+    if not differences:
         return None
     return (
-        f"sentence-transformers {', '.join(parts)}; gaam stores the layers' own states"
+        f"sentence-transformers {', '.join(differences)}; "
+        "gaam stores the layers' own states"
     )
 
 
-def _cuts(folder: Path, max_length: int) -> Iterator[str]:
+def _compare_lengths(folder: Path, max_length: int) -> Iterator[str]:
+    """Differences in cutting texts, and in their case."""
     for file in sorted(folder.glob("sentence_*_config.json")):
-        settings = _read(file)
+        settings = _read_json(file)
         if not isinstance(settings, dict):
             continue
         longest = settings.get("max_seq_length")
@@ -151,59 +204,83 @@ def _cuts(folder: Path, max_length: int) -> Iterator[str]:
             yield "makes texts lower case"
 
 
-def _pools(
+def _compare_poolings(
     folder: Path, modules: list[dict[str, Any]], pool: Sequence[str]
 ) -> Iterator[str]:
+    """Poolings of sentence-transformers that gaam does not apply."""
     for module in modules:
-        if str(module.get("type", "")).split(".")[-1] != "Pooling":
+        if _kind_of(module) != "Pooling":
             continue
-        for name in _modes(
-            _read(folder / Path(str(module.get("path"))).name / "config.json")
-        ):
-            ours = POOLINGS.get(name)
-            if ours is None:
-                yield f"pools by {visible(shortened(name))}"
-            elif ours not in pool:
-                yield f"pools {POOLS[ours]} (--pool {ours})"
+        module_folder = folder / Path(str(module.get("path"))).name
+        for mode in _read_pooling_modes(module_folder / "config.json"):
+            pooling = POOLINGS.get(mode)
+            if pooling is None:
+                yield f"pools by {visible(shortened(mode))}"
+            elif pooling not in pool:
+                yield f"pools {POOLED_TOKENS[pooling]} (--pool {pooling})"
 
 
-def _modes(settings: Any) -> list[str]:
-    """Poolings that a configuration turns on; earlier versions have a switch for each."""
+def _kind_of(module: dict[str, Any]) -> str:
+    """The name of a module's class."""
+    return str(module.get("type", "")).split(".")[-1]
+
+
+def _read_pooling_modes(file: Path) -> list[str]:
+    """Poolings that a configuration turns on."""
+    settings = _read_json(file)
     if not isinstance(settings, dict):
         return []
-    named = settings.get("pooling_mode")
-    if named is not None:
-        return [str(name) for name in (named if isinstance(named, list) else [named])]
-    start = "pooling_mode_"
+    # Later versions name the poolings; earlier ones have a switch for each.
+    modes = settings.get("pooling_mode")
+    if isinstance(modes, list):
+        return [str(mode) for mode in modes]
+    if modes is not None:
+        return [str(modes)]
     return [
-        key.removeprefix(start)
-        for key in settings
-        if key.startswith(start) and settings[key]
+        key.removeprefix(POOLING_SWITCH)
+        for key, is_on in settings.items()
+        if key.startswith(POOLING_SWITCH) and is_on
     ]
 
 
-def _prompts(folder: Path, prompt: str | None) -> Iterator[str]:
-    settings = _read(folder / "config_sentence_transformers.json")
-    prompts = settings.get("prompts") if isinstance(settings, dict) else None
+def _compare_prompts(folder: Path, prompt: str | None) -> Iterator[str]:
+    """Prompts of sentence-transformers that gaam does not write."""
+    settings = _read_json(folder / "config_sentence_transformers.json")
+    if not isinstance(settings, dict):
+        return
+    prompts = settings.get("prompts")
     if not isinstance(prompts, dict):
         return
-    texts = {
+    prompt_by_name = {
         str(name): text
         for name, text in prompts.items()
         if text and isinstance(text, str)
     }
-    default = texts.get(str(settings.get("default_prompt_name")))
+
+    # A default prompt applies to every text, and named prompts only on demand.
+    default = prompt_by_name.get(str(settings.get("default_prompt_name")))
     if default is not None:
-        ours = default + PLACE
-        if prompt != ours:
-            yield f"puts {visible(repr(shortened(default)))} before every text (--prompt)"
-    elif texts and prompt not in {text + PLACE for text in texts.values()}:
-        names = visible(shortened(", ".join(texts)))
+        if prompt != default + PLACE:
+            shown = visible(repr(shortened(default)))
+            yield f"puts {shown} before every text (--prompt)"
+        return
+    usual_prompts = {text + PLACE for text in prompt_by_name.values()}
+    if prompt_by_name and prompt not in usual_prompts:
+        names = visible(shortened(", ".join(prompt_by_name)))
         yield f"has a prompt for each of: {names} (--prompt)"
 
 
-def _read(file: Path) -> Any:
-    """A JSON file, which another program reads: what cannot be read is not there."""
+def _name_other_modules(modules: list[dict[str, Any]]) -> list[str]:
+    """What sentence-transformers applies beside the transformer and the pooling."""
+    kinds = [_kind_of(module) for module in modules]
+    unknown = [visible(shortened(kind)) for kind in kinds if kind not in KNOWN_MODULES]
+    if not unknown:
+        return []
+    return [f"applies {', '.join(dict.fromkeys(unknown))}"]
+
+
+def _read_json(file: Path) -> Any:
+    """A JSON file of another program; None if it cannot be read."""
     try:
         return json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""Tensors of an encoder's files that its model does not take: which of them play no part.
+"""Finds tensors of an encoder's files that its model leaves unused and that may matter.
 
-A head of another task, the decoder of an encoder, the other tower of a model of pictures and texts,
-and what earlier versions of transformers stored beside weights leave every hidden state as it is.
-An adapter, the scales of quantised weights or a layer more do not: whatever is not known to be
-harmless is named to the user.
+Some play no part in a hidden state: the head of another task, the decoder of an
+encoder, the other tower of a model of pictures and texts, values that earlier versions
+of transformers stored. An adapter, scales of quantised weights or one more layer would
+change the states. Whatever is not known to be harmless is reported.
 """
 
 from __future__ import annotations
@@ -22,24 +22,31 @@ ANYWHERE = re.compile(
     r"(^|\.)(position_ids|token_type_ids|inv_freq|masked_bias|causal_mask|version"
     r"|relative_position_index|_float_tensor|num_batches_tracked)$|(^|\.)lm_head\."
 )
-"""What a model computes from its configuration, and earlier versions stored; and the head of a
-language model, which may stand within a tower."""
+"""Harmless tensors, wherever they stand.
+
+A model computes most of them from its configuration, and earlier versions stored them.
+The head of a language model may stand within a tower.
+"""
 CAUSAL_MASK = re.compile(r"(^|\.)(attn|attention)\.bias$")
-"""The name of a causal mask, where the tensor has the four axes of one; else of a parameter."""
+"""The name of a causal mask if the tensor has four axes, and else of a parameter."""
+CAUSAL_MASK_AXES = 4
 BESIDE = re.compile(
-    r"heads?$|head_|^cls|classif|predict|^scores?$|logit|pooler|pooling|projection|projector"
-    r"|^project_|regress|^(linear|dense|fc|output|out_proj|embed_out|proj_out|lm_bias)$"
+    r"heads?$|head_|^cls|classif|predict|^scores?$|logit|pooler|pooling|projection"
+    r"|projector|^project_|regress"
+    r"|^(linear|dense|fc|output|out_proj|embed_out|proj_out|lm_bias)$"
     r"|summary|quantizer|decoder|generator|discriminator"
     r"|^(vision|visual|image|audio|speech|video|text|language)(_|$)"
 )
-"""Names of modules that read the last layer or run beside the model: heads, decoders, towers."""
+"""Modules that read the last layer or run beside the model: heads, decoders, towers."""
 ADAPTER = re.compile(r"adapter|lora_|prefix|prompt|ia3_|oft_|vera_")
-"""Names of tensors that change what layers compute, or what they read."""
+"""Tensors that change what layers compute, or what they read."""
 QUANTISED = re.compile(
     r"\.SCB$|weight_format|scale|qweight|qzeros|g_idx|absmax|quant|zero_point"
 )
-"""Names of what quantised weights are multiplied with."""
+"""Tensors by which quantised weights are multiplied."""
 LAYER = re.compile(r"(?:^|\.)(?:layers?|blocks?|h)\.(\d+)\.")
+MAPPING = re.compile(r"MODEL_\w*MAPPING")
+"""Names under which transformers maps configurations to models, one for every task."""
 SAVE_ANEW = (
     "if they play no part, save the model without them: "
     "AutoModel.from_pretrained(folder).save_pretrained(other_folder)"
@@ -49,82 +56,100 @@ SAVE_ANEW = (
 def unexplained(
     model: Any, unused: Iterable[str], shapes: Mapping[str, Sequence[int]]
 ) -> list[str]:
-    """Of tensors that a model does not take those that may belong to its layers, sorted.
+    """Those unused tensors that may belong to the model's layers, sorted.
 
     Args:
         model: a model of transformers.
-        unused: names of the tensors, as transformers reports them.
+        unused: names of the unused tensors, as transformers reports them.
         shapes: shapes of tensors by their names in the files.
     """
     prefix = f"{model.base_model_prefix}."
-    own = {name for name, _ in model.named_children()}
-    left = set()
+    own_modules = {name for name, _ in model.named_children()}
+    suspects = set()
     for name in unused:
         module = name.removeprefix(prefix).split(".")[0]
-        beside = (
-            module not in own and BESIDE.search(module) and not ADAPTER.search(name)
-        )
-        mask = CAUSAL_MASK.search(name) and len(shapes.get(name, ())) == 4
-        if not (beside or mask or ANYWHERE.search(name)):
-            left.add(name)
+        is_beside = module not in own_modules and _is_beside_model(module, name)
+        if is_beside or _is_harmless(name, shapes.get(name, ())):
+            continue
+        suspects.add(name)
+
+    # A model for a task has its head's tensors, which play no part here. Building it
+    # takes time, so that each class is built only as long as there are suspects.
     for task_class in _task_classes(model.config):
-        if not left:
+        if not suspects:
             break
-        left -= _tensor_names(task_class, model.config, prefix)
-    return sorted(left)
+        suspects -= _tensor_names(task_class, model.config, prefix)
+    return sorted(suspects)
+
+
+def _is_beside_model(module: str, name: str) -> bool:
+    """Whether a tensor belongs to a head, a decoder or another tower."""
+    return bool(BESIDE.search(module)) and not ADAPTER.search(name)
+
+
+def _is_harmless(name: str, shape: Sequence[int]) -> bool:
+    """Whether the model computes a tensor by itself, or a tensor belongs to a head."""
+    if CAUSAL_MASK.search(name) and len(shape) == CAUSAL_MASK_AXES:
+        return True
+    return bool(ANYWHERE.search(name))
 
 
 def remedy(model: Any, names: Iterable[str]) -> str | None:
-    """What may be done about tensors that a model does not take, as far as their names say it."""
-    layers = getattr(model.config.get_text_config(), "num_hidden_layers", None)
+    """What a person may do about unused tensors, as far as their names show it."""
+    num_layers = getattr(model.config.get_text_config(), "num_hidden_layers", None)
     for name in names:
         if ADAPTER.search(name):
             return (
-                "merge the adapter into the weights by the library that made it, or keep it beside "
-                "them in adapter_model.safetensors with its adapter_config.json"
+                "merge the adapter into the weights by the library that made it, "
+                "or keep it beside them in adapter_model.safetensors "
+                "with its adapter_config.json"
             )
         if QUANTISED.search(name):
             return (
                 "the weights are quantised: config.json needs their quantization_config"
             )
         layer = LAYER.search(name)
-        if layer and layers is not None and int(layer[1]) >= layers:
-            return f"config.json has num_hidden_layers {layers}: mend it, or name another folder"
+        if layer and num_layers is not None and int(layer[1]) >= num_layers:
+            return (
+                f"config.json has num_hidden_layers {num_layers}: "
+                "mend it, or name another folder"
+            )
     return None
 
 
 @cache
 def _mappings() -> list[Any]:
-    """What transformers maps configurations to: models for every task."""
-    names = [
-        name for name in dir(transformers) if re.fullmatch(r"MODEL_\w*MAPPING", name)
-    ]
+    """The maps of transformers from configurations to models, one for every task."""
+    names = [name for name in dir(transformers) if MAPPING.fullmatch(name)]
     return [getattr(transformers, name) for name in names]
 
 
 def _task_classes(model_config: Any) -> Iterator[type]:
-    """Classes of models of a configuration: those that it names first."""
-    named = [
-        getattr(transformers, name, None) for name in model_config.architectures or ()
-    ]
-    mapped = [mapping.get(type(model_config), None) for mapping in _mappings()]
-    seen = set()
-    for entry in (*named, *mapped):
-        for task_class in entry if isinstance(entry, tuple) else (entry,):
-            kind = getattr(task_class, "config_class", None)
-            if kind is type(model_config) and task_class not in seen:
-                seen.add(task_class)
-                yield task_class
+    """Classes of models for a configuration; the ones that it names come first."""
+    names = model_config.architectures or ()
+    candidates: list[Any] = [getattr(transformers, name, None) for name in names]
+    for mapping in _mappings():
+        mapped = mapping.get(type(model_config), None)
+        if isinstance(mapped, tuple):
+            candidates.extend(mapped)
+        else:
+            candidates.append(mapped)
+
+    # A mapped class may belong to another kind of configuration.
+    yielded = set()
+    for candidate in candidates:
+        config_class = getattr(candidate, "config_class", None)
+        if config_class is type(model_config) and candidate not in yielded:
+            yielded.add(candidate)
+            yield candidate
 
 
 def _tensor_names(task_class: type, model_config: Any, prefix: str) -> set[str]:
-    """Names of a model's tensors, with the prefix of the model within it and without."""
+    """Names of a task model's tensors, with the inner model's prefix and without."""
     names: set[str] = set()
-    with (
-        suppress(Exception),
-        torch.device("meta"),
-    ):  # not every class builds every configuration
+    # Not every class can build every configuration.
+    with suppress(Exception), torch.device("meta"):
         task_model: Any = task_class(copy.deepcopy(model_config))
-        named = (*task_model.named_parameters(), *task_model.named_buffers())
-        names = {name for name, _ in named} | set(task_model.state_dict())
+        tensors = (*task_model.named_parameters(), *task_model.named_buffers())
+        names = {name for name, _ in tensors} | set(task_model.state_dict())
     return names | {name.removeprefix(prefix) for name in names}

@@ -1,4 +1,4 @@
-"""The model of an encoder's files, with its weights or without."""
+"""Builds the model of an encoder's files, with its weights or without."""
 
 import copy
 import re
@@ -16,18 +16,19 @@ from gaam_cache.common.errors import CacheError, ConfigError
 from gaam_cache.common.messages import visible
 from gaam_cache.encoders._adapters import apply_adapter
 from gaam_cache.encoders._gguf import load_gguf
-from gaam_cache.encoders._located import Located, foreign
+from gaam_cache.encoders._located import Located, count_more, foreign
 from gaam_cache.encoders._unused import SAVE_ANEW, remedy, unexplained
 
-PartOf = Callable[[Any], Any]  # of a model the part that is run
+PartOf = Callable[[Any], Any]
+"""Returns the part of a model that is run."""
 IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
-"""Weights that play no part: those on top of the last layer, and those for training alone."""
-WHOLE = re.compile(r"[IU]\d+")
-"""Types of whole numbers, as safetensors writes them."""
+"""Weights that change no state: on top of the last layer, or for training alone."""
+INTEGER_TYPE = re.compile(r"[IU]\d+")
+"""Types of integers, as safetensors writes them."""
 
 
 class Stored(NamedTuple):
-    """A tensor as a file has it."""
+    """The shape and type of a tensor in a file."""
 
     shape: tuple[int, ...]
     dtype: str  # as safetensors writes it: F32, BF16, I8, ...
@@ -41,31 +42,34 @@ def load_trained(
     device_map: str | None,
     part_of: PartOf,
 ) -> Any:
-    """The model with the weights of an encoder's files, which are opened here: no others are.
+    """Load the model with the weights of an encoder's files, and of no other files.
 
     Raises:
-        ConfigError: a file is damaged, a parameter lacks its tensor, or the files hold tensors that
-            the model does not take and that are not known to play no part.
+        ConfigError: a file is damaged, a parameter lacks its tensor, or the files hold
+            unused tensors that may change the states.
     """
     options: dict[str, Any] = {"dtype": getattr(torch, dtype)}
     if device_map is not None:
         options["device_map"] = device_map
+
     with foreign(f"cannot load the weights of '{name}'", located.path):
+        stored: dict[str, Stored] = {}
         if located.is_gguf:
-            stored: dict[str, Stored] = {}
             model_class = type(skeleton(model_config))
             model, info = load_gguf(located.path, model_class, model_config, options)
         else:
             model, info, stored = _load_safetensors(located, model_config, options)
-    _check_missing(model, info, name, located, part_of)
+
+    _check_parameters(model, info, name, located, part_of)
     _check_quantised(model, stored, name, located)
     shapes = {key: tensor.shape for key, tensor in stored.items()}
     unused = unexplained(model, info["unexpected_keys"], shapes)
     if unused:
         raise ConfigError(
             f"the files of '{name}' hold weights that its model does not take",
-            expected="weights of the model, and of heads, which play no part in its states",
-            found=_listed(unused),
+            expected="weights of the model, and of heads, which play no part "
+            "in its states",
+            found=_name_first(unused),
             where=str(located.path),
             hint=remedy(model, unused) or SAVE_ANEW,
         )
@@ -79,41 +83,48 @@ def _load_safetensors(
     model_config: transformers.PretrainedConfig,
     options: dict[str, Any],
 ) -> tuple[Any, dict[str, Any], dict[str, Stored]]:
-    """The model, what transformers says of loading it, and what the files hold."""
+    """The model, transformers' report on loading it, and the tensors of the files."""
     model_class = type(skeleton(model_config))
-    with ExitStack() as opened:
-        state: dict[str, Any] = {}
+    # transformers would read whatever lies in the folder: hand it the tensors instead.
+    with ExitStack() as open_files:
+        slices: dict[str, Any] = {}
         for file in located.weight_files():
-            weights = opened.enter_context(_open_safetensors(file))
+            weights = open_files.enter_context(_open_safetensors(file))
             names = set(weights.keys())
-            _refuse_doubles(names & state.keys(), located)
-            state |= {key: weights.get_slice(key) for key in names}
+            _refuse_duplicates(names & slices.keys(), located)
+            slices |= {name: weights.get_slice(name) for name in names}
+
+        # The same weights may stand there with the prefix of their model and without.
         prefix = f"{model_class.base_model_prefix}."
-        _refuse_doubles({key for key in state if f"{prefix}{key}" in state}, located)
+        with_and_without = {name for name in slices if f"{prefix}{name}" in slices}
+        _refuse_duplicates(with_and_without, located)
+
         stored = {
-            key: Stored(tuple(tensor.get_shape()), tensor.get_dtype())
-            for key, tensor in state.items()
+            name: Stored(tuple(tensor.get_shape()), tensor.get_dtype())
+            for name, tensor in slices.items()
         }
+        # Tensors of another size are refused later, by name and size.
         model, info = model_class.from_pretrained(
             None,
             config=model_config,
-            state_dict=state,
+            state_dict=slices,
             local_files_only=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # said later, by name and size
+            ignore_mismatched_sizes=True,
             **options,
         )
     return model, info, stored
 
 
-def _refuse_doubles(names: set[str], located: Located) -> None:
-    """Refuse two tensors for a parameter: transformers takes the one that it reads last."""
+def _refuse_duplicates(names: set[str], located: Located) -> None:
+    """Refuse two tensors for a parameter: transformers would take the last one."""
     if names:
         raise ConfigError(
             f"the files of '{located.path}' hold the same weights twice",
             expected="one tensor for a parameter, in one file and with one prefix",
-            found=_listed(sorted(names)),
-            hint="remove the files, or the copy of the weights, that are not of this model",
+            found=_name_first(sorted(names)),
+            hint="remove the files, or the copy of the weights, "
+            "that are not of this model",
         )
 
 
@@ -121,11 +132,10 @@ def _open_safetensors(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
     except SafetensorError as error:
-        # the header, at the beginning of a file, says where its tensors end
-        incomplete = "incomplete" in str(error).lower()
-        problem = (
-            "is cut off" if incomplete else "is cut off, or is no safetensors file"
-        )
+        # The header at the beginning of a file gives the end of its last tensor.
+        problem = "is cut off, or is no safetensors file"
+        if "incomplete" in str(error).lower():
+            problem = "is cut off"
         raise CacheError(
             f"the weight file '{file.name}' {problem}",
             expected="a whole safetensors file",
@@ -135,172 +145,193 @@ def _open_safetensors(file: Path) -> Any:
         ) from error
 
 
-def _check_missing(
+def _check_parameters(
     model: Any, info: dict[str, Any], name: str, located: Located, part_of: PartOf
 ) -> None:
-    """Refuse a model of which a parameter that is run has no tensor of its size."""
-    part = part_of(model)
-    tensors = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
-    named = (*model.named_parameters(), *model.named_buffers())
-    used = {
-        name
-        for name, tensor in named
-        if id(tensor) in tensors and not IDLE.search(name)
+    """Refuse a model if a parameter that is run has no tensor of its size."""
+    problems = {
+        key: f"{stored_shape} and not {shape}"
+        for key, stored_shape, shape in info["mismatched_keys"]
     }
-    wrong = {
-        key: f"{there} and not {wanted}"
-        for key, there, wanted in info["mismatched_keys"]
-    }
-    wrong |= dict.fromkeys(info["missing_keys"] - _computed(model), "missing")
-    bad = sorted(used & wrong.keys())
-    if not bad:
+    missing_keys = info["missing_keys"] - _find_computed(model)
+    problems |= dict.fromkeys(missing_keys, "missing")
+    bad_keys = sorted(_find_used(model, part_of) & problems.keys())
+    if not bad_keys:
         return
-    found = f"{bad[0]}: {wrong[bad[0]]}"
-    if len(bad) > 1:
-        found += f", and {len(bad) - 1} more"
+
+    first_key = bad_keys[0]
     unused = sorted(info["unexpected_keys"])
+    summary = f"{first_key}: {problems[first_key]}{count_more(bad_keys)}"
     if unused:
-        found += f"; the files hold {_listed(unused)}"
-    wrapped = next((key for key in unused if key.endswith(f".{bad[0]}")), None)
-    hint = remedy(model, unused)
-    if wrapped is not None:
-        before = visible(wrapped.removesuffix(bad[0]))
-        hint = f"names begin with '{before}': save the model itself, not what it was wrapped in"
+        summary += f"; the files hold {_name_first(unused)}"
     raise ConfigError(
         f"the weights of '{name}' are not those of its configuration",
         expected="a tensor for every parameter of the architecture, of its size",
-        found=found,
+        found=summary,
         where=str(located.path),
-        hint=hint,
+        hint=_remedy_of_wrapper(unused, first_key) or remedy(model, unused),
     )
 
 
-def _computed(model: Any) -> set[str]:
-    """Parameters that a model computes where a file has none: sines of positions."""
-    return {
-        f"{path}.{name}"
-        for path, module in model.named_modules()
-        if "Sinusoidal" in type(module).__name__
-        for name, _ in module.named_parameters(recurse=False)
-    }
+def _find_used(model: Any, part_of: PartOf) -> set[str]:
+    """Names of the tensors in the part of a model that is run."""
+    # Tied parameters share one tensor under several names, so that identity decides.
+    part = part_of(model)
+    part_ids = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
+    named_tensors = (*model.named_parameters(), *model.named_buffers())
+    used = {name for name, tensor in named_tensors if id(tensor) in part_ids}
+    return {name for name in used if not IDLE.search(name)}
+
+
+def _find_computed(model: Any) -> set[str]:
+    """Parameters that a model computes if a file has none: sines of positions."""
+    computed = set()
+    for path, module in model.named_modules():
+        if "Sinusoidal" in type(module).__name__:
+            for name, _ in module.named_parameters(recurse=False):
+                computed.add(f"{path}.{name}")
+    return computed
+
+
+def _remedy_of_wrapper(unused: Sequence[str], missing_key: str) -> str | None:
+    """What to do if a tensor has another name because its model was wrapped."""
+    for key in unused:
+        if key.endswith(f".{missing_key}"):
+            prefix = visible(key.removesuffix(missing_key))
+            return (
+                f"names begin with '{prefix}': save the model itself, "
+                "not what it was wrapped in"
+            )
+    return None
 
 
 def _check_quantised(
     model: Any, stored: Mapping[str, Stored], name: str, located: Located
 ) -> None:
-    """Refuse whole numbers in the place of weights, where nothing says what they stand for."""
+    """Refuse integers in the place of weights, if no configuration explains them."""
+    # With a quantizer, transformers knows what the integers stand for.
     if getattr(model, "hf_quantizer", None) is not None:
         return
     prefix = f"{model.base_model_prefix}."
-    weights = {
+    weight_names = {
         key for key, tensor in model.named_parameters() if tensor.is_floating_point()
     }
-    whole = [
-        key
-        for key, tensor in sorted(stored.items())
-        if WHOLE.fullmatch(tensor.dtype) and {key, key.removeprefix(prefix)} & weights
-    ]
-    if whole:
+    quantised = []
+    for key, tensor in sorted(stored.items()):
+        is_weight = key in weight_names or key.removeprefix(prefix) in weight_names
+        if is_weight and INTEGER_TYPE.fullmatch(tensor.dtype):
+            quantised.append(key)
+    if quantised:
         raise ConfigError(
-            f"the weights of '{name}' are quantised, and its configuration does not say how",
-            expected="weights of floating point, or a 'quantization_config' in config.json",
-            found=f"{_listed(whole)} of type {stored[whole[0]].dtype}",
+            f"the weights of '{name}' are quantised, "
+            "and its configuration does not say how",
+            expected="weights of floating point, "
+            "or a 'quantization_config' in config.json",
+            found=f"{_name_first(quantised)} of type {stored[quantised[0]].dtype}",
             where=str(located.path),
         )
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f", and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{visible(names[0])}{more}"
+def _name_first(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    return f"{visible(names[0])}{count_more(names)}"
 
 
 def own(model: nn.Module) -> None:
-    """Copy what is still a view of the file: who writes to that would change the states.
+    """Copy weights that are still views of a file, because the file may change.
 
-    After what a GPU runs has been sent there: 26 GB of a 13B model need no copy before.
+    Call it after the model has moved to its GPU: weights that were sent there are
+    copies already, 26 GB of them for a 13B model.
     """
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()
-    for held in {id(held): held for held in waiting(model)}.values():
-        held |= {name: tensor.clone() for name, tensor in held.items()}
+    # Hooks share their weights, so that each dictionary is copied once.
+    weights_by_id = {id(weights): weights for weights in waiting(model)}
+    for weights in weights_by_id.values():
+        for name, tensor in weights.items():
+            weights[name] = tensor.clone()
 
 
 def waiting(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Weights that accelerate keeps on the CPU until a layer is run on a GPU."""
+    """Weights that accelerate keeps on the CPU until a layer runs on a GPU."""
     for module in model.modules():
         for hook in _hooks(module):
-            held = getattr(hook, "weights_map", None)
-            held = getattr(
-                held, "dataset", held
-            )  # where there is a prefix before their names
-            held = getattr(held, "state_dict", held)  # where some of them are on disk
-            if isinstance(held, dict):
-                yield held
+            weights = getattr(hook, "weights_map", None)
+            # One wrapper puts a prefix before the names, another one reads from a disk.
+            weights = getattr(weights, "dataset", weights)
+            weights = getattr(weights, "state_dict", weights)
+            if isinstance(weights, dict):
+                yield weights
 
 
 def entry_device(model: nn.Module) -> torch.device:
-    """Where a model that accelerate has spread reads token ids: where its first weights work."""
+    """The device of the first weights of a model that accelerate has spread."""
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            works = [getattr(hook, "execution_device", None) for hook in _hooks(module)]
-            return next(
-                (torch.device(one) for one in works if one is not None),
-                parameter.device,
-            )
+            for hook in _hooks(module):
+                device = getattr(hook, "execution_device", None)
+                if device is not None:
+                    return torch.device(device)
+            return parameter.device
     return torch.device("cpu")
 
 
 def _hooks(module: nn.Module) -> Sequence[Any]:
-    """What accelerate does before and after a module is run."""
+    """The hooks with which accelerate runs a module."""
     hook = getattr(module, "_hf_hook", None)
-    return getattr(hook, "hooks", (hook,))
+    hooks: Sequence[Any] = getattr(hook, "hooks", (hook,))
+    return hooks
 
 
-def _built(model_config: transformers.PretrainedConfig, **options: Any) -> Any:
-    """The model that ``AutoModel`` makes; ``T5EncoderModel`` and its kind where one was saved.
+def _build(model_config: transformers.PretrainedConfig) -> Any:
+    """The model of a configuration in float32, as ``AutoModel`` makes it.
 
-    And the class that was saved where ``AutoModel`` has none, as of ``SiglipTextModel``.
+    ``AutoModel`` lacks some classes, such as ``SiglipTextModel``: then it is the class
+    that was saved. If an encoder such as ``T5EncoderModel`` was saved, it is that
+    encoder.
     """
-    if transformers.MODEL_MAPPING.get(type(model_config), None) is None:
-        for name in model_config.architectures or ():
-            saved: Any = getattr(transformers, name, None)
-            if getattr(saved, "config_class", None) is type(model_config):
-                return saved._from_config(model_config, **options)
-    auto: Any = transformers.AutoModel
-    encoder: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING.get(
-        type(model_config), None
+    config_class = type(model_config)
+    saved_names = model_config.architectures or ()
+    if transformers.MODEL_MAPPING.get(config_class, None) is None:
+        for name in saved_names:
+            saved_class: Any = getattr(transformers, name, None)
+            if getattr(saved_class, "config_class", None) is config_class:
+                return saved_class._from_config(model_config, dtype=torch.float32)
+
+    auto_class: Any = transformers.AutoModel
+    encoders: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+    encoder_class = encoders.get(config_class, None)
+    if encoder_class is not None and encoder_class.__name__ in saved_names:
+        auto_class = transformers.AutoModelForTextEncoding
+    return auto_class.from_config(
+        model_config, trust_remote_code=False, dtype=torch.float32
     )
-    if encoder is not None and encoder.__name__ in (model_config.architectures or ()):
-        auto = transformers.AutoModelForTextEncoding
-    return auto.from_config(model_config, trust_remote_code=False, **options)
 
 
 def skeleton(model_config: transformers.PretrainedConfig) -> Any:
-    """The model without any memory for its weights, in float32 whatever they are stored in."""
+    """The model in float32, without memory for its weights."""
     with torch.device("meta"):
-        return _built(copy.deepcopy(model_config), dtype=torch.float32)
+        return _build(copy.deepcopy(model_config))
 
 
 def encoder_part(model: Any) -> Any:
     """The model; of an encoder-decoder model its encoder."""
-    return (
-        model.get_encoder()
-        if getattr(model.config, "is_encoder_decoder", False)
-        else model
-    )
+    if getattr(model.config, "is_encoder_decoder", False):
+        return model.get_encoder()
+    return model
 
 
 def draw_untrained(
     model_config: transformers.PretrainedConfig, seed: int, dtype: str
 ) -> Any:
-    """A model with the architecture's own initialisation: what does pre-training contribute?
+    """A model with random weights: it shows what pre-training contributes.
 
-    The same seed gives the same bits: weights are drawn on the CPU and in float32, then rounded.
+    The same seed gives the same bits: the CPU draws the weights in float32, and they
+    are rounded afterwards.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(
-            seed
-        )  # torch.manual_seed would set those of GPUs too
-        model = _built(model_config, dtype=torch.float32)
+        # torch.manual_seed would set the generators of GPUs too.
+        torch.default_generator.manual_seed(seed)
+        model = _build(model_config)
     return model.to(getattr(torch, dtype))

@@ -51,7 +51,8 @@ class Bench:
         self.config = config
         encoder = TextEncoder.open(config)
         encoder.load()
-        self.tokenizer, self.model = encoder._tokens.tokenizer, encoder._forward.model
+        self.tokenizer = encoder._tokens.tokenizer.pretrained
+        self.model = encoder._forward.model
         # most tokenizers of causal models have no padding token; what is padded is masked
         self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
         self.in_bfloat16 = copy.deepcopy(self.model).to(torch.bfloat16)

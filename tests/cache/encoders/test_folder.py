@@ -317,7 +317,8 @@ def test_pickled_weights_beside_are_compared_and_never_read(
     notices = opened(llama).notices()
     assert len(notices) == (not same)
     assert all(
-        "model.safetensors is read; pytorch_model.bin" in notice for notice in notices
+        "gaam reads model.safetensors, not pytorch_model.bin" in notice
+        for notice in notices
     )
 
 
@@ -328,5 +329,5 @@ def test_weights_beside_that_are_not_read_are_said(llama: Path) -> None:
         tensors, llama / "pytorch_model.bin", _use_new_zipfile_serialization=False
     )
     first, second = opened(llama).notices()
-    assert "model.safetensors is read; model_ema.safetensors beside it is not" in first
-    assert "pytorch_model.bin beside it, which cannot be compared, is not" in second
+    assert "gaam reads model.safetensors, not model_ema.safetensors beside it" in first
+    assert "not pytorch_model.bin beside it, whose weights cannot be compared" in second

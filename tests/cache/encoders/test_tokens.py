@@ -11,7 +11,7 @@ import transformers
 
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.text import _Tokens as Tokens
+from gaam_cache.encoders._tokens import Tokens
 from tests.tiny import WORDS
 
 
@@ -79,6 +79,6 @@ def test_a_tokenizer_that_draws_its_tokens_is_refused(
             ]
         }
 
-    tokens.tokenizer = draw
+    tokens.tokenizer.pretrained = draw
     with pytest.raises(ConfigError, match="dropout"):
         tokens.prepare(["goal", "bank"])

@@ -1,0 +1,123 @@
+"""What surrounds a text before an encoder reads it: a prompt or the markup of a chat.
+
+Both report which characters are the text's own, because only those may be cut off.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gaam_cache.common.errors import ConfigError, DataError
+from gaam_cache.config import PLACE
+from gaam_cache.encoders._forward import said
+from gaam_cache.encoders._located import foreign
+from gaam_cache.store.files import digest_of
+
+PROBE_TEXT = "gaamtextgaam"
+"""The text that shows which markup a chat template writes."""
+CHAT_DATE = "26 Jul 2024"
+"""The date that every chat template writes as today's, as Llama's own templates do."""
+
+
+class WrappedText(NamedTuple):
+    """A text inside its prompt: its own characters are ``start`` to ``stop``."""
+
+    content: str
+    start: int
+    stop: int
+
+
+def wrap_in_prompt(prompt: str, row: str) -> WrappedText:
+    """Put a text into the place that a prompt leaves for it."""
+    before, after = prompt.split(PLACE)
+    start = len(before)
+    return WrappedText(f"{before}{row}{after}", start, start + len(row))
+
+
+class ChatTemplate:
+    """A tokenizer's chat template, which writes a text as the only message of a user.
+
+    The template does not begin the model's turn. It must write the same markup around
+    every text.
+    """
+
+    def __init__(self, tokenizer: Any, folder: Path, prompt: str) -> None:
+        self._tokenizer = tokenizer
+        self._folder = folder
+        self._prompt = prompt
+        self._template = self._read_template()
+        self.before, self.after = self._find_markup()
+
+    def identity(self) -> dict[str, str]:
+        """The template's digest and its markup, which decide the tokens."""
+        template = digest_of(self._template.encode())
+        return {"template": template, "markup": self._show_markup()}
+
+    def wrap(self, row: str) -> WrappedText:
+        """Write the markup around a text.
+
+        A template may strip white space from the ends of a text, and change nothing
+        else.
+        """
+        content = self._render(self._prompt.replace(PLACE, row))
+        start = len(self.before)
+        stop = len(content) - len(self.after)
+
+        # Markup before and behind an empty text may overlap.
+        has_markup = content.startswith(self.before) and content.endswith(self.after)
+        is_same_text = start < stop and content[start:stop].strip() == row.strip()
+        if not has_markup or not is_same_text:
+            raise DataError(
+                "the chat template changes a text, or writes other markup around it",
+                expected=self._show_markup(),
+                found=content,
+            )
+        return WrappedText(content, start, stop)
+
+    def _read_template(self) -> str:
+        try:
+            template: str = self._tokenizer.get_chat_template()
+        except ValueError as error:
+            raise ConfigError(
+                "the tokenizer of this encoder has no chat template",
+                expected="a tokenizer with one, as models of dialogues have",
+                found=said(error),
+                where=str(self._folder),
+                hint="leave --chat-template out, or write the markup into --prompt",
+            ) from error
+        return template
+
+    def _find_markup(self) -> tuple[str, str]:
+        """Read off the markup before and behind a text."""
+        rendered = self._render(self._prompt.replace(PLACE, PROBE_TEXT))
+        parts = rendered.split(PROBE_TEXT)
+        if len(parts) != 2:
+            raise ConfigError(
+                "the chat template does not write a message of a user exactly once",
+                found=f"{len(parts) - 1} times",
+                where=str(self._folder),
+                hint="write the markup into --prompt, without --chat-template",
+            )
+        before, after = parts
+        return before, after
+
+    def _show_markup(self) -> str:
+        return f"{self.before}{PLACE}{self.after}"
+
+    def _render(self, message: str) -> str:
+        template = self._template
+        if "strftime_now" in template:
+            # A template that asks for today's date would change the states every day.
+            macro = f"{{%- macro strftime_now(form) -%}}{CHAT_DATE}{{%- endmacro -%}}"
+            # The empty value keeps white space that the template begins with.
+            template = f"{macro}{{{{ '' }}}}{template}"
+        with foreign("the chat template of the tokenizer cannot be used", self._folder):
+            rendered: str = self._tokenizer.apply_chat_template(
+                [{"role": "user", "content": message}],
+                chat_template=template,
+                tokenize=False,
+                add_generation_prompt=False,
+                date_string=CHAT_DATE,
+            )
+        return rendered
