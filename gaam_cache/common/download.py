@@ -41,7 +41,7 @@ def _pattern(globs: Sequence[str]) -> re.Pattern[str]:
 
 WANTED = _pattern(SMALL + WEIGHTS)
 TOKENIZER = _pattern(RARE)
-IS_WEIGHTS = re.compile(r"model.*\.safetensors")  # weights and their index
+IS_WEIGHTS = re.compile(r"model[^/\\]*\.safetensors")  # of a folder, and their index
 COMMIT = re.compile(r"[0-9a-f]{40}")
 KINDS = {"model": "model", "dataset": "data set"}
 TOKEN = "give a token that may do this: 'hf auth login', or HF_TOKEN"
