@@ -40,7 +40,7 @@ def test_split_weights_are_loaded_and_hashed_and_no_others(folder: Path) -> None
 def test_an_index_names_weight_files_of_its_own_folder_only(folder: Path) -> None:
     weight_map = split_weights(folder)
     there = ["../elsewhere/model.safetensors", "sub/model.safetensors", "w.safetensors"]
-    there.append("model-x/../model.safetensors")
+    there.append("model-x/../../elsewhere/model.safetensors")
     (folder / "model-x").mkdir()
     for file in there:
         (folder / file).parent.mkdir(exist_ok=True)
