@@ -31,7 +31,7 @@ from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._weights import encoder_part, skeleton
-from gaam_cache.encoders.base import Inputs, Lazy
+from gaam_cache.encoders.base import Inputs, LazyItems
 from gaam_cache.sources.base import Rows
 
 TWINS = (
@@ -101,7 +101,7 @@ class AudioEncoder(ModelEncoder):
         hearing = self._hearing
         extents = [hearing.extent(sound) for sound in rows]
         return Inputs(
-            items=Lazy(rows, hearing.clip),
+            items=LazyItems(rows, hearing.clip),
             lengths=[hearing.positions(extent) for extent in extents],
             truncated=[sound.frames > hearing.most(sound.rate) for sound in rows],
             extents=extents,

@@ -33,7 +33,7 @@ ExactStates = Mapping[str, NDArray[Any]]
 """Of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
 
 
-def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def prefetch(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """What is made of items in turn, each in a thread while the one before it is used."""
     ready: Future[R] | None = None
     with ThreadPoolExecutor(1) as thread:
@@ -49,7 +49,7 @@ def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lazy(Sequence[Any]):
+class LazyItems(Sequence[Any]):
     """Rows as an encoder takes them, made anew whenever one is asked for: never are all there."""
 
     rows: Sequence[Any]
@@ -67,7 +67,7 @@ class Inputs:
     """Rows made ready for an encoder, on the CPU."""
 
     items: Sequence[Any]
-    """One entry per row: token ids, or what else the encoder reads. Of ``Lazy`` ones the next batch
+    """One entry per row: token ids, or what else the encoder reads. Of ``LazyItems`` ones the next batch
     is made ready in a thread while the encoder is busy."""
     lengths: (
         Sequence[int] | NDArray[np.int64]
@@ -99,8 +99,8 @@ class Inputs:
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
         """The items of every batch in turn; what has to be decoded is, one batch ahead."""
-        lazy = isinstance(self.items, Lazy)
-        return one_ahead(self.batch, batches) if lazy else map(self.batch, batches)
+        lazy = isinstance(self.items, LazyItems)
+        return prefetch(self.batch, batches) if lazy else map(self.batch, batches)
 
 
 class Encoder(ABC):

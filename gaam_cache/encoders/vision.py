@@ -22,7 +22,7 @@ from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._weights import skeleton
-from gaam_cache.encoders.base import Inputs, Lazy
+from gaam_cache.encoders.base import Inputs, LazyItems
 from gaam_cache.store.rounding import ROUNDING
 
 POOLED = (
@@ -82,7 +82,7 @@ class VisionEncoder(ModelEncoder):
     def prepare(self, rows: Sequence[Any]) -> Inputs:
         """Pictures, which are decoded, resized and normalised when they are asked for."""
         return Inputs(
-            items=Lazy(rows, self._processor),
+            items=LazyItems(rows, self._processor),
             lengths=np.full(len(rows), self._patches),
             truncated=[False] * len(rows),
         )
