@@ -279,10 +279,8 @@ def open_encoder(
             found=f"rows of {kind}: {config.dataset}",
         )
 
-    if weights:
-        encoder = encoder_class.open(config)
-    else:
-        encoder = encoder_class.open_outline(config)
+    open_class = encoder_class.open if weights else encoder_class.open_outline
+    encoder = open_class(config)
     encoder.fit(rows)
     return encoder
 
