@@ -455,12 +455,12 @@ class _SoundForward(Forward):
             mask=self.to_device((np.arange(width) < real_B[:, None]).astype(np.int64)),
         )
 
-    def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+    def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         if batch.positions is None or x_BTD.shape[1] < batch.positions:
             raise Unusable(
                 f"a layer has {x_BTD.shape[1]} states, not {batch.positions}"
             )
-        return super()._reduce(x_BTD, batch)
+        return super()._pool_layer(x_BTD, batch)
 
 
 def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:

@@ -233,7 +233,7 @@ class _VisionForward(Forward):
         inputs = {"pixel_values": pixel_BCHW.to(self.dtype)}
         return Batch(inputs=inputs, length_B=patches.to(self.device))
 
-    def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+    def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         start, stop = self.layout.start, self.layout.stop
         if x_BTD.shape[1] < stop:
             raise Unusable(
