@@ -71,22 +71,25 @@ class Inputs:
     """Rows prepared for an encoder, on the CPU."""
 
     items: Sequence[Any]
-    """One entry a row: token ids, or whatever the encoder reads. Of ``LazyItems`` a thread
-    prepares the next batch while the encoder is busy."""
+    """One entry a row: token ids, or whatever the encoder reads. Of ``LazyItems`` a
+    thread prepares the next batch while the encoder is busy."""
     lengths: Sequence[int] | NDArray[np.int64]
     """Length of every row in the encoder's unit, such as tokens."""
     truncated: Sequence[bool]
     """Whether the row was cut at the maximum length."""
     extents: Sequence[int] | NDArray[np.int64] | None = None
-    """A finer length that decides which rows count as equally long: samples of a sound."""
+    """A finer length that decides which rows count as equally long: samples of a
+    sound."""
     width: int | None = None
-    """Room of every row in a batch, for an encoder that fills all rows to one length."""
+    """Room of every row in a batch, for an encoder that fills all rows to one
+    length."""
     own: Sequence[int] | NDArray[np.int64] = ()
     """Number of tokens that come from the row's text."""
     unknown: Sequence[int] | NDArray[np.int64] = ()
     """Number of these tokens that the tokenizer does not know."""
     doubled: Mapping[str, int] = field(default_factory=dict)
-    """Special token -> number of rows that hold it twice where the tokenizer adds one."""
+    """Special token -> number of rows that hold it twice where the tokenizer adds
+    one."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -114,8 +117,9 @@ class Encoder(ABC):
     """
 
     called: ClassVar[str | None] = None
-    """Kind of rows of an encoder that ``--encoder`` calls by its file's name, with options
-    after a colon; None for the class that opens all other encoders of a kind of rows."""
+    """Kind of rows of an encoder that ``--encoder`` calls by its file's name, with
+    options after a colon; None for the class that opens all other encoders of a kind of
+    rows."""
     noun: ClassVar[str] = "text"  # people's word for a row
     unit: ClassVar[str] = "tokens"  # what the length of a row counts
 
@@ -128,13 +132,13 @@ class Encoder(ABC):
     device: torch.device
     batching: Batching  # which rows may share a batch: measured by ``load``
     acts_causal: bool | None = None
-    """Whether later tokens leave earlier states unchanged: measured by ``load``. None before
-    that, and for rows without an order."""
+    """Whether later tokens leave earlier states unchanged: measured by ``load``. None
+    before that, and for rows without an order."""
     untrained_seed: int | None = None
     """Seed of random weights; None for trained weights."""
     causal_setting: tuple[str, bool] | None = None
-    """The configuration's claim about this: the setting as text, and whether it says causal;
-    None for a configuration that says nothing."""
+    """The configuration's claim about this: the setting as text, and whether it says
+    causal; None for a configuration that says nothing."""
     _is_loaded = False  # whether ``load_for`` called ``load``
     adapter_of: str | None = None
     """The base model of its adapter; None without an adapter."""
@@ -155,11 +159,11 @@ class Encoder(ABC):
         return cls.open(config)
 
     def outline(self) -> None:
-        """Set ``num_layers`` and ``hidden_size``, without loading weights if possible."""
+        """Set ``num_layers`` and ``hidden_size``, if possible without the weights."""
         self.load()
 
     def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 most learn nothing
-        """Learn from the rows of all splits; validation and test rows must not count."""
+        """Read the rows of all splits, and learn from training rows only."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -200,7 +204,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Load the weights, and set ``num_layers``, ``hidden_size`` and ``batching``."""
+        """Load the weights; set ``num_layers``, ``hidden_size`` and ``batching``."""
 
     def load_for(
         self,
@@ -218,13 +222,14 @@ class Encoder(ABC):
                 longer row is encoded alone.
             batching: "alone" if every row will be encoded alone, whatever the model
                 allows. That suits a few rows of a cache that has a plan: nothing is
-                measured, and ``acts_causal`` stays None. Any other value is measured, and
-                the measurement may differ from it.
+                measured, and ``acts_causal`` stays None. Any other value is measured,
+                and the measurement may differ from it.
             tell: receives a message before each slow step.
 
         Raises:
             ConfigError: no way of running the model gives every row its own states.
-            ShortOfMemoryError: too little memory for the weights, or for a row that long.
+            ShortOfMemoryError: too little memory for the weights, or for a row that
+                long.
         """
         if not self._is_loaded:
             self.load()
@@ -252,7 +257,7 @@ class Encoder(ABC):
     def exact(
         self, items: Sequence[Any], row: int
     ) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
-        """A row's states in its batch, and alone, both in higher precision than ``dtype``.
+        """A row's states in its batch and alone, in higher precision than ``dtype``.
 
         None without such arithmetic or without the memory for it. Another thread may
         encode meanwhile.
@@ -286,7 +291,7 @@ def open_encoder(
 
 
 def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
-    """Find the class that ``--encoder`` names, or else the class for rows of this kind."""
+    """Find the class that ``--encoder`` names, or else that for rows of this kind."""
     encoder_class: type[Encoder]
     name = config.encoder.partition(":")[0]
     if name in plugins.names(PACKAGE):
@@ -300,6 +305,6 @@ def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
                 found=f"rows of {kind}: --dataset {config.dataset}",
             )
 
-    # a class without ``called`` has no name of its own: "text" may be a folder's name
+    # A class without ``called`` has no name of its own: "text" may be a folder's name.
     encoder_class = plugins.load(PACKAGE, kind, kind="kind of encoder")
     return encoder_class

@@ -1,4 +1,4 @@
-"""Poolings: each file of this folder turns a layer's token states into one state a row."""
+"""Poolings: each file turns a layer's token states into one state a row."""
 
 from gaam_cache.encoders.poolings.base import Pooling, load_poolings
 

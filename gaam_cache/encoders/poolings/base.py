@@ -24,8 +24,9 @@ class Pooling(ABC):
     """A pure function of states and lengths."""
 
     summary: ClassVar[bool] = False
-    """Whether the pooling reads a position that summarises the row, such as a class token.
-    An encoder that separates such positions from the rest passes only those to it."""
+    """Whether the pooling reads a position that summarises the row, such as a class
+    token. An encoder that separates such positions from the rest passes only those to
+    it."""
 
     @abstractmethod
     def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:
