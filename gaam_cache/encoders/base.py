@@ -300,7 +300,7 @@ def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
             return encoder_class
         if encoder_class.called is not None:
             raise ConfigError(
-                f"the encoder '{name}' does not read such rows",
+                f"the encoder '{name}' does not read rows of this kind",
                 expected=f"rows of {encoder_class.called}",
                 found=f"rows of {kind}: --dataset {config.dataset}",
             )
