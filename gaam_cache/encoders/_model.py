@@ -361,7 +361,7 @@ class ModelEncoder(Encoder):
         if measured is None or not measured.fits(self._forward):
             tell("measuring which rows share batches")
             measured = self._probe(probe_length)
-            # A result for shorter rows is not kept: the next start may have more memory.
+            # A result for shorter rows is not kept: the next start may have more room.
             if measured.longest in (None, probe_length):
                 _kept.write(conditions, measured)
 
@@ -376,23 +376,25 @@ class ModelEncoder(Encoder):
     def _probe(self, probe_length: int) -> Measured:
         """Probe the model, with shorter rows where memory is too small for these."""
         while True:
-            candidates, together = self._candidates(self._part, probe_length)
+            candidates, short_length = self._candidates(self._part, probe_length)
             try:
                 return probe(
                     self._forward,
                     candidates,
                     dtype=self.dtype,
-                    together=together,
-                    shared=self._shared(probe_length),
+                    short_length=short_length,
+                    longest_shared=self._shared(probe_length),
                 )
             except Exception as error:
-                can_shorten = self._forward.tries_lengths and probe_length > together
+                can_shorten = (
+                    self._forward.tries_lengths and probe_length > short_length
+                )
                 if not can_shorten or not out_of_memory(error):
                     raise
 
             # Inside the handler, the exception would keep the tensors of its frames.
             give_back(self.device)
-            probe_length = max(together, probe_length // 2)
+            probe_length = max(short_length, probe_length // 2)
 
     def _reach_of(self, longest: int) -> int:  # noqa: ARG002
         """Length of the probe's longest row for rows up to ``longest``."""
