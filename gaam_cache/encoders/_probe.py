@@ -431,7 +431,8 @@ class _Probe:
             member = shift.batch[slot]
             assert member.index is not None  # rows without an index have no deviation
             alone = self._alone[member.index]
-            # The size of a batch decides its kernels: two copies and a full batch count.
+            # The size of a batch decides its kernels: two copies count, and a full
+            # batch.
             largest = 0.0
             for count in {2, len(shift.batch)}:
                 states = self._forward([member.item] * count)
