@@ -108,6 +108,6 @@ def _find_least(count: Callable[[int], int], rule: Downsampling, output: str) ->
             return least
         break
     raise Unusable(
-        f"{output} for short inputs is not known: {rule.first(smallest):,} inputs and a "
-        "few more do not follow the rule of long ones"
+        f"{output} for short inputs is not known: {rule.first(smallest):,} inputs and "
+        "a few more do not follow the rule of long ones"
     )

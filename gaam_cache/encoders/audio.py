@@ -136,13 +136,17 @@ class AudioEncoder(ModelEncoder):
     def _forward_of(self, part: Any, model: Any) -> _SoundForward:  # noqa: ARG002
         forward = _SoundForward(part, device=self.device, pooling=self._config.pool)
         forward.front_end = self._front_end
-        # The published results were computed without a mask.
+        # The published protocol has no mask: its encoder reads the zeros too.
         if self._front_end.published:
             forward.takes_mask = False
         return forward
 
-    def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:  # noqa: ARG002
-        """Sounds from the shortest to the longest: noise, and tones for the short ones."""
+    def _candidates(
+        self,
+        part: Any,  # noqa: ARG002
+        reach: int,  # noqa: ARG002
+    ) -> tuple[Sequence[Items], int]:
+        """Sounds from the shortest to the longest: noise, and short tones."""
         front_end = self._front_end
         lengths, longest_pair = self._probe_lengths()
         clips: list[_Clip] = []
@@ -161,16 +165,16 @@ class AudioEncoder(ModelEncoder):
     def _probe_lengths(self) -> tuple[list[int], int]:
         """Lengths of the probe's sounds in positions, and that of the longest pair."""
         front_end = self._front_end
-        least = front_end.positions(front_end.least_samples)
-        most = front_end.positions(front_end.max_samples)
+        shortest = front_end.positions(front_end.least_samples)
+        longest = front_end.positions(front_end.max_samples)
 
         # With every sound filled to one length, each costs as much as the longest.
         if front_end.width is not None:
-            return [max(1, most // 3), most], most // 3
+            return [max(1, longest // 3), longest], longest // 3
 
-        between = [n for n in (*PAIR_LENGTHS, LONGEST) if least < n < most]
-        lengths = sorted({least, *between, most})
-        lengths = [n for n in lengths if n <= LONGEST] or [most]
+        between = [n for n in (*PAIR_LENGTHS, LONGEST) if shortest < n < longest]
+        lengths = sorted({shortest, *between, longest})
+        lengths = [n for n in lengths if n <= LONGEST] or [longest]
         return lengths, PAIR_LENGTHS[-1]
 
 
@@ -240,6 +244,7 @@ class _FrontEnd:
         long = noise(round(LONG_SECONDS * self.rate))
         outputs = [self._extract(samples) for samples in (short, long, short)]
 
+        # The model must take the only output but a mask.
         names = [name for name in outputs[0] if name != MASK]
         if len(names) != 1 or names[0] not in arguments:
             raise Unusable(
@@ -247,8 +252,10 @@ class _FrontEnd:
             )
         self.input_name = names[0]
 
-        features, long_features, again = (output[self.input_name] for output in outputs)
-        if not np.array_equal(features, again):
+        features, long_features, same_features = (
+            output[self.input_name] for output in outputs
+        )
+        if not np.array_equal(features, same_features):
             raise Unusable(f"its {self._name} draws random numbers")
 
         has_fixed_length = features.shape == long_features.shape
@@ -297,7 +304,7 @@ class _FrontEnd:
         )
 
     def _choose_seconds(self, seconds: float | None) -> float:
-        """The longest sound in seconds: as asked, or else a default within the limit."""
+        """The longest sound in seconds: the user's choice, or else a default."""
         limit = math.inf
         if self._fixed_length:
             limit = self.to_features.last(self._fixed_length) / self.rate
@@ -319,7 +326,8 @@ class _FrontEnd:
             self.width = self._count_positions(part, self._fixed_length)
             if self._fixed_length % self.width:
                 raise Unusable(
-                    f"{self._fixed_length:,} {self.input_name} give {self.width:,} states"
+                    f"{self._fixed_length:,} {self.input_name} give {self.width:,} "
+                    "states"
                 )
             # A position begins with every stride, and the last one may be incomplete.
             stride = self._fixed_length // self.width
@@ -358,7 +366,8 @@ class _FrontEnd:
                 return_attention_mask=True,
             )
             return {name: np.asarray(value)[0] for name, value in output.items()}
-        except Exception as error:  # other projects raise what they like
+        # A feature extractor of another project may raise anything.
+        except Exception as error:
             raise Unusable(
                 f"its feature extractor fails on {len(samples_S):,} samples: "
                 f"{said(error)}"
@@ -372,7 +381,8 @@ class _FrontEnd:
         try:
             output = part(**{self.input_name: x}, output_hidden_states=True)
             _, positions, _ = output.hidden_states[-1].shape
-        except Exception as error:  # other projects raise what they like
+        # So may a model.
+        except Exception as error:
             raise Unusable(
                 f"it fails on {features:,} {self.input_name}: {said(error)}"
             ) from error
@@ -418,6 +428,7 @@ class _FrontEnd:
 
     def read_clip(self, sound: Any) -> _Clip:
         """Decode a sound, cut it, resample it and compute its features."""
+        # Cutting first saves the resampling of what would be cut.
         samples = sound.samples()[: self.max_frames(sound.rate)]
         if sound.rate != self.rate:
             samples = soxr.resample(samples, sound.rate, self.rate, quality=QUALITY)
@@ -445,8 +456,7 @@ class _FrontEnd:
                 expected=f"{extent:,} samples, {expected:,} {self.input_name}",
                 found=f"{len(samples_S):,} and {num_real:,}",
             )
-        # Where all sounds are filled to one length, the model is trained without a
-        # mask.
+        # An encoder that fills all sounds to one length reads the filling too.
         if self.width is not None:
             num_real = len(x)
         return _Clip(x=x, num_real=num_real, extent=extent)
