@@ -107,8 +107,9 @@ class ModelEncoder(Encoder):
         """Find the encoder and read everything but its weights."""
         # A wrong --pool is refused before anything is fetched.
         load_poolings(config.pool)
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
+        library_logging: Any = transformers.logging
+        library_logging.set_verbosity_error()
+        library_logging.disable_progress_bar()
 
         needs_weights = weights and not config.untrained_encoder
         located = locate(config.encoder, config.revision, weights=needs_weights)

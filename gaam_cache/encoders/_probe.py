@@ -135,7 +135,7 @@ class _Member(NamedTuple):
     """A row of a batch."""
 
     item: Any
-    index: int | None
+    row: int | None
     """Index among the rows of the probe; None for a row whose states alone are
     unknown."""
 
@@ -340,8 +340,8 @@ class _Probe:
         """Slot of the batch -> largest deviation of the row from its states alone."""
         deviations = {}
         for slot, member in enumerate(batch):
-            if member.index is not None:
-                alone = self._alone[member.index]
+            if member.row is not None:
+                alone = self._alone[member.row]
                 deviations[slot] = max(
                     _deviation(states[name][slot], alone[name][0]) for name in alone
                 )
@@ -349,7 +349,7 @@ class _Probe:
 
     def _batches(self, batching: Batching) -> Iterator[_Batch]:
         """Batches as an extraction would make them, the most demanding ones first."""
-        members = [_Member(row, index) for index, row in enumerate(self._rows)]
+        members = [_Member(item, row) for row, item in enumerate(self._rows)]
         if batching == "alone":
             for member in members:
                 yield [member]
@@ -366,7 +366,7 @@ class _Probe:
             # A single row gets its reverse for company, unless it is always alone.
             if len(batch) == 1 and not self._is_always_alone(length):
                 batch.append(_Member(batch[0].item[::-1], None))
-            if tuple(member.index for member in batch) not in tried:
+            if tuple(member.row for member in batch) not in tried:
                 yield batch
 
     def _padded_batches(self) -> Iterator[list[int]]:
@@ -429,8 +429,8 @@ class _Probe:
         """Whether copies of each row shift at least half as far as it did."""
         for slot, deviation in shift.deviations.items():
             member = shift.batch[slot]
-            assert member.index is not None  # rows without an index have no deviation
-            alone = self._alone[member.index]
+            assert member.row is not None  # other members have no deviation
+            alone = self._alone[member.row]
             # The size of a batch decides its kernels: two copies count, and a full
             # batch.
             largest = 0.0

@@ -208,7 +208,8 @@ class _FrontEnd:
     def __init__(
         self, folder: Path, part: Any, *, seconds: float | None, published: bool
     ) -> None:
-        self._extractor = transformers.AutoFeatureExtractor.from_pretrained(
+        auto_extractor: Any = transformers.AutoFeatureExtractor
+        self._extractor = auto_extractor.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         self._name = type(self._extractor).__name__
@@ -408,9 +409,10 @@ class _FrontEnd:
 
     def extent(self, sound: Any) -> int:
         """Samples S of a sound after cutting and resampling."""
-        frames = min(sound.frames, self.max_frames(sound.rate))
+        rate: int = sound.rate
+        frames: int = min(sound.frames, self.max_frames(rate))
         # Integers round to the nearest sample, halves up, without a float's error.
-        extent = (2 * frames * self.rate + sound.rate) // (2 * sound.rate)
+        extent = (2 * frames * self.rate + rate) // (2 * rate)
         return min(extent, self.max_samples)
 
     def positions(self, extent: int) -> int:

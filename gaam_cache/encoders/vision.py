@@ -231,7 +231,8 @@ class _ImageProcessor:
 def _load_processor(folder: Path) -> Any:
     """Load an encoder's image processor, which must run on Pillow."""
     try:
-        processor: Any = transformers.AutoImageProcessor.from_pretrained(
+        auto_processor: Any = transformers.AutoImageProcessor
+        processor = auto_processor.from_pretrained(
             folder, backend=BACKEND, local_files_only=True, trust_remote_code=False
         )
         description = type(processor).__name__
