@@ -45,6 +45,7 @@ class Span(NamedTuple):
         """
         offset_W = torch.arange(self.width, device=x_BTD.device)
         start_B = self.start_B.to(x_BTD.device)
+        # Spans are shorter than W: the last index is repeated to stay within the row.
         position_BW = (start_B[:, None] + offset_W).clamp_max(x_BTD.shape[1] - 1)
         row_B = torch.arange(len(x_BTD), device=x_BTD.device)
         return x_BTD[row_B[:, None], position_BW]
@@ -258,6 +259,7 @@ class Forward(ABC):
         if self.takes_mask and batch.mask is not None:
             options["attention_mask"] = batch.mask
         try:
+            # A hook of ours raises ``Unusable`` in the middle of the model.
             return self.model(**batch.inputs, **self._options, **options)
         except Unusable:
             raise
@@ -286,6 +288,7 @@ def _check_shapes(layers: Sequence[Tensor], batch: Batch) -> None:
         positions = layers[-1].shape[1]
     expected = (len(batch.length_B), positions)
 
+    # A set has each shape once; almost always it has one.
     shapes = {tuple(x.shape) for x in layers}
     for shape in shapes:
         if len(shape) != 3 or shape[:2] != expected:
@@ -317,6 +320,7 @@ def _is_same(now: Any, before: Any, compared: set[tuple[int, int]]) -> bool:
     Values that cannot be compared count as different. ``compared`` holds the pairs that
     were compared before: objects may refer to one another in circles.
     """
+    # Copies share their weights: most comparisons end here.
     pair = (id(now), id(before))
     if now is before or pair in compared:
         return True
@@ -378,6 +382,7 @@ def hooks(
 
     def receive_output_of(layer: int) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001
+            # Many layers return a tuple whose first entry is the state.
             receive(layer, output if isinstance(output, Tensor) else output[0])
 
         return hook
@@ -387,6 +392,7 @@ def hooks(
         args: Any,
         options: Any,
     ) -> None:
+        # Some models pass the state as a keyword argument.
         x_BTD = args[0] if args else options.get("hidden_states")
         if not isinstance(x_BTD, Tensor):
             raise Unusable("what the first layer reads is no tensor")

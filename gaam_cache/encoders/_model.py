@@ -131,6 +131,7 @@ class ModelEncoder(Encoder):
     @classmethod
     def _check_arguments(cls, name: str, model_config: Any) -> None:
         """Refuse a model that takes no rows of this kind."""
+        # One configuration may belong to several model classes, to one, or to none.
         mapped = transformers.MODEL_MAPPING.get(type(model_config), None)
         model_classes = mapped if isinstance(mapped, tuple) else (mapped,)
         arguments_by_class = [
@@ -165,16 +166,16 @@ class ModelEncoder(Encoder):
         JSON values.
         """
 
-    def _part_of(self, model: Any) -> Any:
+    def _part_of(self, model: nn.Module) -> Any:
         """Select the part of a model that is run."""
         return encoder_part(model)
 
     @abstractmethod
-    def _forward_of(self, part: Any, model: Any) -> Forward:
+    def _forward_of(self, part: nn.Module, model: nn.Module) -> Forward:
         """Build the forward of that part."""
 
     @abstractmethod
-    def _candidates(self, part: Any, reach: int) -> tuple[Sequence[Items], int]:
+    def _candidates(self, part: nn.Module, reach: int) -> tuple[Sequence[Items], int]:
         """Make rows for the probe.
 
         Args:
@@ -238,6 +239,7 @@ class ModelEncoder(Encoder):
         """Set ``num_layers`` and ``hidden_size`` from the configuration."""
         with foreign(f"cannot build '{self.name}'", self._located.path):
             part = self._part_of(skeleton(self._model_config))
+            # A model of several kinds of rows keeps these numbers in a nested part.
             config = getattr(part, "config", None) or self._model_config
             settings = config.get_text_config()
             self._select_layers(settings.num_hidden_layers + 1 - self._first_layer)
@@ -264,6 +266,7 @@ class ModelEncoder(Encoder):
             if longest is not None:
                 self._check_memory(min(longest, self.max_length))
 
+            # Rows that are encoded alone need no probe of what batches do to them.
             if batching == "alone":
                 self._measure_shape()
             else:
@@ -283,6 +286,7 @@ class ModelEncoder(Encoder):
 
     def _short_of_memory(self, error: Exception) -> ShortOfMemoryError:
         """Build the error for a model that does not fit into memory."""
+        # The weights need not be in memory to be counted.
         part = self._part_of(skeleton(self._model_config))
         count = sum(parameter.numel() for parameter in part.parameters())
         size = count * getattr(torch, self.dtype).itemsize
@@ -412,7 +416,9 @@ class ModelEncoder(Encoder):
         """Everything that the result of a probe depends on, as JSON values."""
         on_cpu = self.device.type == "cpu"
         device_name = cpu_name() if on_cpu else name_of(self.device)
+        # The attention kernel that transformers chose is in the part's configuration.
         part_config = getattr(self._part, "config", self._model_config)
+        # Changed code is measured anew, even within one version of gaam.
         classes = (type(self._part), Forward, Measured, type(self))
         return {
             "encoder": self.identity(),
@@ -430,6 +436,7 @@ class ModelEncoder(Encoder):
 
     def _select_layers(self, count: int) -> None:
         """Select the requested layers of the ``count`` layers that the model runs."""
+        # Layers count as transformers' hidden states do: 0 is the first layer's input.
         first_layer = self._first_layer
         last_layer = first_layer + count - 1
         first_kept, last_kept = self._requested_layers or (first_layer, last_layer)
@@ -458,6 +465,7 @@ class ModelEncoder(Encoder):
     def _encode(
         self, run: Callable[[Any], dict[str, Tensor]], rows: Any
     ) -> dict[str, Tensor]:
+        # The model runs all its layers; only the requested ones are returned.
         try:
             states = run(rows)
         except Unusable as reason:
@@ -477,6 +485,7 @@ class ModelEncoder(Encoder):
         try:
             in_batch = exact.together(items)
             alone = exact.alone(items[row])
+        # The caller can judge without these states, less sharply.
         except Exception as error:
             if not isinstance(error, Unusable) and not out_of_memory(error):
                 raise
@@ -508,6 +517,7 @@ def _source_digest(cls: type) -> str:
 
 def _read_config(located: Located) -> Any:
     """Read the configuration of a folder or of a GGUF file."""
+    # Nothing is fetched, and code in a model's folder is never run.
     options = {"local_files_only": True, "trust_remote_code": False}
     if not located.is_gguf:
         return transformers.AutoConfig.from_pretrained(located.path, **options)

@@ -50,6 +50,7 @@ class Exact:
         if device.type == "mps" and self.dtype == torch.float64:
             raise RuntimeError("mps computes nothing in float64")
 
+        # Without this check, an allocation on the CPU could end the process.
         count = sum(parameter.numel() for parameter in model.parameters())
         if ROOM * count * self.dtype.itemsize > memory_left(device):
             raise RuntimeError("too little memory")
@@ -57,6 +58,7 @@ class Exact:
     @torch.inference_mode()
     def together(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """States of a batch, (B, L, D) for every pooling."""
+        # Models compute some operations in float32 by name: the copy raises them too.
         with _AtLeast(self.dtype):
             return self._forward(items)
 
@@ -110,6 +112,7 @@ class _AtLeast(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        # Such a dtype is an argument like any other, as in ``x.to(torch.float32)``.
         promoted_args = [self._promote(value) for value in args]
         promoted_kwargs = {
             name: self._promote(value) for name, value in (kwargs or {}).items()

@@ -120,6 +120,7 @@ def probe(
     Raises:
         Unusable: no way of running the model gives every row the states of a row alone.
     """
+    # During the probe no length is untried: every batch goes the way that is measured.
     forward.longest = None
     forward.longest_shared = None
     for number, rows in enumerate(candidates, start=1):
@@ -136,8 +137,7 @@ class _Member(NamedTuple):
 
     item: Any
     row: int | None
-    """Index among the rows of the probe; None for a row whose states alone are
-    unknown."""
+    """Its index among the rows of the probe; None if its states alone are unknown."""
 
 
 _Batch = list[_Member]
@@ -241,6 +241,7 @@ class _Probe:
         return alone
 
     def _check_finite(self, states_1LD: Tensor) -> None:
+        # The first such layer tells where the arithmetic overflowed.
         is_infinite = ~torch.isfinite(states_1LD)
         if bool(is_infinite.any()):
             index = int(is_infinite.any(-1)[0].nonzero()[0])
@@ -272,6 +273,7 @@ class _Probe:
         It also sets ``last_from_output``.
         """
         forward = self._forward
+        # The row's reverse makes a batch of equal lengths: no mask can disturb.
         row = self._short[-1]
         batch = forward.batch([row, row[::-1]])
         for name, stack in self._stacks_of(num_layers).items():
@@ -361,6 +363,7 @@ class _Probe:
                 tried.add(tuple(indices))
                 yield [members[index] for index in indices]
 
+        # Rows of equal length are tried in both kinds of batching but "alone".
         for length in sorted({len(row) for row in self._rows}):
             batch = [member for member in members if len(member.item) == length]
             # A single row gets its reverse for company, unless it is always alone.
@@ -407,6 +410,7 @@ class _Probe:
     def _is_unmoved(self, exact: Exact, shift: _Shift) -> bool:
         """Whether the rows with the largest deviations stay put in higher precision."""
         batch = shift.batch
+        # Higher precision takes time: only the most suspicious rows are checked.
         by_deviation = sorted(
             shift.deviations, key=lambda slot: -shift.deviations[slot]
         )

@@ -22,7 +22,7 @@ import soxr
 import torch
 import transformers
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from gaam_cache.common.errors import ConfigError, DataError
 from gaam_cache.config import PUBLISHED_SECONDS
@@ -98,6 +98,7 @@ class AudioEncoder(ModelEncoder):
     def prepare(self, rows: Sequence[Any]) -> Inputs:
         """Compute the length of every sound; the sounds are decoded at access."""
         front_end = self._front_end
+        # The length of the file and its rate say how long the clip will be.
         extents = [front_end.extent(sound) for sound in rows]
         return Inputs(
             items=LazyItems(rows, front_end.read_clip),
@@ -133,7 +134,11 @@ class AudioEncoder(ModelEncoder):
             hint="remove the row",
         )
 
-    def _forward_of(self, part: Any, model: Any) -> _SoundForward:  # noqa: ARG002
+    def _forward_of(
+        self,
+        part: nn.Module,
+        model: nn.Module,  # noqa: ARG002
+    ) -> _SoundForward:
         forward = _SoundForward(part, device=self.device, pooling=self._config.pool)
         forward.front_end = self._front_end
         # The published protocol has no mask: its encoder reads the zeros too.
@@ -143,7 +148,7 @@ class AudioEncoder(ModelEncoder):
 
     def _candidates(
         self,
-        part: Any,  # noqa: ARG002
+        part: nn.Module,  # noqa: ARG002
         reach: int,  # noqa: ARG002
     ) -> tuple[Sequence[Items], int]:
         """Sounds from the shortest to the longest: noise, and short tones."""
@@ -206,7 +211,7 @@ class _FrontEnd:
     """
 
     def __init__(
-        self, folder: Path, part: Any, *, seconds: float | None, published: bool
+        self, folder: Path, part: nn.Module, *, seconds: float | None, published: bool
     ) -> None:
         auto_extractor: Any = transformers.AutoFeatureExtractor
         self._extractor = auto_extractor.from_pretrained(
@@ -319,7 +324,7 @@ class _FrontEnd:
             return seconds
         return min(PUBLISHED_SECONDS if self.published else DEFAULT_SECONDS, limit)
 
-    def _measure_positions(self, part: Any) -> None:
+    def _measure_positions(self, part: nn.Module) -> None:
         """Measure how many positions the model makes of so many rows of features."""
         self.width: int | None = None
         """P of every sound, if all are filled to one length."""
@@ -375,8 +380,9 @@ class _FrontEnd:
             ) from error
 
     @torch.no_grad()
-    def _count_positions(self, part: Any, features: int) -> int:
+    def _count_positions(self, part: nn.Module, features: int) -> int:
         """Count the positions P of so many features with a model without weights."""
+        # On the device "meta", tensors have shapes and no numbers.
         shape = (1, features, *self._row_shape)
         x = self.shaped(torch.zeros(shape, dtype=torch.float32, device="meta"))
         try:
@@ -391,6 +397,7 @@ class _FrontEnd:
 
     def identity(self) -> str:
         """What decides the features, beside the extractor's configuration."""
+        # Features other than the samples depend on the code that computes them.
         if self.is_waveform:
             return self._name
         torch_version = torch.__version__.partition("+")[0]
@@ -476,6 +483,7 @@ class _SoundForward(Forward):
         for row, clip in enumerate(items):
             x_BT[row, : len(clip.x)] = clip.x
 
+        # Features behind a sound, and positions behind it, are two different counts.
         real_B = np.array([clip.num_real for clip in items])
         pooled_B = np.array([self.front_end.positions(clip.extent) for clip in items])
         mask_BT = (np.arange(width) < real_B[:, None]).astype(np.int64)
@@ -489,6 +497,7 @@ class _SoundForward(Forward):
         )
 
     def _pool_layer(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+        # Fewer states than positions: a layer shortens the sequence once more.
         if batch.positions is None or x_BTD.shape[1] < batch.positions:
             raise Unusable(
                 f"a layer has {x_BTD.shape[1]} states, not {batch.positions}"

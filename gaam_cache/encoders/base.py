@@ -94,6 +94,7 @@ class Inputs:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Room of every row in a batch."""
+        # An encoder that fills every row to one length gives every row that length.
         length_N = np.asarray(self.lengths, dtype=np.int64)
         if self.width is None:
             return length_N
@@ -105,6 +106,7 @@ class Inputs:
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
         """Items of every batch in turn; lazy ones are computed one batch ahead."""
+        # Decoding a sound or picture takes time that the device would wait.
         if isinstance(self.items, LazyItems):
             return prefetch(self.batch, batches)
         return map(self.batch, batches)
@@ -284,6 +286,7 @@ def open_encoder(
             found=f"rows of {kind}: {config.dataset}",
         )
 
+    # Reading a plan needs no weights, and the hub then sends none.
     open_class = encoder_class.open if weights else encoder_class.open_outline
     encoder = open_class(config)
     encoder.fit(rows)

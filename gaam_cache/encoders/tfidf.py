@@ -148,6 +148,7 @@ class TfidfEncoder(Encoder):
         """tf-idf of every text, (B, 1, D)."""
         import torch
 
+        # Words outside the vocabulary are skipped, and do not count in the norm either.
         x_BD = np.zeros((len(items), self.hidden_size))
         for row, words in enumerate(items):
             for gram, count in Counter(self._grams(words)).items():
@@ -170,6 +171,7 @@ class TfidfEncoder(Encoder):
 def _read_options(encoder: str) -> dict[str, int]:
     """Read the options of ``tfidf:key=value,...``."""
     options = dict(DEFAULTS)
+    # A repeated option overrides the earlier one.
     for part in encoder.partition(":")[2].split(","):
         if not part:
             continue
@@ -216,5 +218,6 @@ _SEPARATED_WORDS = _SeparatedWords()
 
 
 def _split_words(text: str) -> list[str]:
+    # Full-width letters and ligatures become plain ones, and cases become equal.
     plain = unicodedata.normalize("NFKC", text).casefold()
     return plain.translate(_SEPARATED_WORDS).split()

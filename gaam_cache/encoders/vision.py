@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from gaam_cache.common.errors import DataError
 from gaam_cache.encoders._fixed_rows import FixedPicture, fixed_pictures
@@ -85,7 +85,7 @@ class VisionEncoder(ModelEncoder):
         _, height, width = self._processor.shape
         return f"{super().describe_row(inputs, row)} of {width} x {height} pixels"
 
-    def _part_of(self, model: Any) -> Any:
+    def _part_of(self, model: nn.Module) -> Any:
         """Select the outermost part that takes pictures and no token ids."""
         parts_by_depth: dict[int, list[Any]] = {}
         for name, module in model.named_modules():
@@ -96,12 +96,17 @@ class VisionEncoder(ModelEncoder):
                 depth = len(name.split(".")) if name else 0
                 parts_by_depth.setdefault(depth, []).append(module)
 
+        # Two such parts at one depth: nobody can say which one is meant.
         outermost = parts_by_depth[min(parts_by_depth)] if parts_by_depth else []
         if len(outermost) != 1:
             raise Unusable("it has no part that reads pictures alone")
         return outermost[0]
 
-    def _forward_of(self, part: Any, model: Any) -> _VisionForward:  # noqa: ARG002
+    def _forward_of(
+        self,
+        part: nn.Module,
+        model: nn.Module,  # noqa: ARG002
+    ) -> _VisionForward:
         forward = _VisionForward(part, device=self.device, pooling=self._config.pool)
         forward.takes_mask = False  # a picture has no padding
         self._check_processor(forward.takes)
@@ -138,7 +143,7 @@ class VisionEncoder(ModelEncoder):
 
     def _candidates(
         self,
-        part: Any,  # noqa: ARG002
+        part: nn.Module,  # noqa: ARG002
         reach: int,  # noqa: ARG002
     ) -> tuple[Sequence[Items], int]:
         """Pictures of noise; all have one length."""
@@ -172,6 +177,7 @@ class _ImageProcessor:
         self.extra_outputs: frozenset[str] = frozenset()
         """Names of what the processor returns beside the picture."""
 
+        # The model's number of positions is fixed, so the size of pictures must be.
         shapes = {
             self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES
         }
@@ -207,6 +213,7 @@ class _ImageProcessor:
 
     def settings(self) -> dict[str, Any]:
         """All settings in force, from files and defaults, as JSON without fractions."""
+        # Pillow is an extra, and its version decides how pictures are resized.
         from PIL import __version__ as pillow
 
         settings: dict[str, Any] = _without_fractions(self._processor.to_dict())
@@ -291,6 +298,7 @@ class _VisionForward(Forward):
                 f"a layer has {x_BTD.shape[1]} positions, of {stop} or more before it"
             )
 
+        # A summary such as the class token stands before the patches.
         num_patches_B = batch.length_B.to(x_BTD.device)
         num_before_B = torch.full_like(num_patches_B, start)
         pooled = {}
@@ -320,6 +328,7 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
         _shifted_positions(shift_T, dtype) for shift_T in shift_BT
     )
 
+    # The patches must be one run of positions.
     start = int(by_picture[0])
     stop = int(by_picture[-1]) + 1
     if len(by_picture) != stop - start:
@@ -340,19 +349,20 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> range:
 def _pictures_with_changes(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
     """A picture, another one, and the first one with two corners of the other."""
     generator = np.random.default_rng(0)
-    picture, other = generator.standard_normal((2, *shape), dtype=np.float32)
+    picture, second_picture = generator.standard_normal((2, *shape), dtype=np.float32)
     height, width = (max(1, side // CORNER) for side in shape[1:])
     upper = picture.copy()
-    upper[:, :height, :width] = other[:, :height, :width]
+    upper[:, :height, :width] = second_picture[:, :height, :width]
     lower = picture.copy()
-    lower[:, -height:, -width:] = other[:, -height:, -width:]
-    return [picture, other, upper, lower]
+    lower[:, -height:, -width:] = second_picture[:, -height:, -width:]
+    return [picture, second_picture, upper, lower]
 
 
 def _states_before_layers(
     forward: Forward, pictures: Sequence[NDArray[np.float32]]
 ) -> Tensor:
     """The input of the model's first layer."""
+    # Four pictures in one batch: the model is read once.
     output = forward.run(forward.batch(pictures), output_hidden_states=True)
     states = getattr(output, "hidden_states", None)
     first = states[0] if isinstance(states, tuple | list) and states else None
