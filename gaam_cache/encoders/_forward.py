@@ -84,7 +84,7 @@ class Forward(ABC):
     between."""
     first_layer: Literal[0, 1] = 1
     """First of the ``hidden_states`` of transformers: 0 is the first layer's input."""
-    changes = False  # whether the model was seen to change while it read a row
+    has_changed = False  # whether the model was seen to change while it read a row
     renews = True  # whether a fresh copy of the loaded model reads every batch
     longest: int | None = 0
     """Positions of the longest row that the probe tried. ``reference`` reads a longer
@@ -121,7 +121,7 @@ class Forward(ABC):
         # deepcopy takes what is in this table for copies that it has made before.
         return copy.deepcopy(self.loaded, {id(weight): weight for weight in shared})
 
-    def take(self, model: nn.Module, dtype: torch.dtype) -> None:
+    def use_model(self, model: nn.Module, dtype: torch.dtype) -> None:
         """Run this model, which computes in ``dtype``, from now on."""
         self.loaded = model
         self.dtype = dtype
@@ -197,7 +197,7 @@ class Forward(ABC):
             self._unchanged = self.model
         else:
             self._unchanged = None
-            self.changes = True
+            self.has_changed = True
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the device that the model reads from."""
@@ -211,7 +211,7 @@ class Forward(ABC):
         }
 
     def _pool_hidden_states(self, batch: Batch) -> list[dict[str, Tensor]]:
-        _, layers = self.hidden_states(batch)
+        layers = self.hidden_states(batch)[1]
         return [self._pool_layer(x_BTD, batch) for x_BTD in layers]
 
     def _pool_by_hooks(self, stack_name: str, batch: Batch) -> list[dict[str, Tensor]]:

@@ -36,7 +36,7 @@ class Exact:
         self.dtype = HIGHER[forward.dtype]
         self._check_copyable(forward)
         self._forward = copy.copy(forward)
-        self._forward.take(promoted(forward.loaded, self.dtype), self.dtype)
+        self._forward.use_model(promoted(forward.loaded, self.dtype), self.dtype)
 
     def _check_copyable(self, forward: Forward) -> None:
         model: nn.Module = forward.loaded

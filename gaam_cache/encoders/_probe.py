@@ -183,17 +183,17 @@ class _Probe:
         forward.renews = True
         forward.stack = None
         self._alone = self._states_alone()
-        forward.renews = forward.changes
+        forward.renews = forward.has_changed
         self._check_repeatable()
 
         num_layers = next(iter(self._alone[0].values())).shape[1]
         stack = self._find_stack(num_layers)
         acts_causal = forward.is_causal(self._short)
 
-        smallest = math.inf
         # Hooks need less memory than all hidden states at once: they are tried first.
         stacks = dict.fromkeys((stack, None))
         masks = self._possible_masks(acts_causal)
+        smallest = math.inf
         for stack_name, batching, mask in product(stacks, BATCHINGS, masks):
             forward.stack = stack_name
             forward.mask = mask
@@ -241,19 +241,19 @@ class _Probe:
         return alone
 
     def _check_finite(self, states_1LD: Tensor) -> None:
-        # The first such layer tells where the arithmetic overflowed.
-        is_infinite = ~torch.isfinite(states_1LD)
-        if bool(is_infinite.any()):
-            index = int(is_infinite.any(-1)[0].nonzero()[0])
+        not_finite_1LD = ~torch.isfinite(states_1LD)
+        if bool(not_finite_1LD.any()):
+            # The first such layer tells where the arithmetic overflowed.
+            index = int(not_finite_1LD.any(-1)[0].nonzero()[0])
             layer = index + self._forward.first_layer
             raise Unusable(
                 f"layer {layer} yields numbers that are not finite: another --dtype?"
             )
 
     def _check_repeatable(self) -> None:
-        """Refuse a model that reads the same rows differently in another order.
+        """Refuse a model that gives a row other states when the order of rows changes.
 
-        Each row has a fresh copy of it where copies change.
+        A fresh copy reads every row if copies were seen to change.
         """
         last = len(self._short) - 1
         # Three rows show it, and are cheap: the shortest, a middle and a longer one.
@@ -273,7 +273,7 @@ class _Probe:
         It also sets ``last_from_output``.
         """
         forward = self._forward
-        # The row's reverse makes a batch of equal lengths: no mask can disturb.
+        # Two different rows of equal length: their batch needs no padding.
         row = self._short[-1]
         batch = forward.batch([row, row[::-1]])
         for name, stack in self._stacks_of(num_layers).items():
