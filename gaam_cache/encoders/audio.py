@@ -250,11 +250,11 @@ class _FrontEnd:
         long = noise(round(LONG_SECONDS * self.rate))
         outputs = [self._extract(samples) for samples in (short, long, short)]
 
-        # The model must take the only output but a mask.
+        # Beside a mask there must be one output, and the model must take it.
         names = [name for name in outputs[0] if name != MASK]
         if len(names) != 1 or names[0] not in arguments:
             raise Unusable(
-                f"its {self._name} makes {names}; it takes {sorted(arguments)}"
+                f"its {self._name} makes {names}; the model takes {sorted(arguments)}"
             )
         self.input_name = names[0]
 
