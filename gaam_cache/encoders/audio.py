@@ -388,7 +388,7 @@ class _FrontEnd:
         try:
             output = part(**{self.input_name: x}, output_hidden_states=True)
             _, positions, _ = output.hidden_states[-1].shape
-        # So may a model.
+        # A model may fail on these features in any way.
         except Exception as error:
             raise Unusable(
                 f"it fails on {features:,} {self.input_name}: {said(error)}"

@@ -116,15 +116,15 @@ class VisionEncoder(ModelEncoder):
 
     def _check_processor(self, arguments: frozenset[str]) -> None:
         """Refuse an image processor whose other results the model would need."""
-        unused = [
+        needed = [
             name
             for name in self._processor.extra_outputs
             if name in arguments or "mask" in name
         ]
-        if unused:
+        if needed:
             raise Unusable(
                 "its image processor gives more than a picture: "
-                f"{', '.join(sorted(unused))}"
+                f"{', '.join(sorted(needed))}"
             )
 
     def _check_layout(self, forward: _VisionForward) -> None:
