@@ -1,6 +1,7 @@
-"""Rows that are the same for ever, by which an encoder is known: see ``extraction.behaviour``.
+"""Fixed texts, sounds and pictures, whose tokens and states identify an encoder.
 
-Never change a text, a sound or a picture here: the fingerprint of every cache would be another.
+``extraction.behaviour`` compares these states. Never change a row here: the fingerprint
+of every cache would change.
 """
 
 from collections.abc import Sequence
@@ -29,34 +30,43 @@ TEXTS = {
         "<|begin_of_text|>a<|eot_id|> [INST] a [/INST]",
     ),
     "scripts": (
-        "\u039a\u03b1\u03bb\u03b7\u03bc\u03ad\u03c1\u03b1 \u043c\u0438\u0440, \u0419\u043e\u0434",
+        (
+            "\u039a\u03b1\u03bb\u03b7\u03bc\u03ad\u03c1\u03b1 "
+            "\u043c\u0438\u0440, \u0419\u043e\u0434"
+        ),
         "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
         "\u0928\u092e\u0938\u094d\u0924\u0947 \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
         "\u4e16\u754c\u4f60\u597d \u3053\u3093\u306b\u3061\u306f \uc548\ub155",
         "\U0001f600\U0001f44d\U0001f3fd",
     ),
 }
-"""Texts by what a tokenizer may do to them: accents composed and not, full-width letters, a
-ligature, and so on. Each name stands in the fingerprint with a digest of its token ids."""
+"""Texts by the tokenizer's rule that they test: composed and decomposed accents,
+full-width letters, a ligature, and so on. The fingerprint holds, for each name, a
+digest of the ids."""
 SHORT_TEXTS = ("The cat sat on the mat.", "Prices rose by 3% in Zürich, again")
 """Texts whose states a plan keeps."""
 CUT_LENGTHS = (-3, -2, -1, 0, 1, 2)
-"""Words of the texts around the cut, beside the maximum length."""
+"""Lengths of the texts around the cut, in words from the maximum length."""
 LONGEST_CUT = 8192
-"""Tokens up to which texts around the cut are tried: longer ones take time."""
+"""Maximum length in tokens above which no such texts are made: they would take time."""
 
 
 def texts_around_the_cut(max_length: int) -> list[str]:
-    """Texts of about the maximum length: of most tokenizers every word is one token."""
+    """Make texts of about the maximum length: mostly one token a word."""
     if max_length > LONGEST_CUT:
         return []
-    counts = [max(1, max_length + more) for more in CUT_LENGTHS]
-    return [" ".join(["a", "the"][n % 2] for n in range(count)) for count in counts]
+
+    texts = []
+    for offset in CUT_LENGTHS:
+        count = max(1, max_length + offset)
+        words = [("a", "the")[number % 2] for number in range(count)]
+        texts.append(" ".join(words))
+    return texts
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSound:
-    """A sound as an encoder takes one: a rising tone behind some silence, and a beat."""
+    """A sound as an encoder takes one: silence, then a rising tone, and a beat."""
 
     rate: int
     seconds: float
@@ -67,6 +77,7 @@ class FixedSound:
 
     def samples(self) -> NDArray[np.float32]:
         """Mono, (frames,)."""
+        # t is the time in seconds; the frequency rises from 200 Hz
         t = np.arange(self.frames) / self.rate
         tone = 0.3 * np.sin(2 * np.pi * (200 + 300 * t) * t)
         tone += 0.1 * np.sin(2 * np.pi * 50 * t) * (t % 0.25 < 0.1)
@@ -76,16 +87,19 @@ class FixedSound:
 
 @dataclass(frozen=True, slots=True)
 class FixedPicture:
-    """A picture as an encoder takes one: a slope of colours, with bars of some width."""
+    """A picture as an encoder takes one: colour gradients and blue squares."""
 
     height: int
     width: int
-    bar: int
-    where: str = "a picture that every encoder is tried on"
+    bar: int  # side of a blue square, in pixels
+    where: str = "a fixed picture that gaam tests every encoder with"
 
     def pixels(self) -> NDArray[np.uint8]:
         """(H, W, 3)."""
-        y_H1, x_1W = np.arange(self.height)[:, None], np.arange(self.width)[None]
+        y_H1 = np.arange(self.height)[:, None]
+        x_1W = np.arange(self.width)[None]
+
+        # adding zeros of the other axis makes a full (H, W) channel
         red = (255 * x_1W // self.width) + 0 * y_H1
         green = (255 * y_H1 // self.height) + 0 * x_1W
         blue = 255 * ((x_1W // self.bar + y_H1 // self.bar) % 2)
@@ -93,7 +107,7 @@ class FixedPicture:
 
 
 def fixed_sounds(rate: int) -> Sequence[FixedSound]:
-    """Two short sounds at the rate of an encoder, which are not resampled."""
+    """Two short sounds at the rate of an encoder, so that nothing is resampled."""
     return FixedSound(rate, 1.0), FixedSound(rate, 0.6)
 
 

@@ -1,8 +1,9 @@
-"""What a loaded model does to a row that shares its batch, measured.
+"""The batching probe: it measures what a loaded model does to rows that share a batch.
 
-Nothing is read off a model's name. Rows of mixed lengths run alone, through transformers' own
-``output_hidden_states``, and then in batches, through our path; from what differs follows how the
-layers are seen, when there is a mask, and which rows may share a batch.
+Nothing is read off a model's name. The probe runs rows of mixed lengths alone, through
+transformers' own ``output_hidden_states``, and then in batches, through gaam's forward.
+The differences decide how the layers are read, when there is a mask, and which rows may
+share a batch.
 """
 
 from __future__ import annotations
@@ -10,73 +11,83 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any, NamedTuple, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.common import devices
+from gaam_cache.common.devices import out_of_memory
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
-from gaam_cache.encoders._precision import exact_or_none
+from gaam_cache.encoders._precision import Exact, exact_or_none
 from gaam_cache.store.plan import BATCHINGS, Batching
 from gaam_cache.store.rounding import ROUNDING, UNMOVED, proof_limit, relative
 
 Items = Sequence[Any]
-"""Rows as a model's ``Forward`` takes them: their ``len`` decides what may share a batch, and
-``[::-1]`` makes another one of the same length."""
+"""Rows as a model's ``Forward`` takes them. Rows of equal ``len`` may always share a
+batch, and ``[::-1]`` of a row is another row of the same length."""
 MOST_AGAIN = 4
-"""Rows of a batch that are run once more in higher precision, at most; those that moved most."""
+"""Rows of a batch that are run again in higher precision, at most: those with the
+largest deviations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """How a model is to be run, and which rows may share a batch. JSON values."""
+    """The result of a probe: how to run a model, and which rows may share a batch.
+
+    JSON values. The fields from ``mask`` to ``longest_shared`` are those of
+    ``Forward``.
+    """
 
     batching: Batching
-    num_layers: int  # that are run
+    num_layers: int  # number of layers that the model runs
     hidden_size: int
     mask: Mask
     stack: str | None
     last_from_output: bool
     renews: bool
     longest: int | None
-    longest_shared: int | None  # these six as ``Forward`` has them
-    acts_causal: (
-        bool | None
-    )  # whether a later token shifts no earlier state; None: nobody can say
+    longest_shared: int | None
+    acts_causal: bool | None
+    """Whether later tokens leave earlier states unchanged; None if unknown."""
 
     def apply(self, forward: Forward) -> None:
-        """Let a forward run so."""
-        forward.mask, forward.stack = self.mask, self.stack
+        """Let a forward run as measured."""
+        forward.mask = self.mask
+        forward.stack = self.stack
         forward.last_from_output = self.last_from_output
         forward.renews = self.renews
         forward.longest = self.longest
         forward.longest_shared = self.longest_shared
 
     def fits(self, forward: Forward) -> bool:
-        """Whether the model has the layers that are to be hooked."""
+        """Whether the model has the layers that need hooks."""
         if self.stack is None:
             return True
         stack = dict(forward.model.named_modules()).get(self.stack)
-        layers = self.num_layers + forward.first_layer - 1
-        return isinstance(stack, nn.ModuleList) and len(stack) == layers
+        expected_length = self.num_layers + forward.first_layer - 1
+        return isinstance(stack, nn.ModuleList) and len(stack) == expected_length
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """What ``to_dict`` gave; TypeError or ValueError where it is something else."""
+        """Read the result of ``to_dict``.
+
+        Raises:
+            TypeError: other keys.
+            ValueError: other values.
+        """
         measured = cls(**value)
-        lengths = measured.longest, measured.longest_shared
-        counts = (
-            measured.num_layers,
-            measured.hidden_size,
-            *(n for n in lengths if n is not None),
-        )
+        optional_lengths = (measured.longest, measured.longest_shared)
+        lengths = [length for length in optional_lengths if length is not None]
+        counts = [measured.num_layers, measured.hidden_size, *lengths]
         flags = (measured.last_from_output, measured.renews, bool(measured.acts_causal))
+
         if measured.batching not in BATCHINGS or measured.mask not in get_args(Mask):
             raise ValueError("no such batching or mask")
+        # A saved file may hold any type: true would count as 1.
         if not all(type(count) is int and count > 0 for count in counts):
             raise ValueError("a number of layers, features or positions is none")
         if not all(type(flag) is bool for flag in flags):
@@ -91,29 +102,32 @@ def probe(
     candidates: Sequence[Items],
     *,
     dtype: str,
-    together: int,
-    shared: int | None = None,
+    short_length: int,
+    longest_shared: int | None = None,
 ) -> Measured:
-    """Measure how ``forward`` must run so that every state is that of a row alone.
+    """Measure how ``forward`` must run so that every row has the states of a row alone.
 
     Args:
         forward: the model.
-        candidates: rows to try it on, from the shortest to the longest; where the model fails on
-            them, the next ones.
-        dtype: of its arithmetic.
-        together: rows up to this length are tried in one batch.
-        shared: a longer row has two of the others beside it, up to this length, and is alone
-            beyond; None: there is no such length.
+        candidates: sets of rows, each from the shortest to the longest row. If the
+            model fails on one set, the probe takes the next.
+        dtype: arithmetic of the model.
+        short_length: length up to which all rows are tried in one batch. A longer row
+            shares its batch with two others.
+        longest_shared: length above which a row is tried alone; None for no such
+            length.
 
     Raises:
-        Unusable: no way of running the model gives every row the states that it has alone.
+        Unusable: no way of running the model gives every row the states of a row alone.
     """
-    forward.longest = forward.longest_shared = None
-    for place, rows in enumerate(candidates):
+    # During the probe no length is untried: every batch goes the way that is measured.
+    forward.longest = None
+    forward.longest_shared = None
+    for number, rows in enumerate(candidates, start=1):
         try:
-            return _Probe(forward, rows, dtype, together, shared).measure()
+            return _Probe(forward, rows, dtype, short_length, longest_shared).measure()
         except Unusable:
-            if place == len(candidates) - 1:
+            if number == len(candidates):
                 raise
     raise Unusable("there is no row to try it on")
 
@@ -122,249 +136,332 @@ class _Member(NamedTuple):
     """A row of a batch."""
 
     item: Any
-    number: (
-        int | None
-    )  # among the rows of the probe; None where nobody knows its states
+    row: int | None
+    """Its index among the rows of the probe; None if its states alone are unknown."""
 
 
 _Batch = list[_Member]
 
 
-class _Moved(NamedTuple):
-    """How far states of a batch are from those of their rows alone."""
+class _Shift(NamedTuple):
+    """A batch in which states deviate from those of a row alone."""
 
     batch: _Batch
-    apart: dict[
-        int, float
-    ]  # place in the batch -> relative distance, beyond what rounding adds
+    deviations: dict[int, float]
+    """Slot of the batch -> relative deviation, where it exceeds ``ROUNDING``."""
 
 
 class _Probe:
-    """One model and some rows; ``measure`` goes from the cheapest way of running it on."""
+    """One model and one set of rows.
+
+    ``measure`` tries the ways of running the model, from the cheapest one on.
+    """
 
     def __init__(
         self,
         forward: Forward,
         rows: Items,
         dtype: str,
-        together: int,
-        shared: int | None,
+        short_length: int,
+        longest_shared: int | None,
     ) -> None:
-        self._forward, self._rows, self._dtype = forward, rows, dtype
-        self._short = [row for row in rows if len(row) <= together] or [rows[0]]
-        self._shared = shared
+        self._forward = forward
+        self._rows = rows
+        self._dtype = dtype
+        self._short = [row for row in rows if len(row) <= short_length] or [rows[0]]
+        self._longest_shared = longest_shared
         self._alone: list[dict[str, Tensor]] = []
 
     def measure(self) -> Measured:
-        """The first way that passes: padded before equal lengths, no mask before one."""
+        """Return the first way of running the model that passes.
+
+        Padded batches come before equal lengths, and no mask before a mask.
+        """
         forward = self._forward
-        forward.renews, forward.stack = True, None
+
+        # Fresh copies read every row, until it is known that reading changes none.
+        forward.renews = True
+        forward.stack = None
         self._alone = self._states_alone()
-        forward.renews = forward.changes
-        self._check_again()
-        some = next(iter(self._alone[0].values()))
-        num_layers, hidden_size = some.shape[1:]
+        forward.renews = forward.has_changed
+        self._check_repeatable()
+
+        num_layers = next(iter(self._alone[0].values())).shape[1]
         stack = self._find_stack(num_layers)
         acts_causal = forward.is_causal(self._short)
-        masks: list[Mask] = ["where padded", "always"]
-        if acts_causal:
-            masks.insert(0, "never")
-        if not forward.takes_mask:
-            masks = ["never"]
-        least = math.inf
-        for forward.stack in dict.fromkeys((stack, None)):
-            for batching in BATCHINGS:
-                for forward.mask in masks:
-                    worst, moved = self._try(batching)
-                    if (
-                        moved
-                        and worst <= proof_limit(self._dtype)
-                        and self._is_rounding(moved)
-                    ):
-                        moved = []
-                    if not moved:
-                        return Measured(
-                            batching=batching,
-                            num_layers=num_layers,
-                            hidden_size=hidden_size,
-                            mask=forward.mask,
-                            stack=forward.stack,
-                            last_from_output=forward.last_from_output,
-                            renews=forward.renews,
-                            longest=len(self._rows[-1])
-                            if forward.tries_lengths
-                            else None,
-                            longest_shared=self._shared,
-                            acts_causal=acts_causal,
-                        )
-                    least = min(least, worst)
+
+        # Hooks need less memory than all hidden states at once: they are tried first.
+        stacks = dict.fromkeys((stack, None))
+        masks = self._possible_masks(acts_causal)
+        smallest = math.inf
+        for stack_name, batching, mask in product(stacks, BATCHINGS, masks):
+            forward.stack = stack_name
+            forward.mask = mask
+            worst, shifts = self._try(batching)
+            may_be_rounding = worst <= proof_limit(self._dtype)
+            if not shifts or (may_be_rounding and self._is_rounding(shifts)):
+                return self._result(batching, acts_causal)
+            smallest = min(smallest, worst)
         raise Unusable(
-            f"with a mask or without, its states are off by {least:.1e} of their norm"
+            f"with a mask or without, its states are off by {smallest:.1e} of their "
+            "norm"
         )
 
+    def _result(self, batching: Batching, acts_causal: bool | None) -> Measured:
+        forward = self._forward
+        num_layers, hidden_size = next(iter(self._alone[0].values())).shape[1:]
+        return Measured(
+            batching=batching,
+            num_layers=num_layers,
+            hidden_size=hidden_size,
+            mask=forward.mask,
+            stack=forward.stack,
+            last_from_output=forward.last_from_output,
+            renews=forward.renews,
+            longest=len(self._rows[-1]) if forward.tries_lengths else None,
+            longest_shared=self._longest_shared,
+            acts_causal=acts_causal,
+        )
+
+    def _possible_masks(self, acts_causal: bool | None) -> list[Mask]:
+        """The uses of a mask to try, the fastest first."""
+        if not self._forward.takes_mask:
+            return ["never"]
+        if acts_causal:
+            return ["never", "where padded", "always"]
+        return ["where padded", "always"]
+
     def _states_alone(self) -> list[dict[str, Tensor]]:
-        """States of every row alone, from the last to the first."""
-        alone = [self._forward.reference(row) for row in reversed(self._rows)][::-1]
-        for states in (states for pooled in alone for states in pooled.values()):
-            if not bool(torch.isfinite(states).all()):
-                place = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0])
-                layer = place + self._forward.first_layer
-                raise Unusable(
-                    f"layer {layer} yields numbers that are not finite: another --dtype?"
-                )
+        """States of every row alone, computed from the last row to the first."""
+        alone = [self._forward.reference(row) for row in reversed(self._rows)]
+        alone.reverse()
+        for states_by_pooling in alone:
+            for states in states_by_pooling.values():
+                self._check_finite(states)
         return alone
 
-    def _check_again(self) -> None:
-        """Refuse a model that is another one in another order, though each row has a fresh copy."""
+    def _check_finite(self, states_1LD: Tensor) -> None:
+        not_finite_1LD = ~torch.isfinite(states_1LD)
+        if bool(not_finite_1LD.any()):
+            # The first such layer tells where the arithmetic overflowed.
+            index = int(not_finite_1LD.any(-1)[0].nonzero()[0])
+            layer = index + self._forward.first_layer
+            raise Unusable(
+                f"layer {layer} yields numbers that are not finite: another --dtype?"
+            )
+
+    def _check_repeatable(self) -> None:
+        """Refuse a model that gives a row other states when the order of rows changes.
+
+        A fresh copy reads every row if copies were seen to change.
+        """
         last = len(self._short) - 1
-        for number in sorted({0, last // 2, last}):
-            for name, states in self._forward.reference(self._rows[number]).items():
-                apart = _apart(self._alone[number][name], states)
-                if not apart <= ROUNDING[self._dtype]:
-                    why = "it keeps something of what it read before, or draws random numbers"
+        # Three rows show it, and are cheap: the shortest, a middle and a longer one.
+        for index in sorted({0, last // 2, last}):
+            for name, states in self._forward.reference(self._rows[index]).items():
+                deviation = _deviation(self._alone[index][name], states)
+                if not deviation <= ROUNDING[self._dtype]:
                     raise Unusable(
-                        f"the same row gives other states twice ({apart:.1e}): {why}"
+                        f"the same row gives other states twice ({deviation:.1e}): it "
+                        "keeps something of what it read before, or draws random "
+                        "numbers"
                     )
 
     def _find_stack(self, num_layers: int) -> str | None:
-        """Name of the list of layers whose outputs are the hidden states; none if there is none."""
-        forward, row = self._forward, self._short[-1]
+        """Name of the module list whose outputs are the hidden states, if there is one.
+
+        It also sets ``last_from_output``.
+        """
+        forward = self._forward
+        # Two different rows of equal length: their batch needs no padding.
+        row = self._short[-1]
         batch = forward.batch([row, row[::-1]])
-        stacks = [
-            (name, module)
-            for name, module in forward.model.named_modules()
-            if isinstance(module, nn.ModuleList)
-            and len(module) == num_layers + forward.first_layer - 1
-        ]
-        for name, stack in stacks:
-            seen: dict[int, Any] = {}
+        for name, stack in self._stacks_of(num_layers).items():
+            outputs: dict[int, Any] = {}
             try:
-                with hooks(stack, seen.__setitem__, first_layer=forward.first_layer):
+                with hooks(stack, outputs.__setitem__, first_layer=forward.first_layer):
                     output, expected = forward.hidden_states(batch)
             except Unusable:
                 return None
-            numbered = enumerate(expected, start=forward.first_layer)
-            same = [_same(seen.get(layer), x_BTD) for layer, x_BTD in numbered]
-            last = getattr(output, "last_hidden_state", None)
-            if all(same[:-1]) and (same[-1] or _same(last, expected[-1])):
-                forward.last_from_output = not same[-1]
+
+            is_state = [
+                _is_hidden_state(outputs.get(layer), x_BTD)
+                for layer, x_BTD in enumerate(expected, start=forward.first_layer)
+            ]
+            # With a final norm behind the stack, the last state is the model's output.
+            last_output = getattr(output, "last_hidden_state", None)
+            has_last = is_state[-1] or _is_hidden_state(last_output, expected[-1])
+            if all(is_state[:-1]) and has_last:
+                forward.last_from_output = not is_state[-1]
                 return name
         return None
 
-    def _try(self, batching: Batching) -> tuple[float, list[_Moved]]:
-        """The largest deviation of a state in a batch from that of its row alone; what deviates.
+    def _stacks_of(self, num_layers: int) -> dict[str, nn.ModuleList]:
+        """Module lists, by name, with as many modules as there are layers."""
+        length = num_layers + self._forward.first_layer - 1
+        module_lists = {
+            name: module
+            for name, module in self._forward.model.named_modules()
+            if isinstance(module, nn.ModuleList)
+        }
+        return {
+            name: stack for name, stack in module_lists.items() if len(stack) == length
+        }
 
-        It stops where the deviation is more than rounding can ever explain.
+    def _try(self, batching: Batching) -> tuple[float, list[_Shift]]:
+        """Compare states in batches with those of the rows alone.
+
+        It stops at a deviation that rounding can never explain.
+
+        Returns:
+            The largest deviation, and the batches with deviations beyond ``ROUNDING``.
         """
-        worst, moved = 0.0, list[_Moved]()
+        worst = 0.0
+        shifts: list[_Shift] = []
         for batch in self._batches(batching):
+            # A model that fails on a batch is as bad as one that shifts its states.
             try:
                 states = self._forward([member.item for member in batch])
             except Unusable:
-                return math.inf, [_Moved(batch, {})]
-            apart = {}
-            for place, (_, number) in enumerate(batch):
-                if number is None:
-                    continue
-                alone = self._alone[number]
-                far = max(_apart(states[name][place], alone[name][0]) for name in alone)
-                worst = max(worst, far)
-                if not far <= ROUNDING[self._dtype]:
-                    apart[place] = far
-            if apart:
-                moved.append(_Moved(batch, apart))
+                return math.inf, [_Shift(batch, {})]
+
+            deviations = self._deviations(batch, states)
+            worst = max([worst, *deviations.values()])
+            large = {
+                slot: deviation
+                for slot, deviation in deviations.items()
+                if not deviation <= ROUNDING[self._dtype]
+            }
+            if large:
+                shifts.append(_Shift(batch, large))
             if worst > proof_limit(self._dtype):
                 break
-        return worst, moved
+        return worst, shifts
+
+    def _deviations(self, batch: _Batch, states: dict[str, Tensor]) -> dict[int, float]:
+        """Slot of the batch -> largest deviation of the row from its states alone."""
+        deviations = {}
+        for slot, member in enumerate(batch):
+            if member.row is not None:
+                alone = self._alone[member.row]
+                deviations[slot] = max(
+                    _deviation(states[name][slot], alone[name][0]) for name in alone
+                )
+        return deviations
 
     def _batches(self, batching: Batching) -> Iterator[_Batch]:
-        """Batches of the kind that an extraction would make; what moves most states comes first."""
-        members = [_Member(row, number) for number, row in enumerate(self._rows)]
+        """Batches as an extraction would make them, the most demanding ones first."""
+        members = [_Member(item, row) for row, item in enumerate(self._rows)]
         if batching == "alone":
-            yield from ([member] for member in members)
+            for member in members:
+                yield [member]
             return
-        tried = set[tuple[int | None, ...]]()
+
+        tried: set[tuple[int | None, ...]] = set()
         if batching == "padded":
-            for numbers in self._padded():
-                tried.add(tuple(numbers))
-                yield [members[number] for number in numbers]
+            for indices in self._padded_batches():
+                tried.add(tuple(indices))
+                yield [members[index] for index in indices]
+
+        # Rows of equal length are tried in both kinds of batching but "alone".
         for length in sorted({len(row) for row in self._rows}):
-            same = [member for member in members if len(member.item) == length]
-            if len(same) == 1 and not self._fills(length):
-                same.append(_Member(same[0].item[::-1], None))
-            if tuple(member.number for member in same) not in tried:
-                yield same
+            batch = [member for member in members if len(member.item) == length]
+            # A single row gets its reverse for company, unless it is always alone.
+            if len(batch) == 1 and not self._is_always_alone(length):
+                batch.append(_Member(batch[0].item[::-1], None))
+            if tuple(member.row for member in batch) not in tried:
+                yield batch
 
-    def _padded(self) -> Iterator[list[int]]:
-        """Rows of different lengths: all short ones, and each longer one with two of the others."""
-        count = len(self._short)
-        yield list(range(count))
-        for number in range(count, len(self._rows)):
-            if self._fills(len(self._rows[number])):
-                yield [number]
+    def _padded_batches(self) -> Iterator[list[int]]:
+        """Indices of rows of different lengths.
+
+        All short rows make one batch. Each longer row has two of the others beside it.
+        """
+        num_short = len(self._short)
+        yield list(range(num_short))
+        for index in range(num_short, len(self._rows)):
+            if self._is_always_alone(len(self._rows[index])):
+                yield [index]
             else:
-                # no single token: to it all positions are the same, which hides what moves them
-                yield sorted({count - 1, number - 1, number})
+                # No single token is among them: a wrong position would not change it.
+                yield sorted({num_short - 1, index - 1, index})
 
-    def _fills(self, length: int) -> bool:
-        """Whether a row of this length is alone in its batch, whatever the model is like."""
-        return self._shared is not None and length > self._shared
+    def _is_always_alone(self, length: int) -> bool:
+        """Whether an extraction never puts another row beside one of this length."""
+        return self._longest_shared is not None and length > self._longest_shared
 
-    def _is_rounding(self, moved: Sequence[_Moved]) -> bool:
-        """Whether all that moved stays where it is in higher precision, with the same padding.
+    def _is_rounding(self, shifts: Sequence[_Shift]) -> bool:
+        """Whether rounding explains all shifts.
 
-        Where that cannot be computed: whether copies of a row move as far, of which nothing but
-        other kernels than those of a row alone is the cause.
+        It does if the same padding shifts nothing in higher precision. Where that
+        cannot be computed, it does if copies of a row shift as far as the row did
+        beside others: then the kernels for batches are the only possible cause.
         """
         exact = exact_or_none(self._forward)
         if exact is None:
-            return all(map(self._copies_move, moved))
-        for batch, apart in moved:
-            longest = max(range(len(batch)), key=lambda place: len(batch[place].item))
-            most = sorted(apart, key=lambda place: -apart[place])[:MOST_AGAIN]
-            places = sorted({*most, longest, 0, len(batch) - 1})
-            try:
-                states = exact.together([batch[place].item for place in places])
-                for row, place in enumerate(places):
-                    if place not in most:
-                        continue
-                    for name, alone in exact.alone(batch[place].item).items():
-                        if (
-                            not _apart(states[name][row], alone[0])
-                            <= UNMOVED[self._dtype]
-                        ):
-                            return False
-            except Exception as error:
-                if not isinstance(error, Unusable) and not devices.out_of_memory(error):
-                    raise
-                return all(map(self._copies_move, moved))
+            return all(map(self._copies_shift, shifts))
+        try:
+            return all(self._is_unmoved(exact, shift) for shift in shifts)
+        except Exception as error:
+            if not isinstance(error, Unusable) and not out_of_memory(error):
+                raise
+            return all(map(self._copies_shift, shifts))
+
+    def _is_unmoved(self, exact: Exact, shift: _Shift) -> bool:
+        """Whether the rows with the largest deviations stay put in higher precision."""
+        batch = shift.batch
+        # Higher precision takes time: only the most suspicious rows are checked.
+        by_deviation = sorted(
+            shift.deviations, key=lambda slot: -shift.deviations[slot]
+        )
+        checked = by_deviation[:MOST_AGAIN]
+
+        # The longest row keeps the padding as it was.
+        longest = max(range(len(batch)), key=lambda slot: len(batch[slot].item))
+        slots = sorted({*checked, longest, 0, len(batch) - 1})
+        states = exact.together([batch[slot].item for slot in slots])
+        for row, slot in enumerate(slots):
+            if slot not in checked:
+                continue
+            for name, alone in exact.alone(batch[slot].item).items():
+                deviation = _deviation(states[name][row], alone[0])
+                if not deviation <= UNMOVED[self._dtype]:
+                    return False
         return True
 
-    def _copies_move(self, moved: _Moved) -> bool:
-        """Whether copies of each row move half as far as it did beside others."""
-        for place, far in moved.apart.items():
-            item, number = moved.batch[place]
-            alone, copies = self._alone[number or 0], 0.0
-            for count in {2, len(moved.batch)}:
-                states = self._forward([item] * count)
+    def _copies_shift(self, shift: _Shift) -> bool:
+        """Whether copies of each row shift at least half as far as it did."""
+        for slot, deviation in shift.deviations.items():
+            member = shift.batch[slot]
+            assert member.row is not None  # other members have no deviation
+            alone = self._alone[member.row]
+            # The size of a batch decides its kernels: two copies count, and a full
+            # batch.
+            largest = 0.0
+            for count in {2, len(shift.batch)}:
+                states = self._forward([member.item] * count)
                 for name in alone:
-                    each = [_apart(x, alone[name][0]) for x in states[name]]
-                    copies = max(copies, *each)
-            if far > max(ROUNDING[self._dtype], 2 * copies):
+                    for copy_states in states[name]:
+                        copy_deviation = _deviation(copy_states, alone[name][0])
+                        largest = max(largest, copy_deviation)
+            if deviation > max(ROUNDING[self._dtype], 2 * largest):
                 return False
-        return bool(moved.apart)
+        return bool(shift.deviations)
 
 
-def _apart(states: Tensor, alone: Tensor) -> float:
+def _deviation(states: Tensor, alone: Tensor) -> float:
+    """The largest relative deviation of a layer."""
     return float(relative(states.cpu().numpy(), alone.cpu().numpy()).max())
 
 
-def _same(seen: Any, expected_BTD: Tensor) -> bool:
-    """Whether a layer's output is its hidden state, but for more padding on the right."""
-    if not isinstance(seen, Tensor) or seen.ndim != 3 or len(seen) != len(expected_BTD):
+def _is_hidden_state(output: Any, expected_BTD: Tensor) -> bool:
+    """Whether a layer's output is its hidden state, up to more padding on the right."""
+    if not isinstance(output, Tensor) or output.ndim != 3:
         return False
-    cut = seen[:, : expected_BTD.shape[1]]
-    if cut.shape != expected_BTD.shape:
+    if len(output) != len(expected_BTD):
         return False
-    # of a model on several devices, its output comes back to the first of them
-    return torch.equal(cut.to(expected_BTD.device), expected_BTD)
+    cut_BTD = output[:, : expected_BTD.shape[1]]
+    if cut_BTD.shape != expected_BTD.shape:
+        return False
+    # With a model on several devices, its output comes back to the first of them.
+    return torch.equal(cut_BTD.to(expected_BTD.device), expected_BTD)

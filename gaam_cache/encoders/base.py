@@ -1,4 +1,6 @@
-"""What an encoder is to the extraction, and rows on their way to it.
+"""The contract between an encoder and the extraction.
+
+An ``Encoder`` prepares rows as ``Inputs`` and turns batches of them into pooled states.
 
 N rows, B rows of a batch, D hidden size.
 """
@@ -27,30 +29,32 @@ if TYPE_CHECKING:
     from gaam_cache.sources.base import Rows
 
 
-T = TypeVar("T")
-R = TypeVar("R")
+PACKAGE = "gaam_cache.encoders"
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 ExactStates = Mapping[str, NDArray[Any]]
-"""Of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
+"""States of a row: pooling -> (num_layers, hidden_size), float32 or float64."""
 
 
-def one_ahead(make: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """What is made of items in turn, each in a thread while the one before it is used."""
-    ready: Future[R] | None = None
+def prefetch(make: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield ``make(item)`` of every item; a thread already makes the next result."""
+    ready: Future[Result] | None = None
     with ThreadPoolExecutor(1) as thread:
-        for (
-            item
-        ) in items:  # not in the thread: who waits for a terminal can be interrupted
-            ahead = thread.submit(make, item)
+        # The loop draws items outside of the thread: a user can interrupt a source that
+        # waits for a terminal.
+        for item in items:
+            upcoming = thread.submit(make, item)
             if ready is not None:
                 yield ready.result()
-            ready = ahead
+            ready = upcoming
         if ready is not None:
             yield ready.result()
 
 
 @dataclass(frozen=True, slots=True)
-class Lazy(Sequence[Any]):
-    """Rows as an encoder takes them, made anew whenever one is asked for: never are all there."""
+class LazyItems(Sequence[Any]):
+    """Encoder inputs that are computed at every access, so that few are in memory."""
 
     rows: Sequence[Any]
     make: Callable[[Any], Any]
@@ -64,123 +68,134 @@ class Lazy(Sequence[Any]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
-    """Rows made ready for an encoder, on the CPU."""
+    """Rows prepared for an encoder, on the CPU."""
 
     items: Sequence[Any]
-    """One entry per row: token ids, or what else the encoder reads. Of ``Lazy`` ones the next batch
-    is made ready in a thread while the encoder is busy."""
-    lengths: (
-        Sequence[int] | NDArray[np.int64]
-    )  # length of every row in the encoder's unit (tokens)
-    truncated: Sequence[bool]  # whether the row was longer than the maximum and was cut
+    """One entry a row: token ids, or whatever the encoder reads. Of ``LazyItems`` a
+    thread prepares the next batch while the encoder is busy."""
+    lengths: Sequence[int] | NDArray[np.int64]
+    """Length of every row in the encoder's unit, such as tokens."""
+    truncated: Sequence[bool]
+    """Whether the row was cut at the maximum length."""
     extents: Sequence[int] | NDArray[np.int64] | None = None
-    """What decides which rows are of equal length, where that is finer: of a sound its samples."""
-    width: int | None = (
-        None  # what every row takes of a batch, where all are filled to one length
-    )
-    own: (
-        Sequence[int] | NDArray[np.int64]
-    ) = ()  # tokens of every row that are of its text
-    unknown: (
-        Sequence[int] | NDArray[np.int64]
-    ) = ()  # those of them that the tokenizer does not know
+    """A finer length that decides which rows count as equally long: samples of a
+    sound."""
+    width: int | None = None
+    """Room of every row in a batch, for an encoder that fills all rows to one
+    length."""
+    own: Sequence[int] | NDArray[np.int64] = ()
+    """Number of tokens that come from the row's text."""
+    unknown: Sequence[int] | NDArray[np.int64] = ()
+    """Number of these tokens that the tokenizer does not know."""
     doubled: Mapping[str, int] = field(default_factory=dict)
-    """Special token that stands twice where the tokenizer adds one -> in how many rows."""
+    """Special token -> number of rows that hold it twice where the tokenizer adds
+    one."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """What every row takes of a batch."""
+        """Room of every row in a batch."""
+        # An encoder that fills every row to one length gives every row that length.
         length_N = np.asarray(self.lengths, dtype=np.int64)
-        return length_N if self.width is None else np.full_like(length_N, self.width)
+        if self.width is None:
+            return length_N
+        return np.full_like(length_N, self.width)
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
-        """The items of some rows, as ``Encoder.encode`` takes them."""
+        """Items of these rows, as ``Encoder.encode`` takes them."""
         return [self.items[row] for row in row_B]
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
-        """The items of every batch in turn; what has to be decoded is, one batch ahead."""
-        lazy = isinstance(self.items, Lazy)
-        return one_ahead(self.batch, batches) if lazy else map(self.batch, batches)
+        """Items of every batch in turn; lazy ones are computed one batch ahead."""
+        # Decoding a sound or picture takes time that the device would wait.
+        if isinstance(self.items, LazyItems):
+            return prefetch(self.batch, batches)
+        return map(self.batch, batches)
 
 
 class Encoder(ABC):
-    """A frozen encoder: rows in, pooled states of every layer out; ``load`` brings the weights."""
+    """A frozen encoder: rows in, pooled states of every layer out.
+
+    ``open`` finds it, ``load`` reads its weights.
+    """
 
     called: ClassVar[str | None] = None
-    """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
-    options after a colon; None where it stands for all encoders of a kind of rows."""
-    noun: ClassVar[str] = "text"  # what people call a row that it reads
+    """Kind of rows of an encoder that ``--encoder`` calls by its file's name, with
+    options after a colon; None for the class that opens all other encoders of a kind of
+    rows."""
+    noun: ClassVar[str] = "text"  # people's word for a row
     unit: ClassVar[str] = "tokens"  # what the length of a row counts
 
     name: str  # id or path as the user gave it
-    revision: str | None  # commit on the hub, where it came from there
+    revision: str | None  # commit on the hub, for an encoder from there
     num_layers: int  # measured by ``load``, as is ``hidden_size``
     hidden_size: int
     max_length: int
     dtype: str  # arithmetic: float32, bfloat16 or float16
     device: torch.device
-    batching: Batching  # which texts may share a batch: measured by ``load``
+    batching: Batching  # which rows may share a batch: measured by ``load``
     acts_causal: bool | None = None
-    """Whether what comes later in a row shifts no earlier state: measured by ``load``. None where
-    it was not measured, and of rows that have no order of which that could be said."""
-    untrained_seed: int | None = (
-        None  # seed of random weights; None where they are trained
-    )
+    """Whether later tokens leave earlier states unchanged: measured by ``load``. None
+    before that, and for rows without an order."""
+    untrained_seed: int | None = None
+    """Seed of random weights; None for trained weights."""
     causal_setting: tuple[str, bool] | None = None
-    """What the configuration says of that: the setting as text, and whether it says causal; None
-    where it says nothing."""
+    """The configuration's claim about this: the setting as text, and whether it says
+    causal; None for a configuration that says nothing."""
     _is_loaded = False  # whether ``load_for`` called ``load``
-    adapter_of: str | None = (
-        None  # the base model of its adapter; None where it has none
-    )
+    adapter_of: str | None = None
+    """The base model of its adapter; None without an adapter."""
 
     @property
     def label(self) -> str:
-        """Name for people, which says so where there is an adapter or the weights are random."""
+        """Name for people; it mentions an adapter and random weights."""
         return describe_encoder(self.name, self.untrained_seed, self.adapter_of)
 
     @classmethod
     @abstractmethod
     def open(cls, config: ExtractConfig) -> Encoder:
-        """Find the encoder and read all but its weights."""
+        """Find the encoder and read everything but its weights."""
 
     @classmethod
     def open_outline(cls, config: ExtractConfig) -> Encoder:
-        """Like ``open``, where the weights will not be needed and need not be there."""
+        """Open an encoder that will not need its weights; they may be missing."""
         return cls.open(config)
 
     def outline(self) -> None:
-        """Set ``num_layers`` and ``hidden_size``, without weights where that can be."""
+        """Set ``num_layers`` and ``hidden_size``, if possible without the weights."""
         self.load()
 
-    def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 nothing is to be learned
-        """Learn from the rows of all splits; of others than training none may have a say."""
+    def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 most learn nothing
+        """Read the rows of all splits, and learn from training rows only."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What decides the numbers: hashes of weights and tokenizer, settings. JSON values."""
+        """Everything that decides the numbers, as JSON values.
+
+        Such as hashes of weights and tokenizer, and settings.
+        """
 
     def notices(self) -> list[str]:
-        """What a person should know of it before anything is encoded, a line each."""
+        """Remarks about the encoder for the user before extraction, one a line."""
         return []
 
     @abstractmethod
     def prepare(self, rows: Sequence[Any]) -> Inputs:
-        """Make inputs of rows ready, as tokens if they are texts."""
+        """Prepare rows for encoding: tokenise texts, for example."""
 
     def reference_rows(self) -> Sequence[Any]:
         """A few short rows that never change, as ``prepare`` takes them.
 
-        A plan keeps what the encoder makes of them. Without any, there is nothing to compare.
+        The plan of a cache keeps their states, to compare the encoder with later. An
+        encoder without such rows is not compared.
         """
         return ()
 
     def describe_row(self, inputs: Inputs, row: int) -> str:
-        """What a row becomes, on one line for people."""
+        """Describe a prepared row on one line for people."""
         return f"{int(inputs.lengths[row]):,} {self.unit}"
 
     def refuse_empty(self, row: Any, where: str) -> DataError:
-        """What to say of a row that has no length."""
+        """Build the error for a row of length zero."""
         return DataError(
             f"a {self.noun} has no {self.unit} that could be pooled",
             expected=f"at least one, within a maximum length of {self.max_length}",
@@ -191,7 +206,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Load the weights, and set ``num_layers``, ``hidden_size`` and ``batching``."""
+        """Load the weights; set ``num_layers``, ``hidden_size`` and ``batching``."""
 
     def load_for(
         self,
@@ -202,26 +217,28 @@ class Encoder(ABC):
     ) -> None:
         """Load the weights, as ``load`` does, and measure no more than these rows need.
 
-        Weights that are there stay; rows that need more than was measured have it measured.
+        A second call keeps the weights and measures only what is missing for its rows.
 
         Args:
-            longest: length of the longest row; None: the maximum length. A row that is longer all
-                the same is encoded alone.
-            batching: "alone" where every row will be encoded alone, whatever the model is like,
-                as is best for a few rows of a cache whose plan is there: nothing is measured then,
-                and ``acts_causal`` stays None. Any other is measured, and may be found to differ.
-            tell: called with what goes on, where it takes time.
+            longest: length of the longest row; None stands for the maximum length. A
+                longer row is encoded alone.
+            batching: "alone" if every row will be encoded alone, whatever the model
+                allows. That suits a few rows of a cache that has a plan: nothing is
+                measured, and ``acts_causal`` stays None. Any other value is measured,
+                and the measurement may differ from it.
+            tell: receives a message before each slow step.
 
         Raises:
-            ConfigError: the model cannot be run so that every row has its own states.
-            ShortOfMemoryError: no memory for the weights, or for a row that long.
+            ConfigError: no way of running the model gives every row its own states.
+            ShortOfMemoryError: too little memory for the weights, or for a row that
+                long.
         """
         if not self._is_loaded:
             self.load()
             self._is_loaded = True
 
     def longest_of(self, rows: Iterable[Any]) -> int:  # noqa: ARG002
-        """Length of about the longest row, as ``load_for`` takes it, found without much work."""
+        """Estimate the length of the longest row for ``load_for``, with little work."""
         return self.max_length
 
     @abstractmethod
@@ -233,16 +250,19 @@ class Encoder(ABC):
         """
 
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
-        """Pooled states of one row, by as little of our own as can be: what others are held to."""
+        """Pooled states of one row, computed with as little code of gaam as possible.
+
+        Proofs compare other states with these.
+        """
         return self.encode([item])
 
     def exact(
         self, items: Sequence[Any], row: int
     ) -> tuple[ExactStates, ExactStates] | None:  # noqa: ARG002
-        """A row's states in its batch, and alone, both in higher precision than ``dtype``.
+        """A row's states in its batch and alone, in higher precision than ``dtype``.
 
-        None where they cannot be had: there is no such arithmetic, or no memory for it. Another
-        thread may encode meanwhile.
+        None without such arithmetic or without the memory for it. Another thread may
+        encode meanwhile.
         """
         return None
 
@@ -250,23 +270,44 @@ class Encoder(ABC):
 def open_encoder(
     kind: str, config: ExtractConfig, rows: Mapping[str, Rows], *, weights: bool = True
 ) -> Encoder:
-    """The encoder of a configuration, for rows of that kind; a setting means something to it."""
-    package, named = "gaam_cache.encoders", config.encoder.partition(":")[0]
-    cls: type[Encoder] | None = None
-    if named in plugins.names(package):
-        cls = plugins.load(package, named, kind="kind of encoder")
-    if cls is None or cls.called is None:
-        cls = plugins.load(package, kind, kind="kind of encoder")
-    elif cls.called != kind:
-        found = f"rows of {kind}: --dataset {config.dataset}"
-        message = f"the encoder '{named}' does not read such rows"
-        raise ConfigError(message, expected=f"rows of {cls.called}", found=found)
+    """Open the encoder of a configuration for rows of a kind, and fit it to the rows.
+
+    Args:
+        kind: kind of the rows, such as "text".
+        config: the extraction; its settings mean what the encoder makes of them.
+        rows: rows of every split.
+        weights: whether the weights will be needed.
+    """
+    encoder_class = _find_class(kind, config)
     if config.chat_template and kind != "text":
-        message, found = (
+        raise ConfigError(
             "--chat-template is for texts",
-            f"rows of {kind}: {config.dataset}",
+            expected="a data set of texts",
+            found=f"rows of {kind}: {config.dataset}",
         )
-        raise ConfigError(message, expected="a data set of texts", found=found)
-    opened = cls.open(config) if weights else cls.open_outline(config)
-    opened.fit(rows)
-    return opened
+
+    # Reading a plan needs no weights, and the hub then sends none.
+    open_class = encoder_class.open if weights else encoder_class.open_outline
+    encoder = open_class(config)
+    encoder.fit(rows)
+    return encoder
+
+
+def _find_class(kind: str, config: ExtractConfig) -> type[Encoder]:
+    """Find the class that ``--encoder`` names, or else that for rows of this kind."""
+    encoder_class: type[Encoder]
+    name = config.encoder.partition(":")[0]
+    if name in plugins.names(PACKAGE):
+        encoder_class = plugins.load(PACKAGE, name, kind="kind of encoder")
+        if encoder_class.called == kind:
+            return encoder_class
+        if encoder_class.called is not None:
+            raise ConfigError(
+                f"the encoder '{name}' does not read rows of this kind",
+                expected=f"rows of {encoder_class.called}",
+                found=f"rows of {kind}: --dataset {config.dataset}",
+            )
+
+    # A class without ``called`` has no name of its own: "text" may be a folder's name.
+    encoder_class = plugins.load(PACKAGE, kind, kind="kind of encoder")
+    return encoder_class

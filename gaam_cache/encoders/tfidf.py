@@ -1,4 +1,4 @@
-"""A bag of words: what a text says without any encoder.
+"""A bag of words: tf-idf vectors of texts, as a baseline without any encoder.
 
 B batch, D features.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.common.devices import resolve_device
 from gaam_cache.common.errors import ConfigError, DataError
@@ -26,23 +27,26 @@ if TYPE_CHECKING:
     from gaam_cache.sources.base import Rows
 
 DEFAULTS = {"features": 4096, "ngrams": 1}
-"""D, the words of the most texts; the longest sequence of words that counts as one more word."""
-MOST = {"features": 2**20, "ngrams": 5}
-FIXED = {"sublinear": True, "hashed": False}  # as plans have said since 0.1.0
-MOST_WORDS = 1_000_000  # of a text, where ``--max-length`` does not say
+"""``features``: D, the words that are in most texts. ``ngrams``: words of the longest
+sequence that counts as a feature."""
+LARGEST = {"features": 2**20, "ngrams": 5}
+FIXED = {"sublinear": True, "hashed": False}
+"""Settings without a choice; every plan since 0.1.0 records them."""
+MOST_WORDS = 1_000_000  # words of a text that count without ``--max-length``
 IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF))
-"""Scripts without spaces between words, of which every character counts as one."""
+"""Scripts without spaces between words: every character counts as a word."""
 
 
 class TfidfEncoder(Encoder):
     """tf-idf vectors of the words of a text, as a cache of one layer.
 
-    Formula: ``x_w = (1 + ln n_w) (ln((1 + N) / (1 + N_w)) + 1)``, divided by the norm of x; n_w how
-    often the word w is in the text, N_w in how many of the N texts of the training split it is.
+    Formula: ``x_w = (1 + ln n_w) (ln((1 + N) / (1 + N_w)) + 1)``, divided by the norm
+    of x. n_w counts the word w in the text; N_w of the N training texts contain it.
 
-    Vocabulary and N_w come from the training split alone (or the first). Words are runs of letters,
-    marks and digits of any script after NFKC and case folding, and single characters of scripts
-    that do not part words. A text without any word that is known has the state zero.
+    The vocabulary and N_w come from the training split only (or the first split). Words
+    are runs of letters, marks and digits of any script, after NFKC and case folding,
+    and single characters of scripts without spaces. A text without a known word has the
+    state zero.
 
     Source: the weights of scikit-learn's TfidfVectorizer with sublinear_tf.
     """
@@ -51,30 +55,17 @@ class TfidfEncoder(Encoder):
 
     def __init__(self, config: ExtractConfig) -> None:
         """Read ``tfidf:key=value,...``."""
-        options = dict(DEFAULTS)
-        for part in filter(None, config.encoder.partition(":")[2].split(",")):
-            key, _, value = (piece.strip() for piece in part.partition("="))
-            if not (value.isdecimal() and 1 <= int(value) <= MOST.get(key, 0)):
-                raise ConfigError(
-                    f"no such option of the encoder tfidf: '{shortened(part)}'",
-                    expected=", ".join(
-                        f"{name}=1 to {most:,}" for name, most in MOST.items()
-                    ),
-                    found=f"--encoder {shortened(config.encoder)}",
-                )
-            options[key] = int(value)
-        given = [f"{k}={v}" for k, v in options.items() if v != DEFAULTS[k]]
-        self.name, self.revision = f"tfidf:{','.join(given)}".removesuffix(":"), None
-        self.num_layers, self.hidden_size = 1, options["features"]
+        self._options = _read_options(config.encoder)
+        self.name = _canonical_name(self._options)
+        self.revision = None
+        self.num_layers = 1
+        self.hidden_size = self._options["features"]
         self.max_length = config.max_length or MOST_WORDS
-        self.dtype, self.batching, self.device = (
-            "float32",
-            "padded",
-            resolve_device("cpu"),
-        )
-        self._options = options
-        self._place: dict[str, int] = {}
-        self._idf_D: Any = 1.0
+        self.dtype = "float32"
+        self.batching = "padded"
+        self.device = resolve_device("cpu")
+        self._index_by_gram: dict[str, int] = {}
+        self._idf_D: NDArray[np.float64] = np.ones(self.hidden_size)
         self._fitted: dict[str, Any] = {}
 
     @classmethod
@@ -83,28 +74,36 @@ class TfidfEncoder(Encoder):
         return cls(config)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
-        """Take vocabulary and weights from the training split, or else from the first."""
+        """Take vocabulary and weights from the training split, or else the first."""
         split = "train" if "train" in rows else next(iter(rows))
-        texts_of: Counter[str] = Counter()
+        num_texts = len(rows[split])
+        text_counts: Counter[str] = Counter()
         for text in rows[split].inputs:
-            texts_of.update(set(self._grams(_words(text)[: self.max_length])))
-        if not texts_of:
+            words = _split_words(text)[: self.max_length]
+            text_counts.update(set(self._grams(words)))
+        if not text_counts:
             raise DataError("no text holds a word", where=rows[split].origin)
-        # the most frequent; of equally frequent ones those that come first
-        ranked = sorted(texts_of.items(), key=lambda one: (-one[1], one[0]))
-        chosen = sorted(ranked[: self._options["features"]])
-        count = len(rows[split])
-        self._place = {word: place for place, (word, _) in enumerate(chosen)}
-        self._idf_D = np.array([math.log((1 + count) / (1 + n)) + 1 for _, n in chosen])
-        self.hidden_size = len(chosen)
-        told = "\n".join(f"{word} {n}" for word, n in chosen)
+
+        # Ties are broken by the alphabet, so that the order of the texts plays no part.
+        ranked = sorted(text_counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        vocabulary = sorted(ranked[: self._options["features"]])
+        self.hidden_size = len(vocabulary)
+        self._index_by_gram = {
+            gram: index for index, (gram, _) in enumerate(vocabulary)
+        }
+        self._idf_D = np.array(
+            [math.log((1 + num_texts) / (1 + count)) + 1 for _, count in vocabulary]
+        )
+
+        # The digest covers all that was learned: N, and every word with its N_w.
+        lines = [str(num_texts), *(f"{gram} {count}" for gram, count in vocabulary)]
         self._fitted = {
             "fitted_on": split,
-            "vocabulary": digest_of(f"{count}\n{told}".encode()),
+            "vocabulary": digest_of("\n".join(lines).encode()),
         }
 
     def identity(self) -> dict[str, Any]:
-        """Options, and a digest of what was fitted."""
+        """Options, and a digest of the fitted vocabulary and weights."""
         return {
             "bag_of_words": self._options | FIXED,
             **self._fitted,
@@ -116,65 +115,109 @@ class TfidfEncoder(Encoder):
         }
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
-        """The words of every text; one that has none counts as one token, which is not known.
+        """Split every text into words; a text without words counts as one unknown word.
 
-        Words beyond the ``features`` are left out on purpose: they count as unknown in texts that
-        have no other.
+        Words outside the vocabulary are dropped on purpose. They count as unknown only
+        in texts without any known word.
         """
-        found = [_words(text) for text in rows]
-        own = [max(1, len(words[: self.max_length])) for words in found]
-        known = [
-            any(word in self._place for word in words[: self.max_length])
-            for words in found
-        ]
+        items = []
+        lengths = []
+        unknown = []
+        truncated = []
+        for text in rows:
+            all_words = _split_words(text)
+            words = all_words[: self.max_length]
+            length = max(1, len(words))
+            has_known_word = any(word in self._index_by_gram for word in words)
+            items.append(words)
+            lengths.append(length)
+            unknown.append(0 if has_known_word else length)
+            truncated.append(len(all_words) > self.max_length)
         return Inputs(
-            own=own,
-            unknown=[
-                0 if any_known else n for n, any_known in zip(own, known, strict=True)
-            ],
-            items=[words[: self.max_length] for words in found],
-            lengths=[min(max(1, len(words)), self.max_length) for words in found],
-            truncated=[len(words) > self.max_length for words in found],
+            items=items,
+            lengths=lengths,
+            truncated=truncated,
+            own=lengths,
+            unknown=unknown,
         )
 
     def load(self) -> None:
-        """There are no weights."""
+        """Nothing to do: there are no weights."""
 
     def encode(self, items: Sequence[list[str]]) -> dict[str, Tensor]:
         """tf-idf of every text, (B, 1, D)."""
         import torch
 
+        # Words outside the vocabulary are skipped, and do not count in the norm either.
         x_BD = np.zeros((len(items), self.hidden_size))
         for row, words in enumerate(items):
-            for word, count in Counter(self._grams(words)).items():
-                if word in self._place:
-                    x_BD[row, self._place[word]] = 1 + math.log(count)
+            for gram, count in Counter(self._grams(words)).items():
+                if gram in self._index_by_gram:
+                    x_BD[row, self._index_by_gram[gram]] = 1 + math.log(count)
         x_BD *= self._idf_D
+
+        # A text without a known word keeps the state zero.
         norm_B1 = np.linalg.norm(x_BD, axis=1, keepdims=True)
         x_BD /= np.where(norm_B1 > 0, norm_B1, 1)
         return {"mean": torch.from_numpy(x_BD.astype(np.float32)).unsqueeze(1)}
 
     def _grams(self, words: Sequence[str]) -> Iterator[str]:
-        """Words, and sequences of neighbouring ones, joined by a space."""
+        """Yield words, and sequences of neighbouring words joined by a space."""
         for size in range(1, self._options["ngrams"] + 1):
             for start in range(len(words) - size + 1):
                 yield " ".join(words[start : start + size])
 
 
-class _Spaced(dict[int, str]):
-    """Characters of words as they are, ideographs apart, all others as spaces."""
+def _read_options(encoder: str) -> dict[str, int]:
+    """Read the options of ``tfidf:key=value,...``."""
+    options = dict(DEFAULTS)
+    # A repeated option overrides the earlier one.
+    for part in encoder.partition(":")[2].split(","):
+        if not part:
+            continue
+        key, _, value = part.partition("=")
+        key = key.strip()
+        value = value.strip()
+        if not (value.isdecimal() and 1 <= int(value) <= LARGEST.get(key, 0)):
+            ranges = [f"{name}=1 to {largest:,}" for name, largest in LARGEST.items()]
+            raise ConfigError(
+                f"no such option of the encoder tfidf: '{shortened(part)}'",
+                expected=", ".join(ranges),
+                found=f"--encoder {shortened(encoder)}",
+            )
+        options[key] = int(value)
+    return options
+
+
+def _canonical_name(options: dict[str, int]) -> str:
+    """The encoder's name with only the options that differ from the defaults."""
+    changed = [
+        f"{key}={value}" for key, value in options.items() if value != DEFAULTS[key]
+    ]
+    return f"tfidf:{','.join(changed)}".removesuffix(":")
+
+
+class _SeparatedWords(dict[int, str]):
+    """A translation table that leaves only words, separated by spaces.
+
+    Characters of words stay, ideographs get spaces around them, and all other
+    characters become spaces. An entry is computed when its character first occurs.
+    """
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        word = char if unicodedata.category(char)[0] in "LMN" or char == "_" else " "
-        apart = any(first <= code <= last for first, last in IDEOGRAPHS)
-        self[code] = f" {word} " if apart else word
-        return self[code]
+        is_word_char = unicodedata.category(char)[0] in "LMN" or char == "_"
+        replacement = char if is_word_char else " "
+        if any(first <= code <= last for first, last in IDEOGRAPHS):
+            replacement = f" {replacement} "
+        self[code] = replacement
+        return replacement
 
 
-_SPACED = _Spaced()
+_SEPARATED_WORDS = _SeparatedWords()
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
+    # Full-width letters and ligatures become plain ones, and cases become equal.
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return plain.translate(_SPACED).split()
+    return plain.translate(_SEPARATED_WORDS).split()

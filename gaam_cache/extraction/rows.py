@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.base import Encoder, one_ahead
+from gaam_cache.encoders.base import Encoder, prefetch
 from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
 from gaam_cache.extraction.states import PreparedRows, StateExtractor
@@ -136,7 +136,7 @@ class RowEncoder:
                 row += len(chunk.rows)
                 yield chunk
 
-        for piece in one_ahead(lambda chunk: self._prepare(chunk, origin), placed()):
+        for piece in prefetch(lambda chunk: self._prepare(chunk, origin), placed()):
             yield self._states(piece, pooling)
         self._warn_of_doubts()
 

@@ -22,11 +22,11 @@ def counted_once(
     A count is a function of the class of a model, its configuration and the input's shape; to run
     a model without memory for one takes a quarter of a second, and to open an encoder takes 16.
     """
-    from gaam_cache.encoders.audio import _Hearing as Hearing
+    from gaam_cache.encoders.audio import _FrontEnd as FrontEnd
 
-    count = Hearing._count
+    count = FrontEnd._count_positions
 
-    def counted(self: Hearing, part: Any, features: int) -> int:
+    def counted(self: FrontEnd, part: Any, features: int) -> int:
         config = part.config.to_json_string(use_diff=False)
         shape = (self.input_name, *self._row_shape, features)
         key = (type(part), config, *shape)
@@ -34,4 +34,4 @@ def counted_once(
             counts[key] = count(self, part, features)
         return counts[key]
 
-    monkeypatch.setattr(Hearing, "_count", counted)
+    monkeypatch.setattr(FrontEnd, "_count_positions", counted)

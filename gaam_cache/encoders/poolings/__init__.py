@@ -1,4 +1,4 @@
-"""How a layer's token states become one vector; a file in this folder is a pooling."""
+"""Poolings: each file turns a layer's token states into one state a row."""
 
 from gaam_cache.encoders.poolings.base import Pooling, load_poolings
 

@@ -1,8 +1,10 @@
-"""What a pooling over tokens is: masked, accumulated in float32.
+"""What a pooling is: token states of a layer become one state a row.
 
-B batch, T tokens, D hidden size. Padding sits on the right, so that a length per row says it all.
-Padded positions are filled, never multiplied: 0 x inf is NaN, and a padded position may hold
-anything.
+B batch, T tokens, D hidden size.
+
+Padding sits on the right, so one length a row describes it. A pooling overwrites padded
+positions and never multiplies them by zero: a padded position may hold anything, and
+0 x inf is NaN.
 """
 
 from abc import ABC, abstractmethod
@@ -22,32 +24,35 @@ class Pooling(ABC):
     """A pure function of states and lengths."""
 
     summary: ClassVar[bool] = False
-    """Whether it is the state of a position that stands for the whole, such as a class token. Where
-    an encoder keeps such positions apart from those of the parts, it is given those alone."""
+    """Whether the pooling reads a position that summarises the row, such as a class
+    token. An encoder that separates such positions from the rest passes only those to
+    it."""
 
     @abstractmethod
     def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:
-        """One state a row.
+        """Pool every row.
 
         Shape:
-            x_BTD: (B, T, D), on the device of ``length_B``. Result: (B, D), float32 at least.
+            x_BTD: (B, T, D), on the device of ``length_B``.
+            Result: (B, D), in float32 or float64.
         """
 
 
 def filled(x_BTD: Tensor, length_B: Tensor, value: float) -> Tensor:
-    """The states with ``value`` in the place of padding."""
+    """Return the states with ``value`` at every padded position."""
     position_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
-    real_BT = position_T < length_B[:, None]
-    return x_BTD.masked_fill(~real_BT.unsqueeze(-1), value)
+    is_real_BT = position_T < length_B[:, None]
+    return x_BTD.masked_fill(~is_real_BT.unsqueeze(-1), value)
 
 
 def load_poolings(names: Sequence[str]) -> dict[str, Pooling]:
-    """The poolings of these names."""
-    found = f"--pool {','.join(names)}"
-    loaded = {
-        name: plugins.load(PACKAGE, name, kind="pooling", found=found)()
-        for name in names
-    }
-    if len(loaded) != len(names):
+    """Load the poolings of these names."""
+    option = f"--pool {','.join(names)}"
+    poolings: dict[str, Pooling] = {}
+    for name in names:
+        pooling_class = plugins.load(PACKAGE, name, kind="pooling", found=option)
+        poolings[name] = pooling_class()
+
+    if len(poolings) != len(names):
         raise ConfigError("a pooling is given twice", found=",".join(names))
-    return loaded
+    return poolings

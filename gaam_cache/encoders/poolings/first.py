@@ -1,4 +1,4 @@
-"""The first token."""
+"""The state of the first token."""
 
 from typing import ClassVar
 
@@ -12,6 +12,6 @@ class First(Pooling):
 
     summary: ClassVar[bool] = True
 
-    def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:  # noqa: ARG002 one for all
+    def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:  # noqa: ARG002
         """(B, D)."""
         return x_BTD[:, 0].float()

@@ -1,4 +1,4 @@
-"""The last token."""
+"""The state of the last token."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The largest values."""
+"""The largest value over tokens."""
 
 import torch
 from torch import Tensor

@@ -12,6 +12,5 @@ class Mean(Pooling):
     def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:
         """(B, D)."""
         dtype = torch.promote_types(x_BTD.dtype, torch.float32)
-        return filled(x_BTD, length_B, 0).sum(1, dtype=dtype) / length_B[:, None].to(
-            dtype
-        )
+        sum_BD = filled(x_BTD, length_B, 0).sum(1, dtype=dtype)
+        return sum_BD / length_B[:, None].to(dtype)

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gaam_cache.encoders.audio import Unusable, measure
+from gaam_cache.encoders._forward import Unusable
+from gaam_cache.encoders._lengths import fit_downsampling
 
 CHAINS = st.lists(
     st.tuples(st.integers(1, 12), st.integers(1, 6), st.integers(0, 5), st.booleans()),
@@ -44,7 +45,7 @@ def test_any_chain_of_convolutions_is_two_numbers(
     total = int(np.prod([stride for _, stride, _, _ in chain]))
     low = 40 * total + 200
     try:
-        steps = measure(lambda n: through(chain, n), low, 6 * low, "a chain")
+        steps = fit_downsampling(lambda n: through(chain, n), low, 6 * low, "a chain")
     except Unusable:  # for one reason alone
         assert shortest(chain) >= 8
         return
