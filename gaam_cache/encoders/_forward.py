@@ -356,7 +356,7 @@ def _contents(value: Any) -> Any:
         return value.func, value.args, value.keywords
     if isinstance(value, MethodType):
         return value.__func__, value.__self__
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | Mapping):
         return value
     has_attributes = hasattr(value, "__dict__") and not callable(value)
     if isinstance(value, nn.Module) or has_attributes:
