@@ -104,7 +104,7 @@ def extract(
     elif rank is None:
         summary = make_missing(config, report, ExtractionStats())
     else:
-        devices.share_machine(rank.here)
+        devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
         summary = make_missing(
             config, report, ExtractionStats(), start=rank.start, waits=False
@@ -352,7 +352,7 @@ class ShardWorker:
                 self._holder = lease
                 self._left.append(shard)
             elif self._exists(shard):  # finished a moment before
-                lease.done()
+                lease.release()
                 self._finish(shard)
             else:
                 part = self._job.rows[shard.split]
@@ -378,7 +378,7 @@ class ShardWorker:
         self._tally.bytes += written
         self._tally.shards_made += ours
         self._tally.write_seconds += time.perf_counter() - start
-        work.lease.done()
+        work.lease.release()
 
     def _exists(self, shard: ShardSpec) -> bool:
         return receipt_path(self._out, shard.name).exists()

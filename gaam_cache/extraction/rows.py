@@ -29,12 +29,12 @@ from gaam_cache.store.plan import Plan
 
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 """Modes of pictures of Pillow that a PNG file keeps as they are."""
-OPENING = threading.Lock()
+LOADING_LOCK = threading.Lock()
 """Held while an encoder is opened or a decoder is built: transformers sets the default type of all
 threads while it loads weights, and parameters are of that type."""
 
 
-class Placed(NamedTuple):
+class LocatedRows(NamedTuple):
     """Rows, and where each of them stands: those of a file need not follow one another."""
 
     rows: Sequence[Any]
@@ -89,7 +89,7 @@ class RowEncoder:
             ConfigError: another encoder, or other decoders of files; or imported states.
             NotFoundError: no encoder there, or not the rows that it was fitted on.
         """
-        with OPENING:
+        with LOADING_LOCK:
             config, opened = reopen(plan, encoder, device, batch_tokens)
         return cls(plan, config, opened, ExtractionStats())
 
@@ -102,7 +102,7 @@ class RowEncoder:
 
     def stream(
         self,
-        chunks: Iterable[Sequence[str] | Placed],
+        chunks: Iterable[Sequence[str] | LocatedRows],
         *,
         pooling: str,
         origin: str = "the rows",
@@ -126,11 +126,11 @@ class RowEncoder:
         if pooling not in self.plan.pooling:
             raise plugins.unknown("pooling of these rows", pooling, self.plan.pooling)
 
-        def placed() -> Iterator[Placed]:
+        def placed() -> Iterator[LocatedRows]:
             row = 0
             for chunk in chunks:
-                if not isinstance(chunk, Placed):
-                    chunk = Placed(
+                if not isinstance(chunk, LocatedRows):
+                    chunk = LocatedRows(
                         chunk, [f"row {row + n}" for n in range(1, 1 + len(chunk))]
                     )
                 row += len(chunk.rows)
@@ -153,7 +153,7 @@ class RowEncoder:
             warn(lines)
         self._warned |= bool(lines)
 
-    def _prepare(self, placed: Placed, origin: str) -> PreparedRows | None:
+    def _prepare(self, placed: LocatedRows, origin: str) -> PreparedRows | None:
         if not len(placed.rows):
             return None
         (rows, places), kind = placed, self.plan.kind

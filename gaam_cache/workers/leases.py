@@ -63,7 +63,7 @@ class Lease:
         """Whether nobody found it stale and took over."""
         return _holder(self.owner.path(self.name)).token == self.token
 
-    def done(self) -> None:
+    def release(self) -> None:
         """Nobody needs it any more: the work is published, or another may begin it anew."""
         self.owner.held.pop(self.name, None)
         if self.is_ours():
@@ -192,7 +192,7 @@ class Leases:
         if self._thread is not None:
             self._thread.join()
         for lease in tuple(self.held.values()):
-            lease.done()
+            lease.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def train(
     if not config.alone:
         return Runs(_by_engine(config, rank.total if rank else 1, report, say))
     if rank is not None:
-        devices.share_machine(rank.here)
+        devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=base.device_of(rank, config.device))
     workers = rank.total if rank else 1
     return Runs(_Sweep(config, lambda *said: report(*said[:3]), say, workers).run())
@@ -280,7 +280,7 @@ class _Sweep:
                     continue
                 engine, groups = self._plan(item, lacking, data, items)
             finally:
-                lease.done()
+                lease.release()
             holders = [self._train_group(item, group, data, engine) for group in groups]
             if holders and all(holders):
                 return holders[0]
@@ -290,7 +290,7 @@ class _Sweep:
                 return lease
             others = self._leases.others_at_work(f"{item.name}-")
             unfinished.remove(self._published(item), others=others)
-            lease.done()
+            lease.release()
         self._left[item.key] = 0
         return None
 
@@ -383,7 +383,7 @@ class _Sweep:
                 file.begun["engine"] = failed.to_dict()
             track_seeds(self._config.track, self._runs, item.name, trained)
             file.finish(trained)
-        lease.done()
+        lease.release()
         return None
 
 

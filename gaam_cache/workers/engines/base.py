@@ -25,7 +25,7 @@ class Worker(NamedTuple):
     number: int  # from 0
     total: int  # workers that were started together
     device: str  # as ``--device`` has it
-    here: int  # workers of this machine, as far as is known
+    workers_on_machine: int  # workers of this machine, as far as is known
 
 
 class Task(NamedTuple):
@@ -98,7 +98,7 @@ def serve(task: Task, place: Worker, tell: Send) -> Any:
 
     Not every exception survives the way to another process: a bug becomes a RuntimeError.
     """
-    devices.share_machine(place.here)
+    devices.share_machine(place.workers_on_machine)
     with terminal.warnings_to(lambda said: tell("warning", said)):
         try:
             return task.work(task.argument, place, tell)
@@ -121,7 +121,7 @@ class Rank(NamedTuple):
     number: int
     total: int
     local: int | None = None  # number among those of this machine
-    here: int = 1  # workers of this machine, as far as is known
+    workers_on_machine: int = 1  # workers of this machine, as far as is known
 
     @property
     def start(self) -> float:
@@ -160,7 +160,8 @@ def find_rank(
 
     if rank := rank_of("RANK", "WORLD_SIZE"):
         return rank._replace(
-            local=number("LOCAL_RANK"), here=number("LOCAL_WORLD_SIZE") or 1
+            local=number("LOCAL_RANK"),
+            workers_on_machine=number("LOCAL_WORLD_SIZE") or 1,
         )
     step = array = None
     if "SLURM_STEP_ID" in environ:  # a batch script is no step, whatever it asked for
@@ -171,7 +172,7 @@ def find_rank(
     if step:  # '4' or '4(x2)', or '2,1' where nodes differ
         here = environ.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")[0].split("(")[0]
         first = int(here) if here.isdigit() else 1
-        step = step._replace(local=number("SLURM_LOCALID"), here=first)
+        step = step._replace(local=number("SLURM_LOCALID"), workers_on_machine=first)
     if step and array:
         place = array.number * step.total + step.number
         return step._replace(number=place, total=array.total * step.total)

@@ -67,9 +67,9 @@ def test_a_name_is_claimed_once_and_free_when_done(
     assert one.others_at_work("y")
     assert not two.others_at_work("y")
     three.clear_dead()
-    first.done()
+    first.release()
     assert not isinstance(two.take("x"), Holder)
-    first.done()  # too late: it is no longer ours
+    first.release()  # too late: it is no longer ours
     assert isinstance(one.take("x"), Holder)
     two.__exit__()
     assert not isinstance(one.take("x"), Holder)
@@ -105,7 +105,7 @@ def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
     assert isinstance(three.take("x"), Holder), "it has only now begun to watch"
     assert three.alive() == set(), "and cannot know"
     assert not isinstance(two.take("x"), Holder)
-    first.done()
+    first.release()
     assert isinstance(three.take("x"), Holder)
     clock.now += LONG
     three.clear_dead()
@@ -134,4 +134,4 @@ def test_what_is_no_claim_stops_nobody(owners: list[Leases], clock: Clock) -> No
         clock.now += LONG
         lease = one.take("x")
         assert not isinstance(lease, Holder)
-        lease.done()
+        lease.release()

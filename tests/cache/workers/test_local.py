@@ -40,9 +40,9 @@ def test_as_many_places_as_asked_for_and_no_more_than_there_are(
             places, count = local_places("auto", asked), len(numbers)
             names = [f"cuda:{number}" if gpus else "cpu" for number in numbers]
             assert [one.device for one in places] == names
-            assert [(one.number, one.total, one.here) for one in places] == [
-                (number, count, count) for number in range(count)
-            ]
+            assert [
+                (one.number, one.total, one.workers_on_machine) for one in places
+            ] == [(number, count, count) for number in range(count)]
         for asked in ("5", "0,7", *(["0,"] if not gpus else [])):
             with pytest.raises(ConfigError, match=f"--devices {asked}"):
                 local_places("auto", asked)
