@@ -53,16 +53,14 @@ from gaam_cache.store.shard import (
     write_shard,
 )
 from gaam_cache.workers.engines.base import (
-    Rank,
     Send,
     Task,
     Worker,
-    device_of,
-    find_rank,
     load_engine,
     warning_once,
 )
 from gaam_cache.workers.leases import LEASE_FOLDER, Holder, Lease, Leases
+from gaam_cache.workers.ranks import Rank, device_of, find_rank
 
 TELL_SECONDS = 0.2  # between two words of a worker on how far it is
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = (

@@ -22,6 +22,7 @@ from gaam_cache.store.plan import PLAN_FILE
 from gaam_cache.store.reader import open_cache
 from gaam_cache.workers.engines import base
 from gaam_cache.workers.leases import Holder, Leases
+from gaam_cache.workers.ranks import device_of, find_rank
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH, spell_numbers
 from gaam_decoder.runs.folders import LEASE_FOLDER, runs_of_key
@@ -108,12 +109,12 @@ def train(
 
     check_tracker(config.track)
     check_writable(config.runs, option="--runs")
-    rank = base.find_rank(config.rank)
+    rank = find_rank(config.rank)
     if not config.alone:
         return Runs(_by_engine(config, rank.total if rank else 1, report, say))
     if rank is not None:
         devices.share_machine(rank.workers_on_machine)
-        config = replace(config, device=base.device_of(rank, config.device))
+        config = replace(config, device=device_of(rank, config.device))
     workers = rank.total if rank else 1
     return Runs(_Sweep(config, lambda *said: report(*said[:3]), say, workers).run())
 

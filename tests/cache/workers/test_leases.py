@@ -46,7 +46,7 @@ def owners(
     with ExitStack() as stack:
         yield [
             stack.enter_context(
-                Leases(tmp_path / "leases", us=Holder(name, 7), clock=clock)
+                Leases(tmp_path / "leases", holder=Holder(name, 7), clock=clock)
             )
             for name in ("one", "two", "three")
         ]
