@@ -27,10 +27,10 @@ from gaam_cache.common.errors import (
     NumericsError,
     ShortOfMemoryError,
 )
+from gaam_cache.config import budget_of
 from gaam_cache.encoders.base import Encoder, Inputs
 from gaam_cache.extraction.batches import (
     Lengths,
-    budget_of,
     padded_tokens,
     token_budget_batches,
 )
