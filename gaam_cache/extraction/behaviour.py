@@ -119,7 +119,7 @@ def _check_reference(
 
 
 def _reference_states(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
-    """For every pooling the states of the reference rows that have tokens, (R, L, D)."""
+    """For every pooling the states of the reference rows with tokens, (R, L, D)."""
     rows = encoder.reference_rows()
     if not rows:
         return {}

@@ -1,4 +1,7 @@
-"""What an extraction will cost: rows, tokens, bytes and time, before anything is spent."""
+"""Estimates what an extraction will cost: rows, tokens, bytes and time.
+
+It reads the rows, and encodes a sample for a few seconds.
+"""
 
 import time
 from dataclasses import asdict, dataclass, replace
@@ -121,16 +124,11 @@ def estimate(
 
 def _sample(job: Job) -> list[Any]:
     """Rows of all splits at equal distances, ``SAMPLE_ROWS`` at most."""
-    total = _count_rows(job)
-    step = -(-total // SAMPLE_ROWS)
+    step = -(-job.num_rows // SAMPLE_ROWS)
     sample: list[Any] = []
     for rows in job.rows.values():
         sample.extend(rows.inputs[::step])
     return sample
-
-
-def _count_rows(job: Job) -> int:
-    return sum(len(rows) for rows in job.rows.values())
 
 
 def _encoding_seconds(
@@ -166,7 +164,7 @@ def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimat
     config = job.config
     encoder = job.encoder
     sample_size = len(inputs.lengths)
-    total = _count_rows(job)
+    total = job.num_rows
 
     stats = ExtractionStats(rows_made=sample_size)
     stats.count_inputs(inputs)
