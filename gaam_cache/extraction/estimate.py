@@ -104,6 +104,7 @@ def estimate(
     job = prepare_job(config, report, weights=speed is None)
     encoder = job.encoder
 
+    # tokenise the sample, timed
     sample = _sample(job)
     report(0, 0, f"tokenising {len(sample):,} rows, and timing some batches")
     started = time.perf_counter()
@@ -112,6 +113,7 @@ def estimate(
     seconds = time.perf_counter() - started
 
     if speed is None:
+        # loading is not timed: an extraction does it once
         longest = int(np.max(inputs.lengths))
         encoder.load_for(longest, tell=lambda text: report(0, 0, text))
         # rows are tokenised while others are encoded: the slower of the two counts
@@ -166,6 +168,7 @@ def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimat
     sample_size = len(inputs.lengths)
     total = job.num_rows
 
+    # without states only the tokens show what is suspicious
     stats = ExtractionStats(rows_made=sample_size)
     stats.count_inputs(inputs)
     doubts = stats.doubts(

@@ -106,6 +106,7 @@ def extract(
     elif rank is None:
         summary = make_missing(config, report, ExtractionStats())
     else:
+        # other ranks are at work on what this one does not make
         devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
         summary = make_missing(
@@ -161,10 +162,10 @@ def _extract_by_engine(
         task, config, warning_once(progress.receive)
     )
 
-    # what the worker with the fewest missing shards saw is the latest state
+    # the worker that lacks fewest shards looked last: what it says holds
     summary, *other_summaries = sorted(summaries, key=lambda summary: summary.missing)
-    for other in other_summaries:
-        summary.add(other)
+    for other_summary in other_summaries:
+        summary.add(other_summary)
     summary.workers = len(summaries)
     summary.seconds = time.perf_counter() - started
     return summary
@@ -298,6 +299,7 @@ def make_missing(
         shutil.rmtree(config.out / LEASE_FOLDER, ignore_errors=True)
         remove_locks(config.out)
     else:
+        # other workers still need their leases
         num_missing = len(missing_shards(config.out, plan))
     return ExtractSummary.of(job, plan, stats, missing=num_missing, by=others_work)
 
@@ -335,7 +337,7 @@ def _agree_on_plan(job: Job, plan: Plan | None) -> tuple[Plan, bool]:
     if plan is None:
         new_plan = make_plan(job)
         plan = write_plan(job.config.out, new_plan)
-        # another worker may have written its plan a moment before
+        # another worker may have been quicker: its plan holds then
         if plan is new_plan:
             return plan, True
     check_behaviour(job.encoder, plan)
@@ -447,6 +449,7 @@ class ShardWorker:
             future = self._next_task or reader.submit(self.prepare)
             self._next_task = None
             task = future.result()
+            # pauses grow while there is nothing to do, and begin anew after a shard
             if task is not None:
                 self._make_shard(task, reader, writer, report)
                 pause = SHORTEST_PAUSE_SECONDS
@@ -486,6 +489,8 @@ class ShardWorker:
 
         encoded = self._states.encode(task.prepared, on_progress)
         self._count_as_done(task.shard)
+
+        # one shard is written at a time: two would need the memory of both
         if self._last_write is not None:
             self._last_write.result()
         self._last_write = writer.submit(self.write, task, encoded)
@@ -504,6 +509,7 @@ class ShardWorker:
                 self._count_as_done(shard)
                 continue
 
+            # a shard that another worker holds is looked at again later
             lease = self._leases.take(shard.name)
             if isinstance(lease, Holder):
                 self._last_holder = lease
@@ -525,6 +531,7 @@ class ShardWorker:
 
     def write(self, task: ShardTask, encoded: Encoded) -> None:
         """Check, prove and publish a shard."""
+        # the time of the encoder does not count as writing
         self._states.wait()
         started = time.perf_counter()
         plan = self._plan

@@ -120,6 +120,7 @@ def prepare_job(
 
 def _provenance(config: ExtractConfig, rows: Mapping[str, Rows]) -> dict[str, Any]:
     """What a plan records of the data set."""
+    # a folder that happens to have the name of the bundled sample is not the sample
     is_bundled = config.dataset == DEFAULT_DATASET
     provenance: dict[str, Any] = {
         "name": config.dataset,
@@ -131,6 +132,7 @@ def _provenance(config: ExtractConfig, rows: Mapping[str, Rows]) -> dict[str, An
         "origin": {split: split_rows.origin for split, split_rows in rows.items()},
         **recorded_settings(config, "dataset"),
     }
+    # without a limit the rule has no meaning
     if config.limit is not None:
         provenance["limit_rule"] = config.limit_rule
     return provenance
@@ -247,6 +249,10 @@ def new_plan(
         libraries: whose versions the plan records.
     """
     versions = {name: version(name) for name in libraries}
+    widths = {
+        column: max(width_of(split_rows.kept[column]) for split_rows in rows.values())
+        for column in fields.get("columns", {})
+    }
     plan = Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
@@ -258,16 +264,12 @@ def new_plan(
         storage_dtype=fields["storage_dtype"],
         class_names=tuple(fields["class_names"]),
         rows=fields["rows"],
-        columns={
-            column: max(
-                width_of(split_rows.kept[column]) for split_rows in rows.values()
-            )
-            for column in fields.get("columns", {})
-        },
+        columns=widths,
         unlabelled=tuple(fields.get("unlabelled", ())),
         shard_rows=shard_rows,
         created_with={"gaam": __version__} | versions,
     )
+    # the plan itself knows how many bytes a row has
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 
 
@@ -335,11 +337,13 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     Raises:
         DataError: another split has a class that these rows lack.
     """
+    # a decoder can predict only the classes of its training rows
     reference = "train" if "train" in rows else next(iter(rows))
     class_names = rows[reference].class_names
     if not class_names:
         class_names = class_order(set(rows[reference].labels))
     for split, split_rows in rows.items():
+        # rows without labels have no class
         if split_rows.labelled:
             unknown = set(split_rows.labels) - set(class_names)
             if unknown:
@@ -359,10 +363,11 @@ def _unknown_label(
     config: ExtractConfig,
 ) -> DataError:
     """The error for a label that no row of the ``reference`` split has."""
-    known = ", ".join(shortened(name) for name in class_names[:FEW_CLASSES])
+    shown_names = ", ".join(shortened(name) for name in class_names[:FEW_CLASSES])
     if len(class_names) > FEW_CLASSES:
-        known += ", ..."
+        shown_names += ", ..."
 
+    # --limit may have taken the rows of this class away
     remedy = f"mend the labels, or add rows of that class to '{reference}'"
     limit = config.limit
     if limit is not None and limit <= len(class_names):
@@ -371,7 +376,7 @@ def _unknown_label(
         remedy += f" (only the first {limit:,} rows of each split are read)"
     return DataError(
         f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
-        expected=f"one of: {known}",
+        expected=f"one of: {shown_names}",
         where=f"{rows.origin}, row {rows.labels.index(label) + 1}",
         hint=remedy,
     )
@@ -414,7 +419,7 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
     """Remove broken receipts, so that their shards are made again.
 
     A receipt is broken if it cannot be read, does not fit the plan, or names a file
-    that is gone, has another size or is no regular file. This reads no byte of the file.
+    that is gone, has another size or is no regular file. No byte of it is read.
 
     Returns:
         Name of a shard -> what was wrong.

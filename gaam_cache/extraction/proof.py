@@ -44,14 +44,17 @@ def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[
     total = len(length_N)
     count = min(total, max(FEWEST_PROOFS, -(-total // ROWS_PER_PROOF)))
 
+    # padding moves the shortest row among long ones most
     paddings = [np.ptp(length_N[batch]) for batch in batches]
     most_padded = batches[int(np.argmax(paddings))]
     first = int(most_padded[length_N[most_padded].argmin()])
 
     by_length = np.argsort(length_N, kind="stable")
     candidates = by_length[by_length != first].tolist()
+    # a single further row is of median length; several reach from end to end
     if count > 2:
-        start, stop = 0, len(candidates) - 1
+        start = 0
+        stop = len(candidates) - 1
     else:
         start = stop = len(candidates) // 2
     steps = np.linspace(start, stop, count - 1).round().astype(int)
@@ -64,7 +67,7 @@ def check_proof(
     encoder: Encoder,
     plan: Plan,
     *,
-    further: bool,
+    outside_cache: bool,
 ) -> float:
     """Compare the rows of the proof with their states alone.
 
@@ -73,7 +76,7 @@ def check_proof(
         states: what is to be stored, pooling -> (N, L, D).
         encoder: of the rows.
         plan: of their cache.
-        further: whether these rows are no part of a cache.
+        outside_cache: whether these rows are no part of a cache.
 
     Returns:
         The largest deviation.
@@ -81,6 +84,7 @@ def check_proof(
     Raises:
         NumericsError: a row deviates by more than rounding explains.
     """
+    # judge every row, so that the message names the worst one
     limit = proof_limit(encoder.dtype)
     largest = 0.0
     refused: list[Deviation] = []
@@ -94,17 +98,28 @@ def check_proof(
                 continue
             if not _is_rounding(encoded, batch, deviation, encoder):
                 refused.append(deviation)
-    if not refused:
-        return largest
+    if refused:
+        raise _refusal(encoded, refused, limit, plan, outside_cache=outside_cache)
+    return largest
 
+
+def _refusal(
+    encoded: Encoded,
+    refused: Sequence[Deviation],
+    limit: float,
+    plan: Plan,
+    *,
+    outside_cache: bool,
+) -> NumericsError:
+    """The error for rows whose states are not those of the rows alone."""
     worst = max(refused, key=lambda deviation: deviation.share)
     hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
-    if not further:
+    if not outside_cache:
         hint = (
             "extract into another --out with --set batch-tokens=1, which encodes every "
             "row alone; rows of this folder may be wrong, too"
         )
-    raise NumericsError(
+    return NumericsError(
         "a text has another state in its batch than alone; nothing was made of it",
         expected=(
             f"at most {limit:.1e} of the layer's norm apart, which rounding explains"
@@ -132,6 +147,7 @@ def _is_rounding(
     if exact is None:
         return False
 
+    # in higher precision padding and neighbours must move nothing
     exact_in_batch, exact_alone = exact
     dtype = encoder.dtype
     for pooling, x_LD in batch.exact[row].items():
@@ -139,6 +155,7 @@ def _is_rounding(
         # written so that a deviation that is no number is refused
         if not moved_L.max() <= UNMOVED[dtype]:
             return False
+        # and the row must be about as near to its exact state as it is alone
         alone_LD = encoded.alone[row][pooling][0].numpy()
         if not explained(
             x_LD.numpy(), alone_LD, exact_alone[pooling], proof_limit(dtype)

@@ -82,6 +82,8 @@ def recompute(
         raise CacheError("imported states cannot be computed again", where=str(root))
     job = prepare_job(recorded_config(plan, root, device=device), report)
     _check_unchanged(root, plan, job.fields)
+
+    # every row is encoded alone: which rows may share a batch need not be measured
     report(0, 0, "loading the encoder")
     job.encoder.load_for(batching="alone")
     check_behaviour(job.encoder, plan)
@@ -136,6 +138,7 @@ class _Comparison:
             alone_LD = alone_BLD[0].cpu().numpy()
             share_L = relative(stored_LD, alone_LD, self._plan.storage_dtype)
             self._deviation_L = np.maximum(self._deviation_L, share_L)
+            # one fault a shard is enough, and higher precision takes time
             if share_L.max() <= self._limit or shard.name in self.faults:
                 continue
             if self._is_rounding(item, pooling, stored_LD, alone_LD):

@@ -78,6 +78,7 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
         value = getattr(config, field.name)
         if field.metadata.get(RECORDED) != part or value == field.default:
             continue
+        # the plan is read from any folder
         if isinstance(value, Path):
             value = value.expanduser().absolute()
         if not isinstance(value, bool | int | tuple):
@@ -169,6 +170,7 @@ def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, 
     split = plan.identity.get("fitted_on")
     if not _is_named_kind(name) or split is None:
         return {}
+    # a data set that has left its path may be on the hub under its name
     dataset = plan.dataset["name"]
     path = plan.dataset["path"]
     if path is not None and Path(path).exists():
@@ -184,9 +186,9 @@ def _current_place(plan: Plan) -> str:
     """
     name = plan.encoder["name"]
     path = plan.encoder["path"]
-    for place in (path, name):
-        if place is not None and Path(place).expanduser().exists():
-            return str(place)
+    for candidate in (path, name):
+        if candidate is not None and Path(candidate).expanduser().exists():
+            return str(candidate)
     is_on_hub = plan.encoder["revision"] is not None
     if is_on_hub or _is_named_kind(name) or name == DEFAULT_ENCODER:
         return str(name)

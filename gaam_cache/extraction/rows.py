@@ -1,4 +1,4 @@
-"""Encodes further rows as the rows of a cache were encoded.
+"""Encodes rows outside a cache as the rows of the cache were encoded.
 
 N rows, L layers, D hidden size, T samples of a sound, C channels.
 """
@@ -63,7 +63,7 @@ class RowEncoder:
         self._encoder = encoder
         self._has_warned = False
         self._extractor = StateExtractor(
-            encoder, plan, config.batch_tokens, stats, further=True
+            encoder, plan, config.batch_tokens, stats, outside_cache=True
         )
         self._tokenizer_lock = threading.Lock()
         self._model_lock = threading.Lock()
@@ -151,10 +151,11 @@ class RowEncoder:
             return None
         kind = self.plan.kind
         cells = [
-            _table_cell(row, kind, place)
-            for row, place in zip(chunk.rows, chunk.places, strict=True)
+            _table_cell(row, kind, where)
+            for row, where in zip(chunk.rows, chunk.places, strict=True)
         ]
         rows = given_rows(cells, kind, self._config, origin=origin, places=chunk.places)
+        # a tokenizer keeps state while it works
         with self._tokenizer_lock:
             return self._extractor.prepare(
                 rows.inputs, rows.essences(), origin=origin, places=chunk.places
@@ -169,6 +170,7 @@ class RowEncoder:
         with self._model_lock:
             encoded = self._extractor.encode(prepared, lambda encoded_rows: None)
             states = self._extractor.states(encoded)[pooling]
+        # NumPy has no bfloat16: such states are bits
         if self.plan.storage_dtype == "bfloat16":
             return as_float32(states)
         return states.astype(np.float32)
@@ -188,7 +190,7 @@ def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRo
         yield located
 
 
-def _table_cell(row: Any, kind: str, place: str) -> Any:
+def _table_cell(row: Any, kind: str, where: str) -> Any:
     """What a table would hold of a row: a text, a path, or the bytes of a file.
 
     A picture of Pillow becomes a PNG or TIFF file, samples with their rate become a WAV
@@ -204,15 +206,15 @@ def _table_cell(row: Any, kind: str, place: str) -> Any:
     if kind != "audio" or isinstance(row, str | bytes):
         return row
     if isinstance(row, Mapping) and {"array", "sampling_rate"} <= row.keys():
-        return _sound_bytes(row["array"], row["sampling_rate"], place)
+        return _sound_bytes(row["array"], row["sampling_rate"], where)
     if isinstance(row, tuple) and len(row) == 2:
         samples, rate = row
-        return _sound_bytes(samples, rate, place)
+        return _sound_bytes(samples, rate, where)
     raise DataError(
         "a sound has no sampling rate",
         expected="a path, or (samples, rate), such as (array, 16000)",
         found=type(row).__name__,
-        where=place,
+        where=where,
     )
 
 
@@ -224,7 +226,7 @@ def _picture_bytes(picture: Any) -> bytes:
     return file.getvalue()
 
 
-def _sound_bytes(samples: Any, rate: Any, place: str) -> bytes:
+def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
     """A WAV file of samples (T,) or, of several channels, (T, C) or (C, T)."""
     samples_T = np.asarray(samples)
     if samples_T.dtype.kind == "i":
@@ -235,15 +237,16 @@ def _sound_bytes(samples: Any, rate: Any, place: str) -> bytes:
             "samples are no sound",
             expected="fractions from -1 to 1, or signed whole numbers",
             found=str(samples_T.dtype),
-            where=place,
+            where=where,
         )
 
     samples_T = samples_T.astype(np.float32)
+    # a sound has more samples than channels
     if samples_T.ndim == 2 and len(samples_T) < samples_T.shape[1]:
         samples_T = samples_T.T
     if samples_T.ndim not in (1, 2) or not samples_T.size:
         raise DataError(
-            "samples are no sound", found=f"shape {samples_T.shape}", where=place
+            "samples are no sound", found=f"shape {samples_T.shape}", where=where
         )
 
     file = io.BytesIO()

@@ -31,8 +31,8 @@ class SpreadCheck:
     """Measures how much the states of rows differ, in every shard.
 
     A shard of very few rows does not show whether all rows are one. So small shards are
-    measured together. ``further`` rows are no part of a cache: they are only counted,
-    because the decoders have learned from such states.
+    measured together. Rows ``outside_cache`` are only counted, because the decoders
+    have learned from such states.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class SpreadCheck:
         plan: Plan,
         stats: ExtractionStats,
         *,
-        further: bool,
+        outside_cache: bool,
     ) -> None:
         self._encoder = encoder
         self._plan = plan
         self._stats = stats
-        self._further = further
+        self._outside_cache = outside_cache
         self._references: dict[str, Tensor] = {}  # pooling -> (L, D)
-        self._seen_digests: set[bytes] = set()  # of the rows of small shards
+        self._small_digests: set[bytes] = set()  # of the rows of small shards
         self._small_sums: dict[str, tuple[Floats, int]] = {}
         """Pooling -> sums over the rows of small shards, and how many rows."""
 
@@ -60,12 +60,15 @@ class SpreadCheck:
         Rows of the same content have equal ``essences``. A row is compared with the
         rows of its shard, and where the shard is small with those of all small shards.
         """
-        seen = self._seen_digests if self._is_small(num_rows) else set[bytes]()
+        digests = set[bytes]()
+        if self._is_small(num_rows):
+            digests = self._small_digests
         distinct_N = np.zeros(num_rows, np.bool_)
         for row, essence in enumerate(essences):
+            # a digest is kept instead of the row, which may be a whole sound
             digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
-            distinct_N[row] = digest not in seen
-            seen.add(digest)
+            distinct_N[row] = digest not in digests
+            digests.add(digest)
         return distinct_N
 
     def sums(
@@ -120,12 +123,14 @@ class SpreadCheck:
             spread = self._spread(encoded, pooling)
             noise_LD = _noise(encoded, pooling)
             flat_L = spread.flat(noise_LD, self._encoder.dtype)
+            # a few rows may be one by chance
             has_enough_rows = spread.rows >= FEWEST_ROWS
             if not has_enough_rows or not flat_L.all():
                 is_any_different = True
             if has_enough_rows:
                 self._count_flat(pooling, flat_L)
-            if self._further:
+            # the decoders have learned from such states: it is too late to refuse them
+            if self._outside_cache:
                 continue
             self._check_digits(pooling, spread, flat_L, prepared)
             if not is_small:
@@ -134,12 +139,12 @@ class SpreadCheck:
 
         if not is_small:
             self._stats.distinct += int(prepared.distinct.sum())
-        if not is_any_different and not self._further:
+        if not is_any_different and not self._outside_cache:
             raise self._one_state(prepared, next(iter(states)))
 
     def _is_small(self, num_rows: int) -> bool:
         """Whether a shard has too few rows to show whether all rows are one."""
-        return num_rows < FEWEST_ROWS and not self._further
+        return num_rows < FEWEST_ROWS and not self._outside_cache
 
     def _spread(self, encoded: Encoded, pooling: str) -> Spread:
         """Spread of the distinct rows; of a small shard, of all small shards so far."""
@@ -159,8 +164,8 @@ class SpreadCheck:
     def _count_flat(self, pooling: str, flat_L: NDArray[np.bool_]) -> None:
         """Count the layers in which all rows are one."""
         for layer in np.flatnonzero(flat_L).tolist():
-            place = f"{pooling}, layer {layer + self._plan.first_layer}"
-            self._stats.flat[place] = self._stats.flat.get(place, 0) + 1
+            name = f"{pooling}, layer {layer + self._plan.first_layer}"
+            self._stats.flat[name] = self._stats.flat.get(name, 0) + 1
 
     def _check_digits(
         self,
@@ -196,6 +201,7 @@ class SpreadCheck:
     def _one_state(self, prepared: PreparedRows, pooling: str) -> DataError:
         """The error for rows that all have one state in every layer."""
         encoder = self._encoder
+        # counts of these rows alone give the reason
         stats = ExtractionStats(rows_made=len(prepared.distinct))
         stats.count_inputs(prepared.inputs)
         reason = stats.likely_reason(

@@ -27,16 +27,16 @@ from gaam_cache.store.plan import BATCHINGS, Batching, Plan
 
 T = TypeVar("T")
 FEW_ROWS = 8
-"""Most further rows of a call that are encoded one at a time. On a CPU a small Llama
-takes a second for them, and ten for measuring which rows may share a batch."""
+"""Most rows of a call, outside a cache, that are encoded one at a time. On a CPU a
+small Llama takes a second for them, and ten to measure which rows may share a batch."""
 
 
 class StateExtractor:
     """Makes the states of rows; each stage may run in a thread of its own.
 
     Rows share a batch only where both allow it: the plan and our encoder. The plan may
-    have been measured on another device. ``further`` rows are no part of a cache, but
-    are encoded as its rows.
+    come from another device. Rows ``outside_cache`` are no part of the plan's cache,
+    but are encoded as its rows.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class StateExtractor:
         batch_tokens: int | None,
         stats: ExtractionStats,
         *,
-        further: bool = False,
+        outside_cache: bool = False,
     ) -> None:
         self._encoder = encoder
         self._plan = plan
         self._stats = stats
-        self._further = further
+        self._outside_cache = outside_cache
         self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
         self._copies = CopyBack(encoder.device)
-        self._spreads = SpreadCheck(encoder, plan, stats, further=further)
+        self._spreads = SpreadCheck(encoder, plan, stats, outside_cache=outside_cache)
         stats.batching = self._batching
 
     @property
@@ -107,7 +107,8 @@ class StateExtractor:
 
         ``on_progress`` is called with the number of rows encoded so far.
         """
-        if self._further:
+        # the rows of a later call may be longer than those that were measured
+        if self._outside_cache:
             longest = int(np.max(prepared.inputs.lengths))
             batching: Batching | None = "alone" if self._is_few(prepared) else None
             self._encoder.load_for(longest, batching=batching)
@@ -131,12 +132,12 @@ class StateExtractor:
         warnings.warn(message, GaamWarning, stacklevel=3)
 
     def _is_few(self, prepared: PreparedRows) -> bool:
-        """Whether these are so few further rows that each is encoded alone.
+        """Whether these are so few rows outside a cache that each is encoded alone.
 
         They are encoded alone whether or not it was measured which rows may share a
         batch: their bits are the same every time.
         """
-        return self._further and len(prepared.inputs.lengths) <= FEW_ROWS
+        return self._outside_cache and len(prepared.inputs.lengths) <= FEW_ROWS
 
     def _try_encode(
         self, prepared: PreparedRows, on_progress: Callable[[int], None]
@@ -155,6 +156,7 @@ class StateExtractor:
         )
         proof_rows = choose_rows(length_N, batches)
 
+        # kept, so that an attempt without success counts nothing
         encoded = Encoded(prepared, [], {})
         stats = self._stats
         counts_before = (stats.rows_made, stats.tokens, stats.padded_tokens)
@@ -195,7 +197,7 @@ class StateExtractor:
             item = encoded.prepared.inputs.items[row]
             encode_alone = partial(self._encoder.encode_alone, item)
             pooled = self._attempt(encode_alone, encoded.prepared, [row])
-            # of one row there is always a result, or an error
+            # for one row there is a result or an error
             assert pooled is not None
             encoded.alone[row] = {
                 pooling: self._copies.start(x_BLD) for pooling, x_BLD in pooled.items()
@@ -248,11 +250,9 @@ class StateExtractor:
             as_alone: encode the only row as the proof does.
         """
         storage_dtype = getattr(torch, self._plan.storage_dtype)
-        pooled = (
-            self._encoder.encode_alone(items[0])
-            if as_alone
-            else self._encoder.encode(items)
-        )
+        encoder = self._encoder
+        pooled = encoder.encode_alone(items[0]) if as_alone else encoder.encode(items)
+
         proof_rows_of_batch = [row for row in proof_rows if row in batch]
         encoded = EncodedBatch(
             rows=batch,
@@ -261,6 +261,7 @@ class StateExtractor:
             exact={row: {} for row in proof_rows_of_batch},
         )
         for pooling, x_BLD in pooled.items():
+            # rounded on the device: half of the bytes to copy
             stored_BLD = x_BLD.to(storage_dtype)
             encoded.states[pooling] = self._copies.start(stored_BLD)
             sums_4LD = self._spreads.sums(pooling, x_BLD, stored_BLD, distinct_B)
@@ -285,7 +286,11 @@ class StateExtractor:
             pooling: self._assemble(encoded, pooling) for pooling in self._plan.pooling
         }
         deviation = check_proof(
-            encoded, states, self._encoder, self._plan, further=self._further
+            encoded,
+            states,
+            self._encoder,
+            self._plan,
+            outside_cache=self._outside_cache,
         )
         self._stats.deviation = max(self._stats.deviation, deviation)
         self._stats.proven += len(encoded.alone)
@@ -296,6 +301,7 @@ class StateExtractor:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
         plan = self._plan
         num_rows = len(encoded.prepared.inputs.lengths)
+        # batches are sorted by length: their rows go back to their own places
         states_NLD = np.empty(
             (num_rows, plan.num_layers, plan.hidden_size),
             dtype=NUMPY_DTYPES[plan.storage_dtype],
@@ -320,11 +326,12 @@ class StateExtractor:
         problem = f"the encoder's layer {layer} yields numbers that are not finite"
         hint = "look at the row, or compute in --dtype float32 with a new --out"
 
-        # the other types hold all that the encoder computes; rounding makes no NaN
+        # bfloat16 and float32 reach as far as the encoder's arithmetic; rounding makes
+        # no NaN
         if dtype == "float16" and np.isinf(states_NLD[index]):
             problem = f"a state of layer {layer} cannot be stored as {dtype}"
             hint = "--storage-dtype float32 and a new --out"
-        if self._further:
+        if self._outside_cache:
             hint = "leave the row out"
         return NumericsError(
             problem,

@@ -112,6 +112,8 @@ class ExtractionStats:
     def likely_reason(self, pooling: str, max_length: int, *, causal: bool) -> Reason:
         """Why rows that differ have one state."""
         reasons = []
+
+        # unknown words leave nothing that differs
         if self.unknown_share > MOST_UNKNOWN:
             share = self.unknown_share
             cause = f"{share:.0%} of their tokens are unknown to the tokenizer"
@@ -120,6 +122,8 @@ class ExtractionStats:
             share = self.unread / self.rows_made
             cause = f"the tokenizer makes no token of {share:.0%} of them"
             reasons.append(Reason(cause, OTHER_SCRIPT))
+
+        # rows may begin with the same words
         if 2 * self.truncated > self.rows_made:
             share = self.truncated / self.rows_made
             cause = (
@@ -168,12 +172,12 @@ class ExtractionStats:
                 f"tokenizer, and {self.unread:,} of {self.rows_made:,} rows hold no "
                 f"other: their meaning is lost; {OTHER_SCRIPT}"
             )
-        most = max(self.doubled.values(), default=0)
-        if most > tolerated:
+        doubled_rows = max(self.doubled.values(), default=0)
+        if doubled_rows > tolerated:
             tokens = ", ".join(visible(token) for token in self.doubled)
             lines.append(
-                f"special tokens stand twice at the start or end of {most:,} of "
-                f"{self.rows_made:,} rows, which moves their states: {tokens}; the "
+                f"special tokens stand twice at the start or end of {doubled_rows:,} "
+                f"of {self.rows_made:,} rows, which moves their states: {tokens}; the "
                 "tokenizer adds them to every text: leave them out of the "
                 f"{noun}s and of --prompt"
             )
@@ -185,6 +189,7 @@ class ExtractionStats:
         lines = []
         for pooling, rows in self.twins.items():
             twins = f"{rows:,} of {self.distinct:,} {noun}s that differ have"
+            # the first token of a causal encoder sees nothing of its row
             if pooling == "first" and causal:
                 lines.append(
                     f"{FIRST_OF_CAUSAL}: {twins} the state of another (first); "
@@ -216,20 +221,21 @@ class ExtractionStats:
         return lines
 
 
-def _merge(name: str, ours: Any, theirs: Any) -> Any:
+def _merge(name: str, first: Any, second: Any) -> Any:
     """The counts of two workers as one."""
-    if isinstance(ours, dict):
-        merged = ours | theirs
-        for key in ours.keys() & theirs.keys():
-            if isinstance(ours[key], int):
-                merged[key] = ours[key] + theirs[key]
+    if isinstance(first, dict):
+        merged = first | second
+        for key in first.keys() & second.keys():
+            # texts are examples: one is enough
+            if isinstance(first[key], int):
+                merged[key] = first[key] + second[key]
         return merged
     if name in SMALLEST_COUNTS:
-        known = [value for value in (ours, theirs) if value is not None]
-        return min(known, default=None)
+        measured = [value for value in (first, second) if value is not None]
+        return min(measured, default=None)
     if name in LARGEST_COUNTS:
-        return max(ours, theirs)
-    return ours + theirs
+        return max(first, second)
+    return first + second
 
 
 @dataclass(kw_only=True, slots=True)

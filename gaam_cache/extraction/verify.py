@@ -62,8 +62,8 @@ class Verification:
             lines.append(template.format(**self.recomputed))
         bad = "bad: {name}: {reason}; repair: {repair}"
         lines += [bad.format(**fault) for fault in self.bad]
-        away = "out of reach: {name}: {reason}; to do: {repair}"
-        lines += [away.format(**fault) for fault in self.out_of_reach]
+        unreachable = "out of reach: {name}: {reason}; to do: {repair}"
+        lines += [unreachable.format(**fault) for fault in self.out_of_reach]
         if self.missing:
             names = brief(", ".join(self.missing), LONGEST_NAMES)
             lines.append(
@@ -72,6 +72,7 @@ class Verification:
         return "\n".join(lines)
 
     def _state_in_words(self) -> str:
+        # rows that other library versions compute otherwise are no damage
         if self.good:
             return "good"
         if not self.bad:
@@ -129,6 +130,7 @@ def verify(
     checked = check_shards(root, plan, report)
 
     faults = dict(checked.faults)
+    # rows of bad shards would say nothing about the encoder
     recomputed: dict[str, Any] | None = None
     chosen = random_rows(checked.good, recompute_rows, seed)
     if chosen:
@@ -136,14 +138,13 @@ def verify(
         recomputed["seed"] = seed
         faults |= deviating
 
-    bad: dict[str, CacheError] = {}
-    out_of_reach: dict[str, CacheError] = {}
-    for name, fault in faults.items():
-        if isinstance(fault, OutOfReachError):
-            out_of_reach[name] = fault
-        else:
-            bad[name] = fault
-
+    # a file on a disk that is not here may be whole
+    out_of_reach = {
+        name: fault
+        for name, fault in faults.items()
+        if isinstance(fault, OutOfReachError)
+    }
+    bad = {name: fault for name, fault in faults.items() if name not in out_of_reach}
     good = [shard for shard in checked.present if shard.name not in faults]
     return Verification(
         path=str(root),

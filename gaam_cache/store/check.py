@@ -60,6 +60,7 @@ def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShard
         except CacheError as error:
             return error
 
+    # hashing releases Python's lock, so threads keep the disk busy
     sizes: dict[str, int] = {}
     faults: dict[str, CacheError] = {}
     num_threads = min(MAX_THREADS, len(cores()))
@@ -89,15 +90,15 @@ def check_shard(root: Path, plan: Plan, shard: ShardSpec) -> int:
 def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> None:
     """Compare what h5py finds in a file with its receipt."""
     expected = (shard_attributes(plan, shard), _planned_arrays(receipt))
-    found: Any
+    structure: Any
     try:
-        found = _read_structure(root / SHARD_FOLDER / receipt.file)
+        structure = _read_structure(root / SHARD_FOLDER / receipt.file)
         # values from the file may refuse to be compared
-        if found == expected:
+        if structure == expected:
             return
     except Exception as error:  # noqa: BLE001 whatever h5py raises, this is no shard
-        found = f"{type(error).__name__}: {error}"
-    raise damaged(root, plan, shard.name, f"h5py finds {found}; must be {expected}")
+        structure = f"{type(error).__name__}: {error}"
+    raise damaged(root, plan, shard.name, f"h5py finds {structure}; must be {expected}")
 
 
 def _planned_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:

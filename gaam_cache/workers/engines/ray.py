@@ -66,7 +66,7 @@ class Ray(Engine):
         ray = _library()
         make_folder(task.folder)
         folders = (Path.cwd(), task.folder, *task.needs)
-        needed = [str(path.absolute()) for path in folders]
+        needed_paths = [str(path.absolute()) for path in folders]
         with _cluster(ray, _address(workers)):
             mailbox = _start_mailbox(ray)
             actors: list[Any] = []
@@ -83,7 +83,9 @@ class Ray(Engine):
                     worker = Worker(
                         number, layout.total, task.device, layout.workers_on_node
                     )
-                    at_work[actor.work.remote(task, needed, mailbox, worker)] = number
+                    at_work[actor.work.remote(task, needed_paths, mailbox, worker)] = (
+                        number
+                    )
                 return _Supervisor(ray, at_work, mailbox, on_message).wait()
             finally:
                 # nothing half-written is ever published, so killing is safe
@@ -241,12 +243,14 @@ class _Mailbox:
 class _WorkerActor:
     """A worker in a process of Ray."""
 
-    def work(self, task: Task, needed: list[str], mailbox: Any, worker: Worker) -> Any:
+    def work(
+        self, task: Task, needed_paths: list[str], mailbox: Any, worker: Worker
+    ) -> Any:
         """Do the task; after a restart, do what the shared folder lacks."""
         import ray
 
         last_message = mailbox.put.remote(worker.number, "began", socket.gethostname())
-        _enter(needed)
+        _enter(needed_paths)
 
         def send(kind: str, value: Any) -> None:
             nonlocal last_message
@@ -259,16 +263,16 @@ class _WorkerActor:
             ray.wait([last_message], timeout=ARRIVAL_SECONDS)
 
 
-def _enter(needed: list[str]) -> None:
+def _enter(needed_paths: list[str]) -> None:
     """Go to the first folder; refuse a node that lacks one of the folders."""
-    for path in needed:
+    for path in needed_paths:
         if not Path(path).exists():
             raise ConfigError(
                 f"the node '{socket.gethostname()}' does not see the folder",
                 expected="a folder that every node has under the same path",
                 found=f"no {path}",
             )
-    os.chdir(needed[0])
+    os.chdir(needed_paths[0])
 
 
 def _address(workers: WorkerConfig) -> str:
