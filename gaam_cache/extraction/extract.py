@@ -301,7 +301,9 @@ def make_missing(
     else:
         # other workers still need their leases
         num_missing = len(missing_shards(config.out, plan))
-    return ExtractSummary.of(job, plan, stats, missing=num_missing, by=others_work)
+    return ExtractSummary.of_job(
+        job, plan, stats, missing=num_missing, made_by=others_work
+    )
 
 
 def _existing_plan(job: Job) -> Plan | None:
@@ -465,7 +467,7 @@ class ShardWorker:
     def _others_make_rest(self) -> bool:
         """Whether workers that we saw at work hold all shards that are left."""
         names = {shard.name for shard in self._shards_left}
-        return names <= self._leases.alive()
+        return names <= self._leases.names_at_work()
 
     def _make_shard(
         self,

@@ -23,7 +23,7 @@ from gaam_cache.sources.base import MEDIA, Rows, find_source
 from gaam_cache.sources.rows.cells import is_number, is_odd
 from gaam_cache.store.plan import Plan, comparable, explained_differences
 
-INSTEAD = (
+WITHOUT_ENCODER = (
     "predict from a cache (--cache CACHE --split SPLIT), "
     "or pass states (predict_states)"
 )
@@ -129,7 +129,7 @@ def reopen(
     """
     if plan.imported:
         raise ConfigError(
-            "the states were imported: their encoder is unknown", hint=INSTEAD
+            "the states were imported: their encoder is unknown", hint=WITHOUT_ENCODER
         )
     name = encoder or _current_place(plan)
     changes = {
@@ -145,7 +145,9 @@ def reopen(
         identity = opened.identity()
     except (NotFoundError, HubError) as error:
         if encoder is None:
-            error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
+            error.details["to do"] = (
+                f"name its folder with --encoder; or {WITHOUT_ENCODER}"
+            )
         raise
     _check_identity(plan, name, identity)
 
@@ -195,7 +197,7 @@ def _current_place(plan: Plan) -> str:
     raise NotFoundError(
         f"the encoder '{plan.encoder_label}' is not where it was",
         where=path or name,
-        hint=f"name its folder with --encoder; or {INSTEAD}",
+        hint=f"name its folder with --encoder; or {WITHOUT_ENCODER}",
     )
 
 
@@ -238,6 +240,6 @@ def _check_same(
         expected=f"the encoder of the training rows: {plan.encoder_label}",
         found="\n".join(lines),
         hint=(
-            f"name that encoder with --encoder, or install those versions; or {INSTEAD}"
+            f"name that encoder with --encoder, or install those versions; or {WITHOUT_ENCODER}"
         ),
     )

@@ -156,8 +156,9 @@ class StateExtractor:
         )
         proof_rows = choose_rows(length_N, batches)
 
-        # kept, so that an attempt without success counts nothing
-        encoded = Encoded(prepared, [], {})
+        encoded = Encoded(prepared, batches=[], alone={})
+
+        # an attempt without success counts nothing
         stats = self._stats
         counts_before = (stats.rows_made, stats.tokens, stats.padded_tokens)
         encoded_rows = 0

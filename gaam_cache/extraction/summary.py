@@ -22,8 +22,8 @@ LARGEST_COUNTS = ("deviation", "seconds")  # of several workers the largest coun
 SMALLEST_COUNTS = ("batching", "smaller_batches")
 """Of several workers the smallest counts. The alphabet orders batchings from the
 strictest."""
-OF_PLAN = ("fingerprint", "num_layers", "hidden_size", "rows", "storage_dtype")
-OF_ENCODER = ("dtype", "max_length", "noun", "unit", "acts_causal")
+PLAN_FIELDS = ("fingerprint", "num_layers", "hidden_size", "rows", "storage_dtype")
+ENCODER_FIELDS = ("dtype", "max_length", "noun", "unit", "acts_causal")
 MOST_UNKNOWN = 0.05
 """Share of unknown tokens above which rows lose what tells them apart."""
 MOST_ALIKE = 0.5  # share of the distinct rows
@@ -264,14 +264,14 @@ class ExtractSummary(ExtractionStats):
     ]  # split -> rows that skip-empty left out, where there are any
 
     @classmethod
-    def of(
+    def of_job(
         cls,
         job: Job,
         plan: Plan,
         stats: ExtractionStats,
         *,
         missing: int,
-        by: str | None,
+        made_by: str | None,
     ) -> Self:
         """Summarise a job that is done, or whose missing shards other workers make."""
         counts = asdict(stats)
@@ -284,10 +284,10 @@ class ExtractSummary(ExtractionStats):
             path=str(job.config.out),
             encoder=job.encoder.label,
             shards=plan.num_shards,
-            **{name: getattr(plan, name) for name in OF_PLAN},
-            **{name: getattr(job.encoder, name) for name in OF_ENCODER},
+            **{name: getattr(plan, name) for name in PLAN_FIELDS},
+            **{name: getattr(job.encoder, name) for name in ENCODER_FIELDS},
             missing=missing,
-            made_by=by,
+            made_by=made_by,
             skipped=skipped,
             **counts,
         )

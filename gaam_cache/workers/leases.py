@@ -130,7 +130,7 @@ class Leases:
             self._thread.start()
         return lease
 
-    def alive(self) -> set[str]:
+    def names_at_work(self) -> set[str]:
         """Names that other workers hold, as far as we saw these workers at work."""
         names = set()
         for name in self._names_of_others():

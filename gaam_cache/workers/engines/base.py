@@ -98,7 +98,7 @@ def warn_of_death(worker: str, consequence: str = "the others go on") -> None:
     warnings.warn(message, GaamWarning, stacklevel=3)
 
 
-def all_died(reason: str) -> GaamError:
+def all_died_error(reason: str) -> GaamError:
     """The error for the case that no worker is left."""
     hint = (
         "fewer --devices, where memory is short; "
@@ -107,7 +107,7 @@ def all_died(reason: str) -> GaamError:
     return GaamError("all workers died", found=reason, hint=hint)
 
 
-def serve(task: Task, worker: Worker, send: Send) -> Any:
+def do_task(task: Task, worker: Worker, send: Send) -> Any:
     """Do a task in a worker; its warnings become messages.
 
     Many exceptions of libraries cannot be sent to another process. So an error that

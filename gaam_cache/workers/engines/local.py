@@ -20,8 +20,8 @@ from gaam_cache.workers.engines.base import (
     OnMessage,
     Task,
     Worker,
-    all_died,
-    serve,
+    all_died_error,
+    do_task,
     warn_of_death,
 )
 
@@ -66,7 +66,7 @@ class Local(Engine):
             for _, process in running.values():
                 process.join()
         if not results:
-            raise all_died("killed, or a crash")
+            raise all_died_error("killed, or a crash")
         return results
 
 
@@ -154,7 +154,7 @@ def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> N
 
     send = _sender(sender)
     try:
-        send("result", serve(task, worker, send))
+        send("result", do_task(task, worker, send))
     except KeyboardInterrupt:
         os._exit(terminal.EXIT_CODE)
     except Exception as error:  # noqa: BLE001 the parent raises it

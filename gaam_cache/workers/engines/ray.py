@@ -23,8 +23,8 @@ from gaam_cache.workers.engines.base import (
     OnMessage,
     Task,
     Worker,
-    all_died,
-    serve,
+    all_died_error,
+    do_task,
     warn_of_death,
 )
 
@@ -178,7 +178,7 @@ class _Supervisor:
             if self._results and not is_any_busy:
                 return self._results
             if not self._at_work:
-                raise all_died(self._loss)
+                raise all_died_error(self._loss)
             if not self._nodes:
                 self._report_waiting()
 
@@ -257,7 +257,7 @@ class _WorkerActor:
             last_message = mailbox.put.remote(worker.number, kind, value)
 
         try:
-            return serve(task, worker, send)
+            return do_task(task, worker, send)
         finally:
             # messages of one worker keep their order: the last one arrives last
             ray.wait([last_message], timeout=ARRIVAL_SECONDS)

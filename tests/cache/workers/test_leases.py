@@ -100,10 +100,10 @@ def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
         clock.now += LONG - 2
         os.utime(one.path("x"), (seconds, seconds))
     assert isinstance(two.take("x"), Holder)
-    assert two.alive() == {"x"}
+    assert two.names_at_work() == {"x"}
     clock.now += LONG
     assert isinstance(three.take("x"), Holder), "it has only now begun to watch"
-    assert three.alive() == set(), "and cannot know"
+    assert three.names_at_work() == set(), "and cannot know"
     assert not isinstance(two.take("x"), Holder)
     first.release()
     assert isinstance(three.take("x"), Holder)
