@@ -63,6 +63,7 @@ def check_behaviour(encoder: Encoder, plan: Plan) -> None:
     """
     _check_causal(encoder, plan)
     reference = measure_reference(encoder)
+    # plans of earlier versions have no reference: there is nothing to compare
     if plan.reference:
         _check_reference(encoder, plan, reference)
     elif reference:
@@ -123,6 +124,8 @@ def _reference_states(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
     rows = encoder.reference_rows()
     if not rows:
         return {}
+
+    # each row alone, so that which rows may share a batch plays no role
     inputs = encoder.prepare(rows)
     states: dict[str, list[NDArray[np.float32]]] = {}
     for row, length in enumerate(inputs.lengths):

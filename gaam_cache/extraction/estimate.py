@@ -179,6 +179,7 @@ def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimat
     )
     warn(doubts)
 
+    # states of every layer for every pooling
     numbers = total * len(config.pool) * encoder.num_layers * encoder.hidden_size
     is_timed = config.tokens_per_second is None
     return Estimate(

@@ -95,6 +95,7 @@ def prepare_job(
         weights: whether the encoder's weights must be there; if not, the fields of the
             job do not cover them.
     """
+    # the process that started this worker may have read the rows
     if checked is None:
         checked = read_rows(config, report)
     rows = checked.rows
@@ -174,6 +175,7 @@ def content_of(
 ) -> dict[str, str]:
     """Hash the rows of every split, with their labels."""
     hashes = {}
+    # one pass over the rows, which may be larger than the memory
     for split, split_rows in rows.items():
         inputs = with_progress(split_rows.contents(), report, f"hashing '{split}'")
         labels = (label.encode("utf-8", "surrogatepass") for label in split_rows.labels)
@@ -278,6 +280,7 @@ def make_plan(job: Job) -> Plan:
     config = job.config
     encoder = job.encoder
     reference = measure_reference(encoder)
+    # an encoder that is known by a name of its own, such as tfidf, has no path
     encoder_record: dict[str, Any] = {
         "kind": _first_split(job.rows).kind,
         "name": encoder.name,

@@ -51,7 +51,7 @@ def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[
 
     by_length = np.argsort(length_N, kind="stable")
     candidates = by_length[by_length != first].tolist()
-    # a single further row is of median length; several reach from end to end
+    # one other row is of median length; several are from the shortest to the longest
     if count > 2:
         start = 0
         stop = len(candidates) - 1

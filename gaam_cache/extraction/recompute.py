@@ -128,6 +128,7 @@ class _Comparison:
 
     def compare(self, shard: ShardSpec, row: int) -> None:
         """Encode a row alone, and compare it with its stored states."""
+        # a memory map: only the bytes of this row are read
         arrays = arrays_of(self._root, planned_receipt(self._root, self._plan, shard))
         inputs = self._encoder.prepare([self._rows[shard.split].inputs[row]])
         item = inputs.items[0]

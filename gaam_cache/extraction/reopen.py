@@ -131,6 +131,7 @@ def reopen(
         raise ConfigError(
             "the states were imported: their encoder is unknown", hint=WITHOUT_ENCODER
         )
+    # the settings of the plan, for where the encoder is now
     name = encoder or _current_place(plan)
     changes = {
         "encoder": name,
@@ -217,6 +218,7 @@ def _check_decoders(plan: Plan) -> None:
 
 def _check_identity(plan: Plan, name: str, identity: dict[str, Any]) -> None:
     """Refuse an encoder with other files or settings."""
+    # what only one of the two encoders was measured for does not count
     now, then = comparable({"encoder": identity}, {"encoder": plan.identity})
     _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
 
@@ -240,6 +242,7 @@ def _check_same(
         expected=f"the encoder of the training rows: {plan.encoder_label}",
         found="\n".join(lines),
         hint=(
-            f"name that encoder with --encoder, or install those versions; or {WITHOUT_ENCODER}"
+            "name that encoder with --encoder, or install those versions; "
+            f"or {WITHOUT_ENCODER}"
         ),
     )

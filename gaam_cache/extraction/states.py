@@ -149,11 +149,7 @@ class StateExtractor:
         inputs = prepared.inputs
         length_N = np.asarray(inputs.lengths)
         size_N = inputs.sizes
-        is_few = self._is_few(prepared)
-        batching = "alone" if is_few else self._batching
-        batches = token_budget_batches(
-            size_N, self._batch_tokens, batching, inputs.extents
-        )
+        batches = self._plan_batches(prepared)
         proof_rows = choose_rows(length_N, batches)
 
         encoded = Encoded(prepared, batches=[], alone={})
@@ -169,7 +165,7 @@ class StateExtractor:
                 batch,
                 proof_rows,
                 prepared.distinct[batch],
-                as_alone=is_few,
+                as_alone=self._is_few(prepared),
             )
             encoded_batch = self._attempt(encode, prepared, batch.tolist())
             if encoded_batch is None:
@@ -184,6 +180,13 @@ class StateExtractor:
             on_progress(encoded_rows)
         self._encode_proof(encoded, proof_rows)
         return encoded
+
+    def _plan_batches(self, prepared: PreparedRows) -> list[NDArray[np.int64]]:
+        inputs = prepared.inputs
+        batching = "alone" if self._is_few(prepared) else self._batching
+        return token_budget_batches(
+            inputs.sizes, self._batch_tokens, batching, inputs.extents
+        )
 
     def _halve_batches(
         self, size_N: NDArray[np.int64], batch: NDArray[np.int64]

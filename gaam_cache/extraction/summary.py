@@ -93,6 +93,7 @@ class ExtractionStats:
         unknown_N = np.asarray(inputs.unknown)
         self.own_tokens += int(own_N.sum())
         self.unknown_tokens += int(unknown_N.sum())
+        # a text of unknown tokens alone, or of none
         self.unread += int((unknown_N == own_N).sum())
         for token, rows in inputs.doubled.items():
             self.doubled[token] = self.doubled.get(token, 0) + rows
@@ -164,6 +165,7 @@ class ExtractionStats:
         ]
 
     def _doubts_of_tokens(self, noun: str) -> list[str]:
+        # a few such rows are in many data sets
         lines = []
         tolerated = TOLERATED_TRUNCATED_SHARE * self.rows_made
         if self.unread > tolerated or self.unknown_share > MOST_UNKNOWN:
@@ -274,6 +276,7 @@ class ExtractSummary(ExtractionStats):
         made_by: str | None,
     ) -> Self:
         """Summarise a job that is done, or whose missing shards other workers make."""
+        # a run without any shard measured no batching: the plan has it
         counts = asdict(stats)
         if counts["batching"] is None:
             counts["batching"] = plan.batching

@@ -138,13 +138,8 @@ def verify(
         recomputed["seed"] = seed
         faults |= deviating
 
-    # a file on a disk that is not here may be whole
-    out_of_reach = {
-        name: fault
-        for name, fault in faults.items()
-        if isinstance(fault, OutOfReachError)
-    }
-    bad = {name: fault for name, fault in faults.items() if name not in out_of_reach}
+    bad, out_of_reach = _sort_faults(faults)
+    # a shard with a deviating row has right bytes, but is not good
     good = [shard for shard in checked.present if shard.name not in faults]
     return Verification(
         path=str(root),
@@ -158,6 +153,21 @@ def verify(
         out_of_reach=_describe(out_of_reach),
         recomputed=recomputed,
     )
+
+
+def _sort_faults(
+    faults: Mapping[str, CacheError],
+) -> tuple[dict[str, CacheError], dict[str, CacheError]]:
+    """Bad shards, and shards that are out of reach."""
+    bad: dict[str, CacheError] = {}
+    out_of_reach: dict[str, CacheError] = {}
+    for name, fault in faults.items():
+        # a file on a disk that is not here may be whole
+        if isinstance(fault, OutOfReachError):
+            out_of_reach[name] = fault
+        else:
+            bad[name] = fault
+    return bad, out_of_reach
 
 
 def _describe(faults: Mapping[str, CacheError]) -> tuple[dict[str, str], ...]:

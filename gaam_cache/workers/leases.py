@@ -115,6 +115,7 @@ class Leases:
         token = secrets.token_hex(8)
         signed_holder = self.holder._replace(token=token)
         content = json.dumps(signed_holder._asdict()).encode()
+        # another worker holds the name, unless its lease is stale: then try again
         while not self._write(name, content):
             holder = self._active_holder(name)
             if holder is not None:
@@ -123,6 +124,7 @@ class Leases:
 
         lease = Lease(self, name, token)
         self.held[name] = lease
+        # the first lease starts the thread that renews all of them
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._renew_until_closed, daemon=True
@@ -134,6 +136,7 @@ class Leases:
         """Names that other workers hold, as far as we saw these workers at work."""
         names = set()
         for name in self._names_of_others():
+            # a lease that is seen for the first time may be that of a dead worker
             is_held = self._active_holder(name) is not None
             if is_held and self._sightings[name].seen_at_work:
                 names.add(name)
@@ -152,6 +155,7 @@ class Leases:
             for name in self._names_of_others():
                 if self._active_holder(name) is None:
                     self._remove_stale(name)
+            # other workers may take leases meanwhile: then the folder stays
             if not _leased_names(self._folder):
                 remove_lock(self._folder)
             self._folder.rmdir()
@@ -199,6 +203,7 @@ class Leases:
         self, name: str, holder: Holder, pulse: tuple[int, int], now: float
     ) -> _Sighting:
         """Record the pulse of another worker's lease."""
+        # patience counts from the first sight of a pulse, by our own clock
         last = self._sightings.get(name)
         if last is not None and last.pulse == pulse:
             return last

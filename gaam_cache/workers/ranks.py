@@ -61,6 +61,7 @@ def device_of(rank: Rank, device: str) -> str:
 
     ``device`` is the configured one; a single named GPU is used as it is.
     """
+    # without a number on its machine a rank cannot choose
     if rank.local is None or device not in ("auto", "cuda"):
         return device
     import torch
@@ -85,6 +86,7 @@ def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
 
 def _slurm_rank(environ: Mapping[str, str]) -> Rank | None:
     """The rank among tasks of a step, jobs of an array, or both at once."""
+    # an array of jobs with several tasks: the tasks of the first job come first
     task_rank = _slurm_task(environ)
     job_rank = _slurm_array_job(environ)
     if task_rank is None:
@@ -133,6 +135,7 @@ def _read_rank(
         if not environ.get(name, "").strip():
             return None
 
+    # one rank alone behaves as a process that is no rank
     number = _read_number(environ, number_name)
     total = _read_number(environ, total_name)
     if number is None or total is None or number >= total:

@@ -116,6 +116,7 @@ def _wait_for_all(
             kind, value = _receive(receiver, worker)
             if kind == "error":
                 raise value
+            # both are the last message of a worker
             if kind in ("result", "died"):
                 del running[receiver]
                 process.join()
@@ -123,6 +124,7 @@ def _wait_for_all(
                 results.append(value)
                 continue
             on_message(worker.number, kind, value)
+            # where no worker is left, an error says so
             if kind == "died" and (running or results):
                 warn_of_death(value)
     return results
@@ -196,6 +198,7 @@ def local_workers(device: str, requested: str) -> list[Worker]:
     """
     import torch
 
+    # a device with a number, or one of which there is one only, leaves no choice
     device_type = devices.resolve_device(device).type
     if ":" in device or device_type not in ("cpu", "cuda"):
         raise ConfigError(

@@ -83,9 +83,8 @@ class Ray(Engine):
                     worker = Worker(
                         number, layout.total, task.device, layout.workers_on_node
                     )
-                    at_work[actor.work.remote(task, needed_paths, mailbox, worker)] = (
-                        number
-                    )
+                    result = actor.work.remote(task, needed_paths, mailbox, worker)
+                    at_work[result] = number
                 return _Supervisor(ray, at_work, mailbox, on_message).wait()
             finally:
                 # nothing half-written is ever published, so killing is safe
@@ -109,11 +108,13 @@ def _layout(ray: Any, task: Task, workers: WorkerConfig) -> _Layout:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus_in_all = resources.get("GPU", 0)
 
+    # a CPU task takes no GPU, whatever the configuration says
     gpus = workers.gpus_per_worker
     if task.device == "cpu" or gpus is None:
         has_gpus = task.device == "auto" and gpus_in_all > 0
         gpus = float(task.device == "cuda" or has_gpus)
 
+    # without GPUs each node gets one worker
     if workers.devices != "all":
         total = int(workers.devices)
     elif gpus:
@@ -173,7 +174,8 @@ class _Supervisor:
             for reference in ended:
                 self._take_result(reference)
 
-            # a worker that has not begun by now would find nothing left to do
+            # a worker returns when all work is done: one that has not begun by then
+            # would find nothing left to do
             is_any_busy = bool(set(self._at_work.values()) & self._nodes.keys())
             if self._results and not is_any_busy:
                 return self._results
@@ -317,6 +319,7 @@ def _cluster(ray: Any, address: str) -> Iterator[None]:
 
 def _connect(ray: Any, address: str) -> None:
     """Connect to a cluster, or start one; keep our own handlers of signals."""
+    # Ray sets handlers of its own, and does not unwind as ours do
     handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
     settings = {} if address else OWN_CLUSTER
     try:
