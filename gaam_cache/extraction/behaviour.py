@@ -1,12 +1,13 @@
-"""What an encoder does with fixed rows: measured, so that no other one passes for it.
+"""Compares what a loaded encoder does with what the encoder of a cache did.
 
-Files and settings do not say which library computes with them: another version of it may lower the
-case of a text, or normalise a layer otherwise, and every hash stays the same. So an encoder is also
-known by what it does. Its token ids of fixed texts and whether it acts causal are part of the
-fingerprint (``Encoder.identity``, ``covered_fields``). The states of two short rows, which rounding
-moves, stand in the plan beside it and are compared within the limit of a recomputation.
+Hashes of files and settings do not name the libraries that compute with them. Another
+version may lower the case of a text, or normalise a layer differently, and every hash
+stays the same. So an encoder is also known by its behaviour. The fingerprint holds its
+token ids of fixed texts and whether it acts causal (``Encoder.identity``,
+``covered_fields``). The plan holds its states of two short rows; these are compared up
+to rounding.
 
-R reference rows, L layers, D hidden size, K numbers that are kept of a state.
+R reference rows, L layers, D hidden size, B rows of a batch.
 """
 
 import warnings
@@ -15,6 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.encoders.base import Encoder
@@ -26,7 +28,7 @@ ACTS_CAUSAL = "acts_causal"
 
 
 def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any]:
-    """The fields of a fingerprint with what only the loaded encoder shows."""
+    """Add to the fields of a fingerprint what is measured on the loaded encoder."""
     if encoder.acts_causal is None:
         return dict(fields)
     identity = {**fields["encoder"], ACTS_CAUSAL: encoder.acts_causal}
@@ -34,7 +36,7 @@ def covered_fields(fields: Mapping[str, Any], encoder: Encoder) -> dict[str, Any
 
 
 def measure_reference(encoder: Encoder) -> dict[str, str]:
-    """For every pooling a sketch of the states of the reference rows, as a plan keeps it.
+    """For every pooling a sketch of the states of the reference rows, as a plan has it.
 
     Empty where the encoder has no reference rows, or cannot encode them.
     """
@@ -49,43 +51,27 @@ def measure_reference(encoder: Encoder) -> dict[str, str]:
 
 
 def check_behaviour(encoder: Encoder, plan: Plan) -> None:
-    """Refuse a loaded encoder that does not do what the encoder of a cache did.
+    """Refuse a loaded encoder that behaves differently from the encoder of a cache.
 
     Raises:
-        ConfigError: it acts causal where that one did not, or the reverse, or its states of the
-            reference rows differ by more than rounding explains; both versions are named.
+        ConfigError: one of the two acts causal and the other does not, or their states
+            of the reference rows differ by more than rounding explains. The message
+            names both versions.
 
     Warns:
-        GaamWarning: the cache is of an earlier gaam, which did not measure this.
+        GaamWarning: an earlier gaam made the cache and did not measure this.
     """
-    recorded_causal = plan.identity.get(ACTS_CAUSAL)
-    measured_both = None not in (recorded_causal, encoder.acts_causal)
-    if measured_both and recorded_causal != encoder.acts_causal:
-        raise _refusal(
-            plan,
-            f"the model {_acting(encoder.acts_causal)} here, and then it "
-            f"{_acting(recorded_causal)}",
-        )
+    _check_causal(encoder, plan)
     reference = measure_reference(encoder)
-    if not plan.reference:
-        if reference:
-            warnings.warn(_unmeasured(plan), GaamWarning, stacklevel=2)
-        return
-    limit = recompute_limit(encoder.dtype, "float32")
-    for pooling, recorded in plan.reference.items():
-        if pooling not in reference:
-            raise _refusal(plan, "the reference rows cannot be encoded here")
-        deviation, layer = largest_deviation(reference[pooling], recorded)
-        if not deviation <= limit:
-            raise _refusal(
-                plan,
-                f"states of the reference rows differ by {deviation:.1e} of their norm in layer "
-                f"{layer + plan.first_layer} ({pooling}); rounding explains {limit:.1e}",
-            )
+    # plans of earlier versions have no reference: there is nothing to compare
+    if plan.reference:
+        _check_reference(encoder, plan, reference)
+    elif reference:
+        warnings.warn(_unmeasured(plan), GaamWarning, stacklevel=2)
 
 
 def warn_of_contradiction(encoder: Encoder) -> None:
-    """Warn where the configuration says causal and the model acts otherwise, or the reverse."""
+    """Warn when the model does not act as its configuration says, causal or not."""
     setting = encoder.causal_setting
     if setting is None or encoder.acts_causal is None:
         return
@@ -94,38 +80,73 @@ def warn_of_contradiction(encoder: Encoder) -> None:
         return
     meaning = "causal" if says_causal else "bidirectional"
     message = (
-        f"the configuration of '{encoder.label}' says {meaning} ({name}), and with transformers "
-        f"{version('transformers')} the model {_acting(encoder.acts_causal)}: its states are not "
-        "those that its authors meant"
+        f"the configuration of '{encoder.label}' says {meaning} ({name}), but with "
+        f"transformers {version('transformers')} the model "
+        f"{_describe_acting(encoder.acts_causal)}: its states are not those that its "
+        "authors meant"
     )
     warnings.warn(message, GaamWarning, stacklevel=2)
 
 
-def _reference_states(encoder: Encoder) -> dict[str, np.ndarray]:
-    """For every pooling the states of the reference rows that have a length, (R, L, D)."""
+def _check_causal(encoder: Encoder, plan: Plan) -> None:
+    recorded = plan.identity.get(ACTS_CAUSAL)
+    measured = encoder.acts_causal
+    # a few rows are encoded without measuring this
+    if recorded is None or measured is None or recorded == measured:
+        return
+    difference = (
+        f"the model {_describe_acting(measured)} here, and then it "
+        f"{_describe_acting(recorded)}"
+    )
+    raise _refusal(plan, difference)
+
+
+def _check_reference(
+    encoder: Encoder, plan: Plan, reference: Mapping[str, str]
+) -> None:
+    limit = recompute_limit(encoder.dtype, "float32")
+    for pooling, recorded in plan.reference.items():
+        if pooling not in reference:
+            raise _refusal(plan, "the reference rows cannot be encoded here")
+        deviation, layer = largest_deviation(reference[pooling], recorded)
+        # written so that a deviation that is no number is refused
+        if not deviation <= limit:
+            raise _refusal(
+                plan,
+                f"states of the reference rows differ by {deviation:.1e} of their norm "
+                f"in layer {layer + plan.first_layer} ({pooling}); rounding explains "
+                f"{limit:.1e}",
+            )
+
+
+def _reference_states(encoder: Encoder) -> dict[str, NDArray[np.float32]]:
+    """For every pooling the states of the reference rows with tokens, (R, L, D)."""
     rows = encoder.reference_rows()
     if not rows:
         return {}
+
+    # each row alone, so that which rows may share a batch plays no role
     inputs = encoder.prepare(rows)
-    lengths = np.asarray(inputs.lengths)
-    states: dict[str, list[np.ndarray]] = {}
-    for row in range(len(rows)):
-        if lengths[row] == 0:
+    states: dict[str, list[NDArray[np.float32]]] = {}
+    for row, length in enumerate(inputs.lengths):
+        if length == 0:
             continue
         for pooling, x_BLD in encoder.encode_alone(inputs.items[row]).items():
             states.setdefault(pooling, []).append(x_BLD[0].float().cpu().numpy())
     return {pooling: np.stack(rows_LD) for pooling, rows_LD in states.items()}
 
 
-def _acting(causal: bool | None) -> str:
-    return "acts causal" if causal else "acts bidirectional"
+def _describe_acting(acts_causal: bool | None) -> str:
+    return "acts causal" if acts_causal else "acts bidirectional"
 
 
 def _refusal(plan: Plan, difference: str) -> ConfigError:
     return ConfigError(
-        f"'{plan.encoder_label}' computes other states here than those of the cache; nothing was "
-        "encoded",
-        expected=f"what it did when the cache was begun, with {recorded_versions(plan)}",
+        f"'{plan.encoder_label}' computes other states here than those of the cache; "
+        "nothing was encoded",
+        expected=(
+            f"what it computed when the cache was begun, with {recorded_versions(plan)}"
+        ),
         found=f"{difference}, with {installed_versions()}",
         hint="install those versions; or extract anew with these, to another --out",
     )
@@ -134,7 +155,8 @@ def _refusal(plan: Plan, difference: str) -> ConfigError:
 def _unmeasured(plan: Plan) -> str:
     gaam_version = plan.created_with.get("gaam", "an earlier version")
     return (
-        f"the cache was begun by gaam {gaam_version}, which did not record what its encoder does "
-        f"(with {recorded_versions(plan)}): other states by other libraries would not be noticed "
-        f"(here {installed_versions()}); gaam verify --recompute 20 compares rows"
+        f"gaam {gaam_version} began the cache and did not record what its encoder does "
+        f"(with {recorded_versions(plan)}): gaam would not notice that other libraries (here "
+        f"{installed_versions()}) compute other states; gaam verify --recompute 20 "
+        "compares rows"
     )

@@ -1,150 +1,199 @@
-"""What an extraction will cost: rows, tokens, bytes and time, before anything is spent."""
+"""Estimates what an extraction will cost: rows, tokens, bytes and time.
+
+It reads the rows, and encodes a sample for a few seconds.
+"""
 
 import time
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.common.messages import duration, visible
 from gaam_cache.common.terminal import ReportProgress, no_progress
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import ExtractConfig, budget_of
 from gaam_cache.encoders.base import Encoder, Inputs
-from gaam_cache.extraction.batches import budget_of, padded_tokens, token_budget_batches
-from gaam_cache.extraction.job import prepare_job, warn
+from gaam_cache.extraction.batches import padded_tokens, token_budget_batches
+from gaam_cache.extraction.job import Job, prepare_job, warn
 from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.sources.base import find_source
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import check_writable
 
-SAMPLE_ROWS, SAMPLE_SECONDS = (
-    8192,
-    6.0,
-)  # tokenised at most, and spent on encoding some of them
+SAMPLE_ROWS = 8192  # that are tokenised, at most
+SAMPLE_SECONDS = 6.0  # for encoding some of them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """What ``gaam extract --dry-run`` says."""
+    """What ``gaam extract --dry-run`` shows."""
 
     encoder: str
-    rows: dict[str, int]
+    rows: dict[str, int]  # by split
     tokens: int
-    exact_tokens: bool  # else counted in a sample of more than 8,192 rows
+    exact_tokens: bool  # False where a sample of more than 8,192 rows was counted
     truncated_share: float
     bytes: int  # of the states
     seconds: float  # of one worker, without loading the encoder
-    tokens_per_second: float  # padding not counted
-    timed_on: str | None  # the device; None where the configuration names the speed
+    tokens_per_second: float  # without padding
+    timed_on: str | None  # the device; None where the configuration sets the speed
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
-    first_row: str  # what the first row of the first split becomes
-    unknown_share: (
-        float  # of the tokens of the texts, those that the tokenizer does not know
-    )
+    first_row: str  # what the encoder reads of the first row
+    unknown_share: float  # of the tokens, those that the tokenizer does not know
 
-    to_dict = asdict
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
     def in_words(self) -> str:
-        rows = ", ".join(
-            f"{visible(name)} {count:,}" for name, count in self.rows.items()
-        )
-        how = (
-            f"timed here on {self.timed_on}"
-            if self.timed_on
-            else "as tokens-per-second says"
-        )
-        unknown = f", {self.unknown_share:.1%} unknown" if self.unknown_share else ""
-        about = "" if self.exact_tokens else "about "
-        first_split = visible(next(iter(self.rows)))
-        return f"""\
-about {duration(max(1, self.seconds))} and {self.bytes / 1e6:,.1f} MB for \
-{sum(self.rows.values()):,} {self.noun}s ({rows}); nothing was written
-  encoder  {visible(self.encoder)}
-  {self.unit:<8} {about}{self.tokens:,}, {self.truncated_share:.1%} cut{unknown}
-  row 1    {self.first_row}, of '{first_split}'
-  speed    {self.tokens_per_second:,.0f} {self.unit}/s of one worker, {how}"""
+        """Lines for people."""
+        num_rows = sum(self.rows.values())
+        counts = [f"{visible(name)} {count:,}" for name, count in self.rows.items()]
+        time_needed = duration(max(1, self.seconds))
+        lines = [
+            f"about {time_needed} and {self.bytes / 1e6:,.1f} MB for {num_rows:,} "
+            f"{self.noun}s ({', '.join(counts)}); nothing was written",
+            f"  encoder  {visible(self.encoder)}",
+            f"  {self.unit:<8} {self._tokens_in_words()}",
+            f"  row 1    {self.first_row}, of '{visible(next(iter(self.rows)))}'",
+            f"  speed    {self._speed_in_words()}",
+        ]
+        return "\n".join(lines)
+
+    def _tokens_in_words(self) -> str:
+        words = f"{self.tokens:,}, {self.truncated_share:.1%} cut"
+        if not self.exact_tokens:
+            words = f"about {words}"
+        if self.unknown_share:
+            words += f", {self.unknown_share:.1%} unknown"
+        return words
+
+    def _speed_in_words(self) -> str:
+        reason = "as tokens-per-second says"
+        if self.timed_on:
+            reason = f"timed here on {self.timed_on}"
+        return f"{self.tokens_per_second:,.0f} {self.unit}/s of one worker, {reason}"
 
 
 def estimate(
     config: ExtractConfig, *, progress: ReportProgress | None = None
 ) -> Estimate:
-    """Count the rows, tokenise them or a sample, and encode for a few seconds; write nothing.
+    """Count the rows, tokenise a sample and encode for a few seconds; write nothing.
 
-    With ``tokens_per_second`` no weights are needed. ``progress``: (rows read, 0, what goes on).
+    With ``tokens_per_second`` no weights are needed.
 
     >>> config = gaam_cache.ExtractConfig(encoder="tfidf", out="words")
     >>> gaam_cache.estimate(config).rows
     {'train': 360, 'test': 120}
 
+    Args:
+        config: the extraction.
+        progress: called with (rows read, 0, what is going on).
+
     Raises:
-        GaamError: whatever ``extract`` would raise before its first shard.
+        GaamError: an error that ``extract`` would raise before its first shard.
     """
-    report, speed = progress or no_progress, config.tokens_per_second
+    report = progress or no_progress
+    speed = config.tokens_per_second
     check_writable(config.out, option="--out")
     config = find_source(config.dataset).settled(config)
-    config = (
-        config if speed is None else replace(config, device="cpu")
-    )  # on which nothing runs
+    if speed is not None:
+        # nothing is computed, so the configured device need not be here
+        config = replace(config, device="cpu")
     job = prepare_job(config, report, weights=speed is None)
-    encoder, total = job.encoder, sum(map(len, job.rows.values()))
-    sample = [
-        row
-        for part in job.rows.values()
-        for row in part.inputs[:: -(-total // SAMPLE_ROWS)]
-    ]
+    encoder = job.encoder
+
+    # tokenise the sample, timed
+    sample = _sample(job)
     report(0, 0, f"tokenising {len(sample):,} rows, and timing some batches")
-    started, inputs = time.perf_counter(), encoder.prepare(sample)
-    tokens, seconds = int(np.sum(inputs.lengths)), time.perf_counter() - started
+    started = time.perf_counter()
+    inputs = encoder.prepare(sample)
+    tokens = int(np.sum(inputs.lengths))
+    seconds = time.perf_counter() - started
+
     if speed is None:
-        # tokenising goes on beside it
-        encoder.load_for(
-            int(np.max(inputs.lengths)), tell=lambda text: report(0, 0, text)
-        )
-        seconds = max(seconds, _seconds(encoder, inputs, config.batch_tokens))
+        # loading is not timed: an extraction does it once
+        longest = int(np.max(inputs.lengths))
+        encoder.load_for(longest, tell=lambda text: report(0, 0, text))
+        # rows are tokenised while others are encoded: the slower of the two counts
+        seconds = max(seconds, _encoding_seconds(encoder, inputs, config.batch_tokens))
     else:
         encoder.outline()
         seconds = tokens / speed
-    counts = ExtractionStats(rows_made=len(sample))
-    counts.count_inputs(inputs)
-    warn(
-        counts.doubts(
-            noun=encoder.noun,
-            max_length=encoder.max_length,
-            causal=False,
-            storage_dtype=config.storage_dtype,
-        )
+    return _summarise(job, inputs, tokens, seconds)
+
+
+def _sample(job: Job) -> list[Any]:
+    """Rows of all splits at equal distances, ``SAMPLE_ROWS`` at most."""
+    step = -(-job.num_rows // SAMPLE_ROWS)
+    sample: list[Any] = []
+    for rows in job.rows.values():
+        sample.extend(rows.inputs[::step])
+    return sample
+
+
+def _encoding_seconds(
+    encoder: Encoder, inputs: Inputs, batch_tokens: int | None
+) -> float:
+    """Time to encode all inputs, extrapolated from some batches of any length."""
+    budget = budget_of(batch_tokens, encoder.device.type)
+    sizes = inputs.sizes
+    batches = token_budget_batches(sizes, budget, encoder.batching, inputs.extents)
+
+    # the first batch warms the encoder up and is not timed
+    _encode(encoder, inputs, batches[0])
+    started = time.perf_counter()
+    encoded_tokens = 0
+    for index in np.random.default_rng(0).permutation(len(batches)):
+        _encode(encoder, inputs, batches[index])
+        encoded_tokens += padded_tokens(sizes, [batches[index]])
+        if time.perf_counter() - started > SAMPLE_SECONDS:
+            break
+    seconds = time.perf_counter() - started
+    return padded_tokens(sizes, batches) * seconds / encoded_tokens
+
+
+def _encode(encoder: Encoder, inputs: Inputs, batch: NDArray[np.int64]) -> None:
+    """Encode a batch, and wait until the device has done it."""
+    for x_BLD in encoder.encode(inputs.batch(batch)).values():
+        # reading a number waits for the device
+        float(x_BLD.sum())
+
+
+def _summarise(job: Job, inputs: Inputs, tokens: int, seconds: float) -> Estimate:
+    """Extrapolate from the sample to all rows; warn of what it shows about the rows."""
+    config = job.config
+    encoder = job.encoder
+    sample_size = len(inputs.lengths)
+    total = job.num_rows
+
+    # without states only the tokens show what is suspicious
+    stats = ExtractionStats(rows_made=sample_size)
+    stats.count_inputs(inputs)
+    doubts = stats.doubts(
+        noun=encoder.noun,
+        max_length=encoder.max_length,
+        causal=False,
+        storage_dtype=config.storage_dtype,
     )
-    states = total * len(config.pool) * encoder.num_layers * encoder.hidden_size
+    warn(doubts)
+
+    # states of every layer for every pooling
+    numbers = total * len(config.pool) * encoder.num_layers * encoder.hidden_size
+    is_timed = config.tokens_per_second is None
     return Estimate(
         encoder=encoder.label,
-        rows={name: len(part) for name, part in job.rows.items()},
-        tokens=round(tokens * total / len(sample)),
-        exact_tokens=len(sample) == total,
+        rows={name: len(rows) for name, rows in job.rows.items()},
+        tokens=round(tokens * total / sample_size),
+        exact_tokens=sample_size == total,
         truncated_share=float(np.mean(inputs.truncated)),
-        bytes=states * ITEM_BYTES[config.storage_dtype],
-        seconds=seconds * total / len(sample),
+        bytes=numbers * ITEM_BYTES[config.storage_dtype],
+        seconds=seconds * total / sample_size,
         tokens_per_second=tokens / seconds,
-        timed_on=str(encoder.device) if speed is None else None,
+        timed_on=str(encoder.device) if is_timed else None,
         noun=encoder.noun,
         unit=encoder.unit,
         first_row=encoder.describe_row(inputs, 0),
-        unknown_share=counts.unknown_share,
+        unknown_share=stats.unknown_share,
     )
-
-
-def _seconds(encoder: Encoder, inputs: Inputs, batch_tokens: int | None) -> float:
-    """Of all inputs, by batches of any length until the time for that is up."""
-    budget, sizes = budget_of(batch_tokens, encoder.device.type), inputs.sizes
-    batches = token_budget_batches(sizes, budget, encoder.batching, inputs.extents)
-    done, started = 0, 0.0
-    for batch in (
-        batches[i] for i in (0, *np.random.default_rng(0).permutation(len(batches)))
-    ):
-        sum(
-            float(x.sum()) for x in encoder.encode(inputs.batch(batch)).values()
-        )  # waits for it
-        done += padded_tokens(sizes, [batch]) if started else 0
-        started = started or time.perf_counter()  # the first one warms it up
-        if time.perf_counter() - started > SAMPLE_SECONDS:
-            break
-    return padded_tokens(sizes, batches) * (time.perf_counter() - started) / done

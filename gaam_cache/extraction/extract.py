@@ -1,8 +1,9 @@
-"""The single pass: rows -> encoder -> shards, by this process or by workers.
+"""Extraction: rows -> encoder -> shards, by this process or by workers.
 
-Shards are made one after the other: the next is tokenised and the last is written beside the
-encoder, each in a thread of its own and never more than one ahead, so that memory does not grow
-with the rows. Any number of workers may do so on one cache: each announces what it begins.
+A process makes one shard after the other. While the encoder works on a shard, one
+thread tokenises the next shard and another writes the last one. Neither is more than
+one shard away, so the memory does not grow with the rows. Any number of workers may do
+this on one cache; a lease announces each shard that is begun.
 """
 
 import math
@@ -21,6 +22,7 @@ from gaam_cache.common import devices
 from gaam_cache.common.terminal import ReportProgress, no_progress
 from gaam_cache.config import ExtractConfig, without_workers
 from gaam_cache.extraction.behaviour import check_behaviour, warn_of_contradiction
+from gaam_cache.extraction.encoded import Encoded, PreparedRows
 from gaam_cache.extraction.job import (
     CheckedRows,
     Job,
@@ -31,7 +33,7 @@ from gaam_cache.extraction.job import (
     read_rows,
     warn,
 )
-from gaam_cache.extraction.states import Encoded, PreparedRows, StateExtractor
+from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats, ExtractSummary
 from gaam_cache.sources.base import find_source
 from gaam_cache.sources.rows.checks import truncation
@@ -54,22 +56,18 @@ from gaam_cache.store.shard import (
     write_shard,
 )
 from gaam_cache.workers.engines.base import (
-    Rank,
     Send,
     Task,
     Worker,
-    device_of,
-    find_rank,
     load_engine,
     warning_once,
 )
 from gaam_cache.workers.leases import LEASE_FOLDER, Holder, Lease, Leases
+from gaam_cache.workers.ranks import Rank, device_of, find_rank
 
-TELL_SECONDS = 0.2  # between two words of a worker on how far it is
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = (
-    0.02,
-    1.0,
-)  # between two looks at what others make
+SEND_SECONDS = 0.2  # between two messages of a worker about its progress
+SHORTEST_PAUSE_SECONDS = 0.02  # between two looks at the shards of other workers
+LONGEST_PAUSE_SECONDS = 1.0
 
 
 def extract(
@@ -77,9 +75,9 @@ def extract(
 ) -> ExtractSummary:
     """Build a cache, or complete one.
 
-    A shard that has its receipt is never made again: an interrupted extraction goes on where it
-    stopped and ends with the same bytes. Where this process is one of several that somebody else
-    started (see ``find_rank``), it returns when others are at work on all that is left.
+    A shard with a receipt is never made again. So an interrupted extraction goes on
+    where it stopped and ends with the same bytes. A rank (see ``find_rank``) returns
+    when other ranks are making all shards that are missing.
 
     >>> config = gaam_cache.ExtractConfig(encoder="tfidf", out="words")
     >>> gaam_cache.extract(config).num_layers
@@ -90,28 +88,42 @@ def extract(
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:
-        GaamError: an argument or a row cannot be used, the hub or the file system refused, or a
-            state cannot be stored or is not that of its text alone (NumericsError).
+        GaamError: an argument or a row cannot be used; the hub or the file system
+            refused; a state cannot be stored, or is not that of its text alone
+            (NumericsError).
 
     Warns:
-        GaamWarning: splits share texts, a text has several labels, a split lacks a class, or more
-            than 1% of the rows are cut; or a worker died.
+        GaamWarning: splits share texts, a text has several labels, a split lacks a
+            class, more than 1% of the rows are cut, or a worker died.
     """
     config = find_source(config.dataset).settled(config)
-    report, rank = progress or no_progress, find_rank(config.rank)
+    report = progress or no_progress
+    rank = find_rank(config.rank)
     check_writable(config.out, option="--out")
-    if not config.alone and _rows_missing(config):  # else workers would look, and end
-        summary = _by_engine(config, rank, report)
+
+    # for a complete cache no worker needs to start
+    if not config.alone and _count_missing_rows(config):
+        summary = _extract_by_engine(config, rank, report)
     elif rank is None:
         summary = make_missing(config, report, ExtractionStats())
     else:
-        devices.share_machine(rank.here)
+        # other ranks are at work on what this one does not make
+        devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
         summary = make_missing(
             config, report, ExtractionStats(), start=rank.start, waits=False
         )
-    made, cut = summary.rows_made, summary.truncated
-    warn(truncation(made, cut, summary.max_length, summary.unit))
+    _warn_of_doubts(summary)
+    return summary
+
+
+def _warn_of_doubts(summary: ExtractSummary) -> None:
+    """Warn of signs that rows are not what they seem to be."""
+    warn(
+        truncation(
+            summary.rows_made, summary.truncated, summary.max_length, summary.unit
+        )
+    )
     warn(
         summary.doubts(
             noun=summary.noun,
@@ -120,279 +132,441 @@ def extract(
             storage_dtype=summary.storage_dtype,
         )
     )
-    return summary
 
 
-def _by_engine(
+class _WorkerArgument(NamedTuple):
+    """What a worker of an engine needs to know."""
+
+    config: ExtractConfig
+    checked: CheckedRows | None  # None: the worker reads the rows itself
+    rank: Rank | None  # of the process that started the workers
+
+
+def _extract_by_engine(
     config: ExtractConfig, rank: Rank | None, report: ReportProgress
 ) -> ExtractSummary:
-    """Let the workers of an engine build a cache; rows are read here, once."""
+    """Let the workers of an engine build a cache."""
     engine = load_engine(config)
     engine.check(config.device, config)
     checked = read_rows(config, report)
     prepare_folder(config.out)
-    total, tokens = sum(map(len, checked.rows.values())), 0
-    done = total - int(min(total, _rows_missing(config)))
-    began, at_work = time.perf_counter(), set[int]()
+    total = sum(map(len, checked.rows.values()))
+    missing = int(min(total, _count_missing_rows(config)))
+    progress = _SumOfProgress(report, total=total, done=total - missing)
 
-    def hear(worker: int, kind: str, value: Any) -> None:
-        nonlocal done, tokens
-        if kind == "waiting":
-            report(0, 0, value)
-        elif kind == "progress":
-            rows, more_tokens, text = value
-            at_work.add(worker)
-            done, tokens = min(total, done + rows), tokens + more_tokens
-            speed = tokens / (time.perf_counter() - began)
-            many = f"workers: {len(at_work)}, {speed:,.0f} tokens/s"
-            report(done, total, many if tokens else text)
-
-    # a worker elsewhere reads the rows itself
-    argument = (
-        without_workers(config),
-        checked if config.engine == "local" else None,
-        rank,
+    # rows do not travel to other machines
+    rows_for_workers = checked if config.engine == "local" else None
+    argument = _WorkerArgument(without_workers(config), rows_for_workers, rank)
+    task = Task(_run_worker, argument, config.out, config.device)
+    started = time.perf_counter()
+    summaries: list[ExtractSummary] = engine.run(
+        task, config, warning_once(progress.receive)
     )
-    task = Task(_work, argument, config.out, config.device)
-    summaries: list[ExtractSummary] = engine.run(task, config, warning_once(hear))
-    # where one of them saw that nothing is left, nothing is
-    summary, *others = sorted(summaries, key=lambda one: one.missing)
-    for other in others:
-        summary.add(other)
-    summary.workers, summary.seconds = len(summaries), time.perf_counter() - began
+
+    # the worker that lacks fewest shards looked last: what it says holds
+    summary, *other_summaries = sorted(summaries, key=lambda summary: summary.missing)
+    for other_summary in other_summaries:
+        summary.add(other_summary)
+    summary.workers = len(summaries)
+    summary.seconds = time.perf_counter() - started
     return summary
 
 
-def _rows_missing(config: ExtractConfig) -> float:
+class _SumOfProgress:
+    """Adds up the progress of all workers and reports it."""
+
+    def __init__(self, report: ReportProgress, *, total: int, done: int) -> None:
+        self._report = report
+        self._total = total
+        self._done = done
+        self._tokens = 0
+        self._workers = set[int]()
+        self._started = time.perf_counter()
+
+    def receive(self, worker: int, kind: str, value: Any) -> None:
+        """Take a message of a worker."""
+        if kind == "waiting":
+            self._report(0, 0, value)
+        elif kind == "progress":
+            new_rows, new_tokens, text = value
+            self._workers.add(worker)
+            self._done = min(self._total, self._done + new_rows)
+            self._tokens += new_tokens
+            self._report(self._done, self._total, self._describe() or text)
+
+    def _describe(self) -> str:
+        """Number and speed of the workers; empty before the first token."""
+        if not self._tokens:
+            return ""
+        speed = self._tokens / (time.perf_counter() - self._started)
+        return f"workers: {len(self._workers)}, {speed:,.0f} tokens/s"
+
+
+def _count_missing_rows(config: ExtractConfig) -> float:
     """Rows of the shards that a cache lacks; infinite where it has no plan yet."""
-    if not os.path.lexists(config.out / PLAN_FILE):  # a link to nothing is no new cache
+    # lexists: a link to nothing is a damaged cache, not a new one
+    if not os.path.lexists(config.out / PLAN_FILE):
         return math.inf
     plan = read_plan(config.out)
     missing = set(missing_shards(config.out, plan))
-    return sum(
-        shard.stop - shard.start for shard in plan.shards() if shard.name in missing
-    )
+    missing_rows = 0
+    for shard in plan.shards():
+        if shard.name in missing:
+            missing_rows += shard.stop - shard.start
+    return missing_rows
 
 
-def _work(
-    argument: tuple[ExtractConfig, CheckedRows | None, Rank | None],
-    place: Worker,
-    tell: Send,
+def _run_worker(
+    argument: _WorkerArgument, worker: Worker, send: Send
 ) -> ExtractSummary:
-    """Be one worker: make shards until none is missing."""
+    """Be a worker of an engine: make shards until none is missing."""
     config, checked, rank = argument
-    tally, told, last = ExtractionStats(), (0, 0), 0.0
-
-    def report(done: int, total: int, text: str) -> None:
-        nonlocal told, last
-        if (now := time.monotonic()) - last >= TELL_SECONDS:
-            new = tally.rows_made, tally.tokens
-            tell("progress", (new[0] - told[0], new[1] - told[1], text))
-            told, last = new, now
-
-    start = ((rank.start if rank else 0.0) + place.number / place.total) % 1
-    config = replace(config, device=place.device)
+    stats = ExtractionStats()
+    progress = _ProgressSender(send, stats)
+    start = worker.number / worker.total
+    if rank is not None:
+        start = (rank.start + start) % 1
     summary = make_missing(
-        config, report, tally, checked=checked, start=start, waits=rank is None
+        replace(config, device=worker.device),
+        progress.report,
+        stats,
+        checked=checked,
+        start=start,
+        waits=rank is None,
     )
-    last = 0.0
-    report(0, 0, "")
+    progress.send_now("")
     return summary
+
+
+class _ProgressSender:
+    """Sends what a worker has done since its last message."""
+
+    def __init__(self, send: Send, stats: ExtractionStats) -> None:
+        self._send = send
+        self._stats = stats
+        self._sent_rows = 0
+        self._sent_tokens = 0
+        self._last_time = 0.0
+
+    def report(self, done: int, total: int, text: str) -> None:
+        """Send the progress, unless the last message is very recent."""
+        if time.monotonic() - self._last_time >= SEND_SECONDS:
+            self.send_now(text)
+
+    def send_now(self, text: str) -> None:
+        rows = self._stats.rows_made
+        tokens = self._stats.tokens
+        increase = (rows - self._sent_rows, tokens - self._sent_tokens, text)
+        self._send("progress", increase)
+        self._sent_rows = rows
+        self._sent_tokens = tokens
+        self._last_time = time.monotonic()
 
 
 def make_missing(
     config: ExtractConfig,
     report: ReportProgress,
-    tally: ExtractionStats,
+    stats: ExtractionStats,
     *,
     checked: CheckedRows | None = None,
     start: float | None = None,
     waits: bool = True,
 ) -> ExtractSummary:
-    """Make the shards that a cache lacks; the one way, for whoever is alone or one of several.
+    """Make the shards that a cache lacks, alone or as one of several workers.
 
-    ``start`` is where in the order of work to begin, in [0, 1); None: at the first shard of a cache
-    that we began, else anywhere. It ``waits`` until every shard is there, whoever makes it, else
-    until others are at work on all that is left.
+    Args:
+        config: the extraction, without workers.
+        report: called with (rows done, rows in all, what is going on).
+        stats: counts what this process does.
+        checked: the rows, where they were read before.
+        start: where in the order of shards to begin, in [0, 1). None: at the first
+            shard of a new cache, anywhere in an existing one.
+        waits: whether to return only when every shard exists, whoever makes it. Else
+            this returns when other workers are making all that is missing.
     """
     job = prepare_job(config, report, checked=checked)
-    out, plan = config.out, None
-    if os.path.lexists(out / PLAN_FILE):
-        plan = adopt_plan(out, job.fields, job.provenance)
-        broken = discard_broken(out, plan)
-        warn(f"{name} is made again: {why}" for name, why in broken.items())
+    plan = _existing_plan(job)
+    # a complete cache needs no loaded encoder
+    if plan is None or missing_shards(config.out, plan):
+        prepare_folder(config.out)
+        _load_encoder(job, report)
+        plan, is_new = _agree_on_plan(job, plan)
+        if start is None and is_new:
+            start = 0.0
+
+    others_work = _make_shards(job, plan, report, stats, start=start, waits=waits)
+    num_missing = 0
+    if others_work is None:
+        shutil.rmtree(config.out / LEASE_FOLDER, ignore_errors=True)
+        remove_locks(config.out)
     else:
-        check_no_other_cache(out, fingerprint(job.fields))
-    if plan is None or missing_shards(
-        out, plan
-    ):  # a complete cache costs no model load
-        prepare_folder(out)
-        _load(job, report)
-        warn_of_contradiction(job.encoder)
-        began_it = False
-        if plan is None:  # what is written now was measured on the loaded encoder
-            ours = make_plan(job)
-            plan = write_plan(out, ours)
-            began_it = plan is ours
-        if not began_it:
-            check_behaviour(job.encoder, plan)
-        start = 0.0 if start is None and began_it else start
-    missing = set(missing_shards(out, plan))
-    todo, left = [shard for shard in plan.shards() if shard.name in missing], None
-    if todo:
-        # few are to want the same
-        first = (
-            secrets.randbelow(len(todo)) if start is None else int(start * len(todo))
-        )
-        began = time.perf_counter()
-        left = ShardWorker(job, plan, tally, todo[first:] + todo[:first]).make(
-            report, waits=waits
-        )
-        tally.seconds = time.perf_counter() - began
-    if left is None:
-        shutil.rmtree(out / LEASE_FOLDER, ignore_errors=True)
-        remove_locks(out)
-    lacking = 0 if left is None else len(missing_shards(out, plan))
-    return ExtractSummary.of(job, plan, tally, missing=lacking, by=left)
-
-
-def _load(job: Job, report: ReportProgress) -> None:
-    """Load the encoder for the rows of an extraction."""
-    total = sum(map(len, job.rows.values()))
-    report(0, total, "loading the encoder")
-    longest = job.encoder.longest_of(
-        row for part in job.rows.values() for row in part.inputs
+        # other workers still need their leases
+        num_missing = len(missing_shards(config.out, plan))
+    return ExtractSummary.of_job(
+        job, plan, stats, missing=num_missing, made_by=others_work
     )
+
+
+def _existing_plan(job: Job) -> Plan | None:
+    """The plan of the cache; None where there is none yet.
+
+    Broken receipts are removed, so that their shards are made again.
+    """
+    out = job.config.out
+    if not os.path.lexists(out / PLAN_FILE):
+        check_no_other_cache(out, fingerprint(job.fields))
+        return None
+    plan = adopt_plan(out, job.fields, job.provenance)
+    broken = discard_broken(out, plan)
+    warn(f"{name} is made again: {reason}" for name, reason in broken.items())
+    return plan
+
+
+def _load_encoder(job: Job, report: ReportProgress) -> None:
+    """Load the encoder for the rows of an extraction."""
+    total = job.num_rows
+    report(0, total, "loading the encoder")
+    inputs = (row for rows in job.rows.values() for row in rows.inputs)
+    longest = job.encoder.longest_of(inputs)
     job.encoder.load_for(longest, tell=lambda text: report(0, total, text))
+    warn_of_contradiction(job.encoder)
 
 
-class Work(NamedTuple):
-    """A shard that is to be made."""
+def _agree_on_plan(job: Job, plan: Plan | None) -> tuple[Plan, bool]:
+    """The plan that all workers use, and whether this process has just written it.
+
+    The loaded encoder must behave like that of the process that wrote the plan.
+    """
+    if plan is None:
+        new_plan = make_plan(job)
+        plan = write_plan(job.config.out, new_plan)
+        # another worker may have been quicker: its plan holds then
+        if plan is new_plan:
+            return plan, True
+    check_behaviour(job.encoder, plan)
+    return plan, False
+
+
+def _make_shards(
+    job: Job,
+    plan: Plan,
+    report: ReportProgress,
+    stats: ExtractionStats,
+    *,
+    start: float | None,
+    waits: bool,
+) -> str | None:
+    """Make the missing shards of a plan, as far as other workers do not.
+
+    Returns who makes the rest; None where nothing is left.
+    """
+    missing = set(missing_shards(job.config.out, plan))
+    shards = [shard for shard in plan.shards() if shard.name in missing]
+    if not shards:
+        return None
+
+    first = _first_shard(len(shards), start)
+    started = time.perf_counter()
+    worker = ShardWorker(job, plan, stats, shards[first:] + shards[:first])
+    others_work = worker.make(report, waits=waits)
+    stats.seconds = time.perf_counter() - started
+    return others_work
+
+
+def _first_shard(count: int, start: float | None) -> int:
+    """Index of the shard to begin with; a random one where no ``start`` is set.
+
+    Workers that begin at different shards rarely want the same one.
+    """
+    if start is None:
+        return secrets.randbelow(count)
+    return int(start * count)
+
+
+class ShardTask(NamedTuple):
+    """A shard that we have leased, with its rows made ready."""
 
     shard: ShardSpec
     lease: Lease
-    piece: PreparedRows
+    prepared: PreparedRows
 
 
 class ShardWorker:
-    """Makes shards that lack a receipt, of which others may make some meanwhile."""
+    """Makes shards that lack a receipt, while other workers may make some of them."""
 
     def __init__(
-        self, job: Job, plan: Plan, tally: ExtractionStats, todo: Sequence[ShardSpec]
+        self,
+        job: Job,
+        plan: Plan,
+        stats: ExtractionStats,
+        shards: Sequence[ShardSpec],
     ) -> None:
-        self._job, self._plan, self._tally, self._out = job, plan, tally, job.config.out
+        self._job = job
+        self._plan = plan
+        self._stats = stats
+        self._out = job.config.out
         self._row_arrays = RowArrays(plan, job.rows)
-        self._states = StateExtractor(job.encoder, plan, job.config.batch_tokens, tally)
-        self._leases, self._holder = Leases(self._out / LEASE_FOLDER), Holder()
-        self._left = deque(todo)
-        self._lock = threading.Lock()
-        self._rows_left = sum(shard.stop - shard.start for shard in todo)
-        """Of the shards that are neither encoded by us nor made by others."""
+        self._states = StateExtractor(job.encoder, plan, job.config.batch_tokens, stats)
+        self._leases = Leases(self._out / LEASE_FOLDER)
+        self._last_holder = Holder()  # of a shard that we wanted
+        self._shards_left = deque(shards)
+        self._rows_left = sum(shard.stop - shard.start for shard in shards)
+        """Rows that we have not encoded, of shards that nobody else has finished."""
+        self._lock = threading.Lock()  # of ``_rows_left``
+        self._started = time.perf_counter()
+        self._next_task: Future[ShardTask | None] | None = None
+        self._last_write: Future[None] | None = None
 
     def make(self, report: ReportProgress, *, waits: bool) -> str | None:
-        """Make what nobody else makes; who makes what is left, None where others have finished."""
-        total, began = sum(map(len, self._job.rows.values())), time.perf_counter()
-        tally, unit = self._tally, self._job.encoder.unit
+        """Make what nobody else makes.
+
+        Returns who makes the rest; None where nothing is left.
+        """
         with (
             self._leases,
             ThreadPoolExecutor(1, "tokenise") as reader,
             ThreadPoolExecutor(1, "write") as writer,
         ):
-            ahead: Future[Work | None] | None = None
-            written: Future[None] | None = None
-            pause = SHORTEST_PAUSE_SECONDS
-            while self._rows_left or ahead is not None:
-                work = (ahead or reader.submit(self.prepare)).result()
-                ahead = None
-                if work is None:
-                    # whether all that is left is held by those who were seen to be alive
-                    names = {shard.name for shard in self._left}
-                    if self._rows_left and not waits and names <= self._leases.alive():
-                        break
-                    if self._rows_left:
-                        waiting = f"waiting for {self._left_in_words()}"
-                        report(total - self._rows_left, total, waiting)
-                        time.sleep(pause)
-                        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-                    continue
+            self._make_available(reader, writer, report, waits=waits)
+            if self._last_write is not None:
+                self._last_write.result()
+        # only after our last shard: so the last of several ranks to leave sees them all
+        self._shards_left = deque(
+            shard for shard in self._shards_left if not self._exists(shard)
+        )
+        if not self._shards_left:
+            return None
+        return self._describe_left()
+
+    def _make_available(
+        self,
+        reader: ThreadPoolExecutor,
+        writer: ThreadPoolExecutor,
+        report: ReportProgress,
+        *,
+        waits: bool,
+    ) -> None:
+        """Make shards until none is left, or until others make the rest."""
+        pause = SHORTEST_PAUSE_SECONDS
+        while self._rows_left or self._next_task is not None:
+            future = self._next_task or reader.submit(self.prepare)
+            self._next_task = None
+            task = future.result()
+            # pauses grow while there is nothing to do, and begin anew after a shard
+            if task is not None:
+                self._make_shard(task, reader, writer, report)
                 pause = SHORTEST_PAUSE_SECONDS
+            elif self._rows_left:
+                if not waits and self._others_make_rest():
+                    return
+                done = self._job.num_rows - self._rows_left
+                text = f"waiting for {self._describe_left()}"
+                report(done, self._job.num_rows, text)
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-                def tick(
-                    rows: int, work: Work = work, last: Future[None] | None = written
-                ) -> None:
-                    nonlocal ahead
-                    if last is not None and last.done():
-                        last.result()  # a disk that refuses: not after another shard, but now
-                    if ahead is None and 2 * rows >= len(work.piece.inputs.lengths):
-                        # not sooner: what we hoard, another worker might begin
-                        ahead = reader.submit(self.prepare)
-                    speed = tally.tokens / max(time.perf_counter() - began, 1e-9)
-                    text = f"{speed:,.0f} {unit}/s, {tally.padding_share:.1%} padding"
-                    report(total - self._rows_left + rows, total, text)
+    def _others_make_rest(self) -> bool:
+        """Whether workers that we saw at work hold all shards that are left."""
+        names = {shard.name for shard in self._shards_left}
+        return names <= self._leases.names_at_work()
 
-                encoded = self._states.encode(work.piece, tick)
-                self._finish(work.shard)
-                if written is not None:
-                    written.result()
-                written = writer.submit(self.write, work, encoded)
-            if written is not None:
-                written.result()
-        # not before all of ours is written: of several that leave, the last sees
-        self._left = deque(shard for shard in self._left if not self._exists(shard))
-        return self._left_in_words() if self._left else None
+    def _make_shard(
+        self,
+        task: ShardTask,
+        reader: ThreadPoolExecutor,
+        writer: ThreadPoolExecutor,
+        report: ReportProgress,
+    ) -> None:
+        """Encode a shard, and write it while the next one is encoded."""
+        num_rows = len(task.prepared.inputs.lengths)
 
-    def prepare(self) -> Work | None:
-        """The next shard that nobody makes, its rows ready; None where others make what is left."""
-        for _ in range(len(self._left)):
-            shard = self._left.popleft()
+        def on_progress(encoded_rows: int) -> None:
+            # a full disk must stop us now, not after this shard
+            if self._last_write is not None and self._last_write.done():
+                self._last_write.result()
+            # not earlier: another worker might begin the shard that we would hold
+            if self._next_task is None and 2 * encoded_rows >= num_rows:
+                self._next_task = reader.submit(self.prepare)
+            done = self._job.num_rows - self._rows_left + encoded_rows
+            report(done, self._job.num_rows, self._describe_speed())
+
+        encoded = self._states.encode(task.prepared, on_progress)
+        self._count_as_done(task.shard)
+
+        # one shard is written at a time: two would need the memory of both
+        if self._last_write is not None:
+            self._last_write.result()
+        self._last_write = writer.submit(self.write, task, encoded)
+
+    def _describe_speed(self) -> str:
+        seconds = max(time.perf_counter() - self._started, 1e-9)
+        speed = self._stats.tokens / seconds
+        unit = self._job.encoder.unit
+        return f"{speed:,.0f} {unit}/s, {self._stats.padding_share:.1%} padding"
+
+    def prepare(self) -> ShardTask | None:
+        """Lease the next free shard and prepare its rows; None where none is free."""
+        for _ in range(len(self._shards_left)):
+            shard = self._shards_left.popleft()
             if self._exists(shard):
-                self._finish(shard)
+                self._count_as_done(shard)
                 continue
+
+            # a shard that another worker holds is looked at again later
             lease = self._leases.take(shard.name)
             if isinstance(lease, Holder):
-                self._holder = lease
-                self._left.append(shard)
-            elif self._exists(shard):  # finished a moment before
-                lease.done()
-                self._finish(shard)
+                self._last_holder = lease
+                self._shards_left.append(shard)
+            elif self._exists(shard):
+                # its worker finished it a moment before
+                lease.release()
+                self._count_as_done(shard)
             else:
-                part = self._job.rows[shard.split]
-                rows = replace(part, inputs=part.inputs[shard.start : shard.stop])
-                piece = self._states.prepare(
-                    rows.inputs, rows.essences(), origin=part.origin, first=shard.start
-                )
-                return Work(shard, lease, piece)
+                return ShardTask(shard, lease, self._prepare_rows(shard))
         return None
 
-    def write(self, work: Work, encoded: Encoded) -> None:
+    def _prepare_rows(self, shard: ShardSpec) -> PreparedRows:
+        split_rows = self._job.rows[shard.split]
+        rows = replace(split_rows, inputs=split_rows.inputs[shard.start : shard.stop])
+        return self._states.prepare(
+            rows.inputs, rows.essences(), origin=rows.origin, first=shard.start
+        )
+
+    def write(self, task: ShardTask, encoded: Encoded) -> None:
         """Check, prove and publish a shard."""
+        # the time of the encoder does not count as writing
         self._states.wait()
-        start = time.perf_counter()
-        plan, shard = self._plan, work.shard
+        started = time.perf_counter()
+        plan = self._plan
+        inputs = task.prepared.inputs
+
+        # the order of the arrays is part of the bytes of a shard
         arrays = {
-            embeddings_key(plan, name): (plan.storage_dtype, states)
-            for name, states in self._states.states(encoded).items()
+            embeddings_key(plan, pooling): (plan.storage_dtype, states_NLD)
+            for pooling, states_NLD in self._states.states(encoded).items()
         }
-        arrays |= self._row_arrays.of(shard, work.piece.inputs.lengths)
-        truncated = sum(work.piece.inputs.truncated)
-        written, ours = write_shard(self._out, plan, shard, arrays, truncated=truncated)
-        self._tally.bytes += written
-        self._tally.shards_made += ours
-        self._tally.write_seconds += time.perf_counter() - start
-        work.lease.done()
+        arrays |= self._row_arrays.of_shard(task.shard, inputs.lengths)
+        written_bytes, is_ours = write_shard(
+            self._out,
+            plan,
+            task.shard,
+            arrays,
+            truncated=sum(inputs.truncated),
+        )
+        self._stats.bytes += written_bytes
+        self._stats.shards_made += is_ours
+        self._stats.write_seconds += time.perf_counter() - started
+        task.lease.release()
 
     def _exists(self, shard: ShardSpec) -> bool:
         return receipt_path(self._out, shard.name).exists()
 
-    def _finish(self, shard: ShardSpec) -> None:
-        with self._lock:  # the next is taken in a thread of its own
+    def _count_as_done(self, shard: ShardSpec) -> None:
+        # the thread that prepares the next shard calls this, too
+        with self._lock:
             self._rows_left -= shard.stop - shard.start
 
-    def _left_in_words(self) -> str:
-        count = len(self._left)
-        what = (
-            f"{count:,} shards that others make"
-            if count > 1
-            else "a shard that another makes"
-        )
-        return f"{what} ({self._holder.in_words()})"
+    def _describe_left(self) -> str:
+        count = len(self._shards_left)
+        shards = "a shard" if count == 1 else f"{count:,} shards"
+        return f"{shards} of other workers ({self._last_holder.in_words()})"

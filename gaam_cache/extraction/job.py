@@ -1,4 +1,4 @@
-"""What an extraction has to know before it begins: rows, encoder, plan."""
+"""What an extraction knows before it begins: its rows, its encoder and its plan."""
 
 import re
 import warnings
@@ -46,35 +46,36 @@ from gaam_cache.store.shard import (
     receipt_path,
 )
 
-FEW_CLASSES = 20  # as many are named in a message
+FEW_CLASSES = 20  # class names that a message lists, at most
 
 
 class CheckedRows(NamedTuple):
-    """Rows of all splits, read and checked, with what was found."""
+    """The rows of all splits, read and checked."""
 
-    rows: dict[str, Rows]
+    rows: dict[str, Rows]  # by split
     class_names: tuple[str, ...]
     content: dict[str, str]  # hash of every split
-    shared_texts: dict[
-        str, dict[str, int]
-    ]  # rows of a split whose text a split has too
-    equal_rows: dict[
-        str, list[list[int]]
-    ]  # rows of a split that are copies of one another
+    shared_texts: dict[str, dict[str, int]]
+    """Split -> split -> rows of the first whose text the second has, too."""
+    equal_rows: dict[str, list[list[int]]]
+    """Split -> rows that are copies of one another."""
 
 
 class Job(NamedTuple):
-    """An extraction that is ready to begin: rows read and checked, encoder found."""
+    """An extraction that is ready to begin: rows checked, encoder found."""
 
     config: ExtractConfig
-    rows: dict[str, Rows]
+    rows: dict[str, Rows]  # by split
     encoder: Encoder
     fields: dict[str, Any]  # what the fingerprint of its cache covers
-    provenance: dict[
-        str, Any
-    ]  # what it takes to read the same rows again, from any folder
+    provenance: dict[str, Any]  # how to read the same rows again, from any folder
     shared_texts: dict[str, dict[str, int]]
     equal_rows: dict[str, list[list[int]]]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all splits."""
+        return sum(len(rows) for rows in self.rows.values())
 
 
 def prepare_job(
@@ -84,60 +85,102 @@ def prepare_job(
     checked: CheckedRows | None = None,
     weights: bool = True,
 ) -> Job:
-    """Read the rows (unless somebody did) and find the encoder; writes nothing, loads no weights.
+    """Read the rows and find the encoder; write nothing, load no weights.
 
-    Without ``weights`` the encoder's need not be there; the fields of the job then cover none.
+    Args:
+        config: the extraction.
+        report: called with (rows read, 0, what is going on).
+        checked: the rows, where they were read before.
+        weights: whether the encoder's weights must be there; if not, the fields of the
+            job do not cover them.
     """
-    rows, class_names, content, shared, copies = checked or read_rows(config, report)
-    encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
+    # the process that started this worker may have read the rows
+    if checked is None:
+        checked = read_rows(config, report)
+    rows = checked.rows
+    encoder = open_encoder(_first_split(rows).kind, config, rows, weights=weights)
     warn(encoder.notices())
     fields = plan_fields(
-        rows, class_names, content, encoder.identity(), config.storage_dtype
+        rows,
+        checked.class_names,
+        checked.content,
+        encoder.identity(),
+        config.storage_dtype,
     )
-    bundled = config.dataset == DEFAULT_DATASET
-    provenance = {
+    return Job(
+        config=config,
+        rows=rows,
+        encoder=encoder,
+        fields=fields,
+        provenance=_provenance(config, rows),
+        shared_texts=checked.shared_texts,
+        equal_rows=checked.equal_rows,
+    )
+
+
+def _provenance(config: ExtractConfig, rows: Mapping[str, Rows]) -> dict[str, Any]:
+    """What a plan records of the data set."""
+    # a folder that happens to have the name of the bundled sample is not the sample
+    is_bundled = config.dataset == DEFAULT_DATASET
+    provenance: dict[str, Any] = {
         "name": config.dataset,
-        "path": None if bundled else _local_path(config.dataset),
-        "revision": _first(rows).revision,
+        "path": None if is_bundled else _local_path(config.dataset),
+        "revision": _first_split(rows).revision,
         "text_columns": list(config.text_columns),
         "label_column": config.label_column,
         "limit": config.limit,
-        "origin": {name: part.origin for name, part in rows.items()},
+        "origin": {split: split_rows.origin for split, split_rows in rows.items()},
         **recorded_settings(config, "dataset"),
     }
+    # without a limit the rule has no meaning
     if config.limit is not None:
         provenance["limit_rule"] = config.limit_rule
-    return Job(config, rows, encoder, fields, provenance, shared, copies)
+    return provenance
 
 
 def read_rows(
     config: ExtractConfig, report: ReportProgress = no_progress
 ) -> CheckedRows:
-    """Read the rows of all splits; warn of what is suspicious."""
+    """Read the rows of all splits; warn of suspicious ones."""
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
-    if len({part.kind for part in rows.values()}) > 1:
-        kinds = ", ".join(f"'{split}' of {part.noun}s" for split, part in rows.items())
-        raise DataError("splits are of several kinds", expected="one", found=kinds)
+    _check_kinds(rows)
     class_names = _class_names(rows, config)
     groups = list(repeated_texts(rows, report))
     warn(check_rows(rows, class_names, groups, known=config.odd_classes))
-    content = content_of(rows, report)
     return CheckedRows(
-        rows, class_names, content, shared_texts(groups), equal_rows(groups)
+        rows=rows,
+        class_names=class_names,
+        content=content_of(rows, report),
+        shared_texts=shared_texts(groups),
+        equal_rows=equal_rows(groups),
+    )
+
+
+def _check_kinds(rows: Mapping[str, Rows]) -> None:
+    """Refuse splits of different kinds, such as texts and sounds."""
+    if len({split_rows.kind for split_rows in rows.values()}) <= 1:
+        return
+    descriptions = [
+        f"'{split}' of {split_rows.noun}s" for split, split_rows in rows.items()
+    ]
+    raise DataError(
+        "splits are of several kinds", expected="one", found=", ".join(descriptions)
     )
 
 
 def content_of(
     rows: Mapping[str, Rows], report: ReportProgress = no_progress
 ) -> dict[str, str]:
-    """Hash of the rows of every split."""
-    found = {}
-    for name, part in rows.items():
-        inputs = with_progress(part.contents(), report, f"hashing '{name}'")
-        labels = (label.encode("utf-8", "surrogatepass") for label in part.labels)
-        found[name] = hash_parts(chain.from_iterable(zip(inputs, labels, strict=True)))
-    return found
+    """Hash the rows of every split, with their labels."""
+    hashes = {}
+    # one pass over the rows, which may be larger than the memory
+    for split, split_rows in rows.items():
+        inputs = with_progress(split_rows.contents(), report, f"hashing '{split}'")
+        labels = (label.encode("utf-8", "surrogatepass") for label in split_rows.labels)
+        pairs = zip(inputs, labels, strict=True)
+        hashes[split] = hash_parts(chain.from_iterable(pairs))
+    return hashes
 
 
 def plan_fields(
@@ -147,28 +190,40 @@ def plan_fields(
     identity: dict[str, Any],
     storage_dtype: str,
 ) -> dict[str, Any]:
-    """All that decides the numbers of a cache; ``identity`` is that of the encoder."""
-    columns = {
-        column: {
-            name: hash_parts(map(str.encode, part.kept[column]))
-            for name, part in rows.items()
-        }
-        for column in _first(rows).kept
-    }
-    some = {
-        "columns": columns,
-        "unlabelled": [name for name, part in rows.items() if not part.labelled],
-        "decoders": _first(rows).decoders(),
-    }
-    return {
+    """Everything that decides the numbers of a cache: what its fingerprint covers.
+
+    ``identity`` is that of the encoder.
+    """
+    fields = {
         "format_version": FORMAT_VERSION,
         "encoder": identity,
         "storage_dtype": storage_dtype,
         "class_names": list(class_names),
-        "rows": {name: len(part) for name, part in rows.items()},
+        "rows": {split: len(split_rows) for split, split_rows in rows.items()},
         "content": content,
-        **{key: value for key, value in some.items() if value},
     }
+
+    # an empty field is left out: fingerprints of earlier versions lack these three
+    optional_fields = {
+        "columns": _column_hashes(rows),
+        "unlabelled": [
+            split for split, split_rows in rows.items() if not split_rows.labelled
+        ],
+        "decoders": _first_split(rows).decoders(),
+    }
+    present_fields = {name: value for name, value in optional_fields.items() if value}
+    return fields | present_fields
+
+
+def _column_hashes(rows: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
+    """Hash of every column that the cache keeps, by column and split."""
+    hashes: dict[str, dict[str, str]] = {}
+    for column in _first_split(rows).kept:
+        hashes[column] = {
+            split: hash_parts(map(str.encode, split_rows.kept[column]))
+            for split, split_rows in rows.items()
+        }
+    return hashes
 
 
 def new_plan(
@@ -182,7 +237,23 @@ def new_plan(
     shard_rows: int,
     libraries: Sequence[str],
 ) -> Plan:
-    """The plan of a cache of ``plan_fields``, made with ``libraries``."""
+    """Make the plan of a cache.
+
+    Args:
+        fields: those of ``plan_fields``.
+        rows: of every split.
+        encoder: what the plan records of the encoder.
+        dataset: what the plan records of the data set.
+        num_layers: layers of the states.
+        hidden_size: features of the states.
+        shard_rows: most rows of a shard.
+        libraries: whose versions the plan records.
+    """
+    versions = {name: version(name) for name in libraries}
+    widths = {
+        column: max(utf8_width(split_rows.kept[column]) for split_rows in rows.values())
+        for column in fields.get("columns", {})
+    }
     plan = Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
@@ -194,38 +265,43 @@ def new_plan(
         storage_dtype=fields["storage_dtype"],
         class_names=tuple(fields["class_names"]),
         rows=fields["rows"],
-        columns={
-            column: max(utf8_width(part.kept[column]) for part in rows.values())
-            for column in fields.get("columns", {})
-        },
+        columns=widths,
         unlabelled=tuple(fields.get("unlabelled", ())),
         shard_rows=shard_rows,
-        created_with={"gaam": __version__}
-        | {name: version(name) for name in libraries},
+        created_with={"gaam": __version__} | versions,
     )
+    # the plan itself knows how many bytes a row has
     return replace(plan, shard_rows=rows_per_shard(plan.row_bytes, shard_rows))
 
 
 def make_plan(job: Job) -> Plan:
-    """The plan that these rows and this encoder, which must be loaded, call for."""
-    config, encoder = job.config, job.encoder
+    """Make the plan of a job, whose encoder must be loaded."""
+    config = job.config
+    encoder = job.encoder
     reference = measure_reference(encoder)
+    # an encoder that is known by a name of its own, such as tfidf, has no path
+    encoder_record: dict[str, Any] = {
+        "kind": _first_split(job.rows).kind,
+        "name": encoder.name,
+        "path": None if encoder.called else _local_path(config.encoder),
+        "revision": encoder.revision,
+        "batching": encoder.batching,
+    }
+    if reference:
+        encoder_record["reference"] = reference
+    if encoder.adapter_of:
+        encoder_record["adapter_of"] = encoder.adapter_of
+    encoder_record |= recorded_settings(config, "encoder")
+
+    dataset_record = job.provenance | {"shared_texts": job.shared_texts}
+    if job.equal_rows:
+        dataset_record["equal_rows"] = job.equal_rows
+
     return new_plan(
         covered_fields(job.fields, encoder),
         job.rows,
-        encoder={
-            "kind": _first(job.rows).kind,
-            "name": encoder.name,
-            "path": None if encoder.called else _local_path(config.encoder),
-            "revision": encoder.revision,
-            "batching": encoder.batching,
-            **({"reference": reference} if reference else {}),
-            **({"adapter_of": encoder.adapter_of} if encoder.adapter_of else {}),
-            **recorded_settings(config, "encoder"),
-        },
-        dataset=job.provenance
-        | {"shared_texts": job.shared_texts}
-        | ({"equal_rows": job.equal_rows} if job.equal_rows else {}),
+        encoder=encoder_record,
+        dataset=dataset_record,
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         shard_rows=config.shard_rows,
@@ -234,19 +310,21 @@ def make_plan(job: Job) -> Plan:
 
 
 def class_order(labels: set[str]) -> tuple[str, ...]:
-    """Classes in the order in which they are numbered, where nobody declares another."""
-    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
-    # '1' and '01' are one number: without a second key their order would be that of the set
-    return tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
+    """Classes in the order of their numbers, where the source declares no order."""
+    if not all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
+        return tuple(sorted(labels))
+    # '1' and '01' are one number: the label itself decides, not the order of the set
+    return tuple(sorted(labels, key=lambda label: (int(label), label)))
 
 
 def warn(messages: Iterable[str]) -> None:
-    """Warn of each."""
+    """Warn of each message."""
     for message in messages:
         warnings.warn(message, GaamWarning, stacklevel=2)
 
 
-def _first(rows: Mapping[str, Rows]) -> Rows:  # all have its kind and columns
+def _first_split(rows: Mapping[str, Rows]) -> Rows:
+    """The rows of the first split; all splits have its kind and its columns."""
     return next(iter(rows.values()))
 
 
@@ -256,81 +334,114 @@ def _local_path(name: str) -> str | None:
 
 
 def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...]:
-    """Classes in order: as declared, else those of 'train' (or the first split), sorted."""
+    """Classes in order: the declared ones, else those of 'train' or the first split.
+
+    Raises:
+        DataError: another split has a class that these rows lack.
+    """
+    # a decoder can predict only the classes of its training rows
     reference = "train" if "train" in rows else next(iter(rows))
-    names = rows[reference].class_names or class_order(set(rows[reference].labels))
-    for split, part in rows.items():
-        if unknown := set(part.labels) - set(names) if part.labelled else None:
-            label, known = min(unknown), [*map(shortened, names[:FEW_CLASSES])]
-            remedy = f"mend the labels, or add rows of that class to '{reference}'"
-            if config.limit is not None and config.limit <= len(names):
-                remedy = (
-                    f"raise --limit: {config.limit:,} rows hold so many classes at most"
+    class_names = rows[reference].class_names
+    if not class_names:
+        class_names = class_order(set(rows[reference].labels))
+    for split, split_rows in rows.items():
+        # rows without labels have no class
+        if split_rows.labelled:
+            unknown = set(split_rows.labels) - set(class_names)
+            if unknown:
+                label = min(unknown)
+                raise _unknown_label(
+                    label, split, split_rows, reference, class_names, config
                 )
-            elif config.limit is not None and config.limit_rule == "first":
-                remedy += (
-                    f" (the first {config.limit:,} rows of each split are read alone)"
-                )
-            raise DataError(
-                f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
-                expected=f"one of: {', '.join(known)}"
-                + ", ..." * (len(names) > FEW_CLASSES),
-                where=f"{part.origin}, row {part.labels.index(label) + 1}",
-                hint=remedy,
-            )
-    return names
+    return class_names
+
+
+def _unknown_label(
+    label: str,
+    split: str,
+    rows: Rows,
+    reference: str,
+    class_names: Sequence[str],
+    config: ExtractConfig,
+) -> DataError:
+    """The error for a label that no row of the ``reference`` split has."""
+    shown_names = ", ".join(shortened(name) for name in class_names[:FEW_CLASSES])
+    if len(class_names) > FEW_CLASSES:
+        shown_names += ", ..."
+
+    # --limit may have taken the rows of this class away
+    remedy = f"mend the labels, or add rows of that class to '{reference}'"
+    limit = config.limit
+    if limit is not None and limit <= len(class_names):
+        remedy = f"raise --limit: {limit:,} rows hold at most so many classes"
+    elif limit is not None and config.limit_rule == "first":
+        remedy += f" (only the first {limit:,} rows of each split are read)"
+    return DataError(
+        f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
+        expected=f"one of: {shown_names}",
+        where=f"{rows.origin}, row {rows.labels.index(label) + 1}",
+        hint=remedy,
+    )
 
 
 class RowArrays:
-    """Labels, row numbers, numbers of tokens and kept columns of every shard of a plan."""
+    """Labels, row numbers, numbers of tokens and kept columns of every shard."""
 
     def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
-        self._plan, self._rows = plan, rows
-        self._number = {name: index for index, name in enumerate(plan.class_names)}
+        self._plan = plan
+        self._rows = rows
+        self._class_numbers = {
+            name: number for number, name in enumerate(plan.class_names)
+        }
 
-    def of(
+    def of_shard(
         self, shard: ShardSpec, lengths: Sequence[int] | NDArray[np.int64]
     ) -> dict[str, tuple[str, NDArray[Any]]]:
-        """Name -> (dtype, one entry per row), as ``write_shard`` takes them."""
-        part, these = self._rows[shard.split], slice(shard.start, shard.stop)
+        """Name -> (dtype, one entry per row), as ``write_shard`` takes them.
+
+        ``lengths`` are the numbers of tokens of the rows of the shard.
+        """
+        split_rows = self._rows[shard.split]
+        shard_slice = slice(shard.start, shard.stop)
         row_N = np.arange(shard.start, shard.stop)
         label_N = np.full_like(row_N, UNLABELLED)
-        if part.labelled:
-            label_N = np.array([self._number[label] for label in part.labels[these]])
-        values = {
-            "label": label_N,
-            "row": row_N,
-            "num_tokens": np.asarray(lengths),
-        }
+        if split_rows.labelled:
+            labels = split_rows.labels[shard_slice]
+            label_N = np.array([self._class_numbers[label] for label in labels])
+
+        values = {"label": label_N, "row": row_N, "num_tokens": np.asarray(lengths)}
         arrays = {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         for name, width in self._plan.columns.items():
-            arrays[column_key(name)] = (
-                "utf8",
-                pack_strings(part.kept[name][these], width),
-            )
+            column = split_rows.kept[name][shard_slice]
+            arrays[column_key(name)] = ("utf8", pack_strings(column, width))
         return arrays
 
 
 def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
-    """Take away the receipts that make no shard exist, so that it is made again.
+    """Remove broken receipts, so that their shards are made again.
 
-    That is a receipt that cannot be read or that does not fit the plan, and one whose file is
-    gone, of another size or no regular file; no byte of the file is read. Returns what was wrong
-    with every shard by name.
+    A receipt is broken if it cannot be read, does not fit the plan, or names a file
+    that is gone, has another size or is no regular file. No byte of it is read.
+
+    Returns:
+        Name of a shard -> what was wrong.
 
     Raises:
-        OutOfReachError: a file is elsewhere, or of another cache; what may be whole is left alone.
+        OutOfReachError: a file is on a disk that is not here, or belongs to another
+            cache. Nothing is removed then, for it may be whole.
     """
-    broken, missing = {}, set(missing_shards(root, plan))
+    broken: dict[str, str] = {}
+    missing = set(missing_shards(root, plan))
     for shard in plan.shards():
-        if shard.name not in missing:
-            try:
-                read_receipt(root, plan, shard)
-            except OutOfReachError:
-                raise
-            except CacheError as error:
-                path = receipt_path(root, shard.name)
-                with suppress(FileNotFoundError):  # another was quicker
-                    path.unlink()
-                    broken[shard.name] = error.reason
+        if shard.name in missing:
+            continue
+        try:
+            read_receipt(root, plan, shard)
+        except OutOfReachError:
+            raise
+        except CacheError as error:
+            # another worker may remove it first
+            with suppress(FileNotFoundError):
+                receipt_path(root, shard.name).unlink()
+                broken[shard.name] = error.reason
     return broken

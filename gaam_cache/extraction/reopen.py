@@ -1,4 +1,7 @@
-"""The extraction that made a cache, as its plan records it; its encoder, opened again."""
+"""Finds the configuration and the encoder that made a cache again.
+
+A plan records the settings. The encoder that they name must be the same one.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,7 +13,6 @@ from gaam_cache.common import plugins, settings
 from gaam_cache.common.errors import (
     CacheError,
     ConfigError,
-    GaamError,
     HubError,
     NotFoundError,
 )
@@ -21,75 +23,91 @@ from gaam_cache.sources.base import MEDIA, Rows, find_source
 from gaam_cache.sources.rows.cells import is_number, is_odd
 from gaam_cache.store.plan import Plan, comparable, explain_differences
 
-INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states over (predict_states)"
-"""What can be done without an encoder."""
+WITHOUT_ENCODER = (
+    "predict from a cache (--cache CACHE --split SPLIT), "
+    "or pass states (predict_states)"
+)
+"""What a user can do without an encoder."""
 
 
 def settings_of(plan: Plan) -> dict[str, Any]:
-    """Fields of the configuration under which rows are encoded so, as far as it is recorded."""
-    encoder, rows, identity = plan.encoder, plan.dataset, plan.identity
-    parts = {None: {}, "dataset": rows, "encoder": encoder}
-    recorded = {
-        field.name: parts[part][field.name]
-        for field in dataclasses.fields(ExtractConfig)
-        if field.name in parts[part := field.metadata.get(RECORDED)]
-    }
-    return {
+    """The settings of the extraction, as far as the plan records them."""
+    encoder = plan.encoder
+    dataset = plan.dataset
+    identity = plan.identity
+    values: dict[str, Any] = {
         "encoder": encoder.get("path") or encoder["name"],
         "revision": encoder["revision"],
         "untrained_encoder": plan.untrained_seed is not None,
         "encoder_seed": plan.untrained_seed,
-        "dataset": rows.get("path") or rows["name"],
-        "dataset_revision": rows.get("revision"),
+        "dataset": dataset.get("path") or dataset["name"],
+        "dataset_revision": dataset.get("revision"),
         "splits": list(plan.rows),
         "pool": list(plan.pooling),
         "storage_dtype": plan.storage_dtype,
-        **{name: rows.get(name) for name in ("text_columns", "label_column", "limit")},
-        # before gaam 0.3 a limit took the first rows, and plans did not say so
-        "limit_rule": rows.get("limit_rule", "first"),
+        "text_columns": dataset.get("text_columns"),
+        "label_column": dataset.get("label_column"),
+        "limit": dataset.get("limit"),
+        # before gaam 0.3 a limit took the first rows, and plans did not record the rule
+        "limit_rule": dataset.get("limit_rule", "first"),
         "odd_classes": [
             name for name in plan.class_names if is_odd(name) or is_number(name)
         ],
-        **{name: identity.get(name) for name in ("max_length", "dtype", "prompt")},
-        **recorded,
+        "max_length": identity.get("max_length"),
+        "dtype": identity.get("dtype"),
+        "prompt": identity.get("prompt"),
     }
+
+    # settings that a plan has only where they are not at their defaults
+    parts = {"dataset": dataset, "encoder": encoder}
+    for field in dataclasses.fields(ExtractConfig):
+        recorded = parts.get(field.metadata.get(RECORDED, ""), {})
+        if field.name in recorded:
+            values[field.name] = recorded[field.name]
+    return values
 
 
 def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
-    """What a plan records under ``part`` beside what it always does; nothing at its default.
+    """The settings that a plan records where they are not at their defaults.
 
-    Fractions as text: there are none in a plan.
+    ``part`` of the plan is "dataset" or "encoder". A fraction becomes text: a plan has
+    no fractions.
     """
-    found: dict[str, Any] = {}
+    recorded: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.metadata.get(RECORDED) != part or value == field.default:
             continue
+        # the plan is read from any folder
         if isinstance(value, Path):
             value = value.expanduser().absolute()
-        found[field.name] = (
-            value if isinstance(value, bool | int | tuple) else str(value)
-        )
-    return found
+        if not isinstance(value, bool | int | tuple):
+            value = str(value)
+        recorded[field.name] = value
+    return recorded
 
 
 def settings_of_import(config: ImportConfig) -> dict[str, Any]:
-    """What a plan records of an import; nothing at its default."""
-    found: dict[str, Any] = {
-        "files": [str(Path(f).expanduser().absolute()) for f in config.files]
-    }
+    """The settings of an import that a plan records: files, and what is no default."""
+    files = [str(Path(file).expanduser().absolute()) for file in config.files]
+    recorded: dict[str, Any] = {"files": files}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if field.name not in ("files", "out") and value != field.default:
-            found[field.name] = list(value) if isinstance(value, tuple) else value
-    return found
+        if field.name in ("files", "out") or value == field.default:
+            continue
+        recorded[field.name] = list(value) if isinstance(value, tuple) else value
+    return recorded
 
 
 def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
-    """The extraction that made a cache, as far as its plan records it; else CacheError."""
-    given = settings_of(plan) | {"out": out, "shard_rows": plan.shard_rows}
+    """The configuration of the extraction that made a cache, with some changes.
+
+    Raises:
+        CacheError: the plan does not record enough.
+    """
+    values = settings_of(plan) | {"out": out, "shard_rows": plan.shard_rows}
     try:
-        return settings.resolve(ExtractConfig, "extract", given | changes)
+        return settings.resolve(ExtractConfig, "extract", values | changes)
     except ConfigError as error:
         raise CacheError(
             "the plan does not say how to read its rows and encoder again",
@@ -101,81 +119,130 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
 def reopen(
     plan: Plan, encoder: str | None, device: str, batch_tokens: int | None
 ) -> tuple[ExtractConfig, Encoder]:
-    """The extraction that would encode rows so, and its encoder: the same one, loaded.
+    """The configuration that made a cache, and the same encoder, loaded.
 
-    ``encoder`` is its folder or id, where it is not where it was then.
+    Args:
+        plan: of the cache.
+        encoder: folder or id of the encoder, where it has moved since.
+        device: of the encoder.
+        batch_tokens: tokens of one batch, padding included.
     """
     if plan.imported:
-        raise ConfigError("states that others made have no encoder here", hint=INSTEAD)
-    name = encoder or _place_of(plan)
-    # of a commit on the hub; what lies on this disk is what its hashes say
-    same = name == plan.encoder["name"] and not Path(name).expanduser().is_dir()
-    revision = plan.encoder["revision"] if same else None
-    named = {
+        raise ConfigError(
+            "the states were imported: their encoder is unknown", hint=WITHOUT_ENCODER
+        )
+    # the settings of the plan, for where the encoder is now
+    name = encoder or _current_place(plan)
+    changes = {
         "encoder": name,
-        "revision": revision,
+        "revision": _revision(plan, name),
         "device": device,
         "batch_tokens": batch_tokens,
     }
-    config = settings.resolve(ExtractConfig, "extract", settings_of(plan) | named)
-    if plan.decoders:
-        versions = plugins.load(MEDIA, plan.kind, kind="kind of files").decoders()
-        what = f"rows of {plan.kind} are decoded by other versions"
-        _check_same(versions, plan.decoders, what, plan)
-    rows: Mapping[str, Rows] = {}
+    config = settings.resolve(ExtractConfig, "extract", settings_of(plan) | changes)
+    _check_decoders(plan)
     try:
-        if _called(name) and (split := plan.identity.get("fitted_on")) is not None:
-            path, there = (
-                plan.dataset["path"],
-                plan.dataset["name"],
-            )  # rows that it learned from
-            place = path if path is not None and Path(path).exists() else there
-            rows = {
-                split: find_source(place).read(replace(config, dataset=place), split)
-            }
-        opened = open_encoder(plan.kind, config, rows)
-        found = opened.identity()
-    except GaamError as error:
-        if encoder is None and isinstance(error, NotFoundError | HubError):
-            error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
+        opened = open_encoder(plan.kind, config, _fitting_rows(plan, config, name))
+        identity = opened.identity()
+    except (NotFoundError, HubError) as error:
+        if encoder is None:
+            error.details["to do"] = (
+                f"name its folder with --encoder; or {WITHOUT_ENCODER}"
+            )
         raise
-    now, then = comparable({"encoder": found}, {"encoder": plan.identity})
-    _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
-    opened.load_for(batching="alone")  # whoever encodes many rows has it measured
+    _check_identity(plan, name, identity)
+
+    # a caller that encodes many rows measures batches later
+    opened.load_for(batching="alone")
     check_behaviour(opened, plan)
-    shape = {name: getattr(opened, name) for name in ("num_layers", "hidden_size")}
-    then = {name: getattr(plan, name) for name in shape}
-    _check_same(shape, then, f"'{config.encoder}' yields states of another shape", plan)
+    _check_shape(plan, config, opened)
     return config, opened
 
 
-def _place_of(plan: Plan) -> str:
-    """Where it is now; what was on a disk is never looked for on the hub under the same name."""
-    name, path = plan.encoder["name"], plan.encoder["path"]
-    for place in (path, name):
-        if place is not None and Path(place).expanduser().exists():
-            return str(place)
-    if plan.encoder["revision"] is not None or _called(name) or name == DEFAULT_ENCODER:
+def _revision(plan: Plan, name: str) -> str | None:
+    """The commit to load, for an encoder of the hub; hashes tell what a disk has."""
+    is_same_name = name == plan.encoder["name"]
+    if not is_same_name or Path(name).expanduser().is_dir():
+        return None
+    revision: str | None = plan.encoder["revision"]
+    return revision
+
+
+def _fitting_rows(plan: Plan, config: ExtractConfig, name: str) -> Mapping[str, Rows]:
+    """The rows that an encoder such as tfidf learned from; else nothing."""
+    split = plan.identity.get("fitted_on")
+    if not _is_named_kind(name) or split is None:
+        return {}
+    # a data set that has left its path may be on the hub under its name
+    dataset = plan.dataset["name"]
+    path = plan.dataset["path"]
+    if path is not None and Path(path).exists():
+        dataset = path
+    return {split: find_source(dataset).read(replace(config, dataset=dataset), split)}
+
+
+def _current_place(plan: Plan) -> str:
+    """Where the encoder is now.
+
+    An encoder that was on a disk is not looked for on the hub: the hub may have another
+    one of that name.
+    """
+    name = plan.encoder["name"]
+    path = plan.encoder["path"]
+    for candidate in (path, name):
+        if candidate is not None and Path(candidate).expanduser().exists():
+            return str(candidate)
+    is_on_hub = plan.encoder["revision"] is not None
+    if is_on_hub or _is_named_kind(name) or name == DEFAULT_ENCODER:
         return str(name)
     raise NotFoundError(
         f"the encoder '{plan.encoder_label}' is not where it was",
         where=path or name,
-        hint=f"name its folder with --encoder; or {INSTEAD}",
+        hint=f"name its folder with --encoder; or {WITHOUT_ENCODER}",
     )
 
 
-def _called(name: str) -> bool:
-    """Whether an encoder is called by a name of its own, and lies in no folder."""
+def _is_named_kind(name: str) -> bool:
+    """Whether the name is that of a kind of encoder, such as tfidf, and not a place."""
     return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
 
 
+def _check_decoders(plan: Plan) -> None:
+    """Refuse other versions of the libraries that decode sounds or pictures."""
+    if not plan.decoders:
+        return
+    media: type[Rows] = plugins.load(MEDIA, plan.kind, kind="kind of files")
+    problem = f"rows of {plan.kind} are decoded by other versions"
+    _check_same(media.decoders(), plan.decoders, problem, plan)
+
+
+def _check_identity(plan: Plan, name: str, identity: dict[str, Any]) -> None:
+    """Refuse an encoder with other files or settings."""
+    # what only one of the two encoders was measured for does not count
+    now, then = comparable({"encoder": identity}, {"encoder": plan.identity})
+    _check_same(now["encoder"], then["encoder"], f"'{name}' is another encoder", plan)
+
+
+def _check_shape(plan: Plan, config: ExtractConfig, encoder: Encoder) -> None:
+    """Refuse an encoder with another number of layers or features."""
+    now = {"num_layers": encoder.num_layers, "hidden_size": encoder.hidden_size}
+    then = {"num_layers": plan.num_layers, "hidden_size": plan.hidden_size}
+    problem = f"'{config.encoder}' yields states of another shape"
+    _check_same(now, then, problem, plan)
+
+
 def _check_same(
-    now: dict[str, Any], then: dict[str, Any], what: str, plan: Plan
+    now: Mapping[str, Any], then: Mapping[str, Any], problem: str, plan: Plan
 ) -> None:
-    if lines := explain_differences(now, then, plan):
-        raise ConfigError(
-            f"{what}; nothing was encoded",
-            expected=f"what encoded the rows that were trained on: {plan.encoder_label}",
-            found="\n".join(lines),
-            hint=f"name that encoder with --encoder, or install those versions; or {INSTEAD}",
-        )
+    lines = explain_differences(now, then, plan)
+    if not lines:
+        return
+    raise ConfigError(
+        f"{problem}; nothing was encoded",
+        expected=f"the encoder of the training rows: {plan.encoder_label}",
+        found="\n".join(lines),
+        hint=(
+            "name that encoder with --encoder, or install those versions; "
+            f"or {WITHOUT_ENCODER}"
+        ),
+    )

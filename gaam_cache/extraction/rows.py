@@ -1,6 +1,6 @@
-"""Encode further rows as those of a cache were encoded.
+"""Encodes rows outside a cache as the rows of the cache were encoded.
 
-N rows, L layers, D hidden size.
+N rows, L layers, D hidden size, T samples of a sound, C channels.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from gaam_cache.common import plugins
 from gaam_cache.common.errors import DataError
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.base import Encoder, prefetch
+from gaam_cache.extraction.encoded import PreparedRows
 from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.reopen import reopen
-from gaam_cache.extraction.states import PreparedRows, StateExtractor
+from gaam_cache.extraction.states import StateExtractor
 from gaam_cache.extraction.summary import ExtractionStats
 from gaam_cache.sources.media.base import library
 from gaam_cache.sources.rows.collect import rows_from_inputs
@@ -28,24 +29,24 @@ from gaam_cache.store.dtypes import as_float32
 from gaam_cache.store.plan import Plan
 
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
-"""Modes of pictures of Pillow that a PNG file keeps as they are."""
-OPENING = threading.Lock()
-"""Held while an encoder is opened or a decoder is built: transformers sets the default type of all
-threads while it loads weights, and parameters are of that type."""
+"""Modes of Pillow's pictures that a PNG file keeps as they are."""
+LOADING_LOCK = threading.Lock()
+"""Held while an encoder is opened or a decoder is built. While transformers loads
+weights it sets the default type of all threads, and parameters are of that type."""
 
 
-class Placed(NamedTuple):
-    """Rows, and where each of them stands: those of a file need not follow one another."""
+class LocatedRows(NamedTuple):
+    """Rows and the place of each; those of a file need not follow one another."""
 
     rows: Sequence[Any]
-    places: Sequence[str]  # as in 'line 7', one of every row
+    places: Sequence[str]  # of every row, such as 'line 7'
 
 
 class RowEncoder:
     """States of rows as ``gaam extract`` would have stored them in a cache.
 
-    With the same proof too: some rows of every call are encoded again, alone. Several threads may
-    use one: they take turns at the tokenizer and at the model.
+    It proves its states, too: some rows of every call are encoded again, alone. Several
+    threads may use one encoder: they take turns at the tokenizer and at the model.
     """
 
     def __init__(
@@ -53,20 +54,19 @@ class RowEncoder:
         plan: Plan,
         config: ExtractConfig,
         encoder: Encoder,
-        tally: ExtractionStats,
+        stats: ExtractionStats,
     ) -> None:
         """Use ``RowEncoder.open``."""
-        self.plan, self.tally, self._config, self._encoder = (
-            plan,
-            tally,
-            config,
-            encoder,
+        self.plan = plan
+        self.stats = stats
+        self._config = config
+        self._encoder = encoder
+        self._has_warned = False
+        self._extractor = StateExtractor(
+            encoder, plan, config.batch_tokens, stats, outside_cache=True
         )
-        self._warned = False
-        self._maker = StateExtractor(
-            encoder, plan, config.batch_tokens, tally, further=True
-        )
-        self._preparing, self._running = threading.Lock(), threading.Lock()
+        self._tokenizer_lock = threading.Lock()
+        self._model_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -77,19 +77,20 @@ class RowEncoder:
         device: str = "auto",
         batch_tokens: int | None = None,
     ) -> RowEncoder:
-        """Find the encoder, make sure that it is that one, and load its weights.
+        """Find the encoder of a cache, check that it is the same, and load its weights.
 
         Args:
             plan: of the cache.
-            encoder: folder or id of the encoder, where it is not where it was then.
+            encoder: folder or id of the encoder, where it has moved since.
             device: auto, cpu, cuda, cuda:N or mps.
-            batch_tokens: tokens of one batch, padding included; default: what suits the device.
+            batch_tokens: tokens of one batch, padding included; default: what suits the
+                device.
 
         Raises:
-            ConfigError: another encoder, or other decoders of files; or imported states.
-            NotFoundError: no encoder there, or not the rows that it was fitted on.
+            ConfigError: another encoder, other decoders of files, or imported states.
+            NotFoundError: the encoder, or the rows that it was fitted on, are gone.
         """
-        with OPENING:
+        with LOADING_LOCK:
             config, opened = reopen(plan, encoder, device, batch_tokens)
         return cls(plan, config, opened, ExtractionStats())
 
@@ -102,89 +103,103 @@ class RowEncoder:
 
     def stream(
         self,
-        chunks: Iterable[Sequence[str] | Placed],
+        chunks: Iterable[Sequence[str] | LocatedRows],
         *,
         pooling: str,
         origin: str = "the rows",
     ) -> Iterator[NDArray[np.float32]]:
-        """States of chunk after chunk; the next one is made ready while one is encoded.
+        """States of chunk after chunk; the next is prepared while one is encoded.
 
         Shape:
-            N texts, or N sounds or pictures: paths, bytes of files, pictures of Pillow, or
-            (samples, rate). Result: (N, L, D), of all layers.
+            N texts, or N sounds or pictures: paths, bytes of files, pictures of Pillow,
+            or (samples, rate). Result: (N, L, D), of all layers.
 
         Args:
             chunks: of rows, about 2,048 at a time.
             pooling: one of the cache's.
-            origin: what to call where the rows are from, in messages.
+            origin: names the source of the rows in messages.
 
         Raises:
             DataError: rows that cannot be used, such as empty ones.
-            NumericsError: a state that cannot be stored, or is not that of its row alone.
+            NumericsError: a state cannot be stored, or is not that of its row alone.
             ShortOfMemoryError: too little memory for one row.
         """
         if pooling not in self.plan.pooling:
             raise plugins.unknown("pooling of these rows", pooling, self.plan.pooling)
-
-        def placed() -> Iterator[Placed]:
-            row = 0
-            for chunk in chunks:
-                if not isinstance(chunk, Placed):
-                    chunk = Placed(
-                        chunk, [f"row {row + n}" for n in range(1, 1 + len(chunk))]
-                    )
-                row += len(chunk.rows)
-                yield chunk
-
-        for piece in prefetch(lambda chunk: self._prepare(chunk, origin), placed()):
-            yield self._states(piece, pooling)
+        for prepared in prefetch(
+            lambda chunk: self._prepare(chunk, origin), _locate(chunks)
+        ):
+            yield self._states(prepared, pooling)
         self._warn_of_doubts()
 
     def _warn_of_doubts(self) -> None:
-        """Say, once for all calls, where rows are not what they seem to be."""
+        """Warn, once for all calls, of signs that rows are not what they seem to be."""
         encoder = self._encoder
-        lines = self.tally.doubts(
+        lines = self.stats.doubts(
             noun=encoder.noun,
             max_length=encoder.max_length,
             causal=bool(encoder.acts_causal),
             storage_dtype=self.plan.storage_dtype,
         )
-        if not self._warned:
+        if lines and not self._has_warned:
             warn(lines)
-        self._warned |= bool(lines)
+            self._has_warned = True
 
-    def _prepare(self, placed: Placed, origin: str) -> PreparedRows | None:
-        if not len(placed.rows):
+    def _prepare(self, chunk: LocatedRows, origin: str) -> PreparedRows | None:
+        """Make rows ready for the encoder; None where there is no row."""
+        if not len(chunk.rows):
             return None
-        (rows, places), kind = placed, self.plan.kind
+        kind = self.plan.kind
         cells = [
-            _cell_of(row, kind, place) for row, place in zip(rows, places, strict=True)
+            _table_cell(row, kind, where)
+            for row, where in zip(chunk.rows, chunk.places, strict=True)
         ]
-        found = rows_from_inputs(
-            cells, kind, self._config, origin=origin, places=places
+        rows = rows_from_inputs(
+            cells, kind, self._config, origin=origin, places=chunk.places
         )
-        with self._preparing:
-            return self._maker.prepare(
-                found.inputs, found.essences(), origin=origin, places=places
+        # a tokenizer keeps state while it works
+        with self._tokenizer_lock:
+            return self._extractor.prepare(
+                rows.inputs, rows.essences(), origin=origin, places=chunk.places
             )
 
-    def _states(self, piece: PreparedRows | None, pooling: str) -> NDArray[np.float32]:
-        if piece is None:
-            return np.empty(
-                (0, self.plan.num_layers, self.plan.hidden_size), np.float32
-            )
-        with self._running:
-            encoded = self._maker.encode(piece, lambda rows: None)
-            states = self._maker.states(encoded)[pooling]
-        bfloat16 = self.plan.storage_dtype == "bfloat16"
-        return as_float32(states) if bfloat16 else states.astype(np.float32)
+    def _states(
+        self, prepared: PreparedRows | None, pooling: str
+    ) -> NDArray[np.float32]:
+        if prepared is None:
+            shape = (0, self.plan.num_layers, self.plan.hidden_size)
+            return np.empty(shape, np.float32)
+        with self._model_lock:
+            encoded = self._extractor.encode(prepared, lambda encoded_rows: None)
+            states = self._extractor.states(encoded)[pooling]
+        # NumPy has no bfloat16: such states are bits
+        if self.plan.storage_dtype == "bfloat16":
+            return as_float32(states)
+        return states.astype(np.float32)
 
 
-def _cell_of(row: Any, kind: str, place: str) -> Any:
+def _locate(chunks: Iterable[Sequence[str] | LocatedRows]) -> Iterator[LocatedRows]:
+    """Number the rows from 1 where they have no places of their own."""
+    rows_before = 0
+    for chunk in chunks:
+        if isinstance(chunk, LocatedRows):
+            located = chunk
+        else:
+            first = rows_before + 1
+            places = [f"row {number}" for number in range(first, first + len(chunk))]
+            located = LocatedRows(chunk, places)
+        rows_before += len(located.rows)
+        yield located
+
+
+def _table_cell(row: Any, kind: str, where: str) -> Any:
     """What a table would hold of a row: a text, a path, or the bytes of a file.
 
-    A picture of Pillow becomes a PNG or TIFF, samples with their rate a WAV of fractions: both
-    keep every number.
+    A picture of Pillow becomes a PNG or TIFF file, samples with their rate become a WAV
+    file of fractions: both keep every number.
+
+    Raises:
+        DataError: the row is none of these.
     """
     if isinstance(row, PurePath):
         return str(row)
@@ -193,45 +208,49 @@ def _cell_of(row: Any, kind: str, place: str) -> Any:
     if kind != "audio" or isinstance(row, str | bytes):
         return row
     if isinstance(row, Mapping) and {"array", "sampling_rate"} <= row.keys():
-        return _sound_bytes(row["array"], row["sampling_rate"], place)
+        return _sound_bytes(row["array"], row["sampling_rate"], where)
     if isinstance(row, tuple) and len(row) == 2:
-        return _sound_bytes(*row, place)
+        samples, rate = row
+        return _sound_bytes(samples, rate, where)
     raise DataError(
         "a sound has no sampling rate",
         expected="a path, or (samples, rate), such as (array, 16000)",
         found=type(row).__name__,
-        where=place,
+        where=where,
     )
 
 
-def _picture_bytes(image: Any) -> bytes:
+def _picture_bytes(picture: Any) -> bytes:
+    """A file of a picture, with the orientation of its camera, which readers apply."""
     file = io.BytesIO()
-    lossless = "PNG" if image.mode in PNG_MODES else "TIFF"
-    # the orientation of a camera is applied by whoever reads the file
-    image.save(file, lossless, exif=image.getexif())
+    file_format = "PNG" if picture.mode in PNG_MODES else "TIFF"
+    picture.save(file, file_format, exif=picture.getexif())
     return file.getvalue()
 
 
-def _sound_bytes(samples: Any, rate: Any, place: str) -> bytes:
+def _sound_bytes(samples: Any, rate: Any, where: str) -> bytes:
     """A WAV file of samples (T,) or, of several channels, (T, C) or (C, T)."""
     samples_T = np.asarray(samples)
     if samples_T.dtype.kind == "i":
-        # as files have them: whole numbers of 16 bits lie between -32,768 and 32,767
+        # whole numbers of 16 bits lie between -32,768 and 32,767, and so on
         samples_T = samples_T / -float(np.iinfo(samples_T.dtype).min)
     elif samples_T.dtype.kind != "f":
         raise DataError(
             "samples are no sound",
             expected="fractions from -1 to 1, or signed whole numbers",
             found=str(samples_T.dtype),
-            where=place,
+            where=where,
         )
+
     samples_T = samples_T.astype(np.float32)
+    # a sound has more samples than channels
     if samples_T.ndim == 2 and len(samples_T) < samples_T.shape[1]:
         samples_T = samples_T.T
     if samples_T.ndim not in (1, 2) or not samples_T.size:
         raise DataError(
-            "samples are no sound", found=f"shape {samples_T.shape}", where=place
+            "samples are no sound", found=f"shape {samples_T.shape}", where=where
         )
+
     file = io.BytesIO()
     soundfile = library("soundfile", "audio")
     soundfile.write(file, samples_T, int(rate), format="WAV", subtype="FLOAT")

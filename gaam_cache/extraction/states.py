@@ -1,108 +1,42 @@
-"""From rows to states: made ready, encoded in batches, proven. The one way, whoever asks for them.
-
-A shard proves itself: some of its rows are encoded again, alone, before it is published; what is
-compared is what the encoder computed, before it is rounded to the storage type.
+"""From rows to states: rows are prepared, encoded in batches, proven and assembled.
 
 N rows, B rows of a batch, L layers, D hidden size.
 """
 
-import hashlib
-import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gaam_cache.common import devices
 from gaam_cache.common.devices import CopyBack, bits
-from gaam_cache.common.errors import (
-    DataError,
-    GaamWarning,
-    NumericsError,
-    ShortOfMemoryError,
-)
-from gaam_cache.encoders.base import Encoder, Inputs
-from gaam_cache.extraction.batches import (
-    Lengths,
-    budget_of,
-    padded_tokens,
-    token_budget_batches,
-)
+from gaam_cache.common.errors import GaamWarning, NumericsError, ShortOfMemoryError
+from gaam_cache.config import budget_of
+from gaam_cache.encoders.base import Encoder
+from gaam_cache.extraction.batches import padded_tokens, token_budget_batches
+from gaam_cache.extraction.encoded import Encoded, EncodedBatch, PreparedRows
+from gaam_cache.extraction.proof import check_proof, choose_rows
+from gaam_cache.extraction.spreads import SpreadCheck
 from gaam_cache.extraction.summary import ExtractionStats
-from gaam_cache.sources.base import DIGEST_BYTES
-from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, as_float32, first_not_finite
+from gaam_cache.store.dtypes import LARGEST, NUMPY_DTYPES, first_not_finite
 from gaam_cache.store.plan import BATCHINGS, Batching, Plan
-from gaam_cache.store.rounding import UNMOVED, is_within_rounding, proof_limit, relative
-from gaam_cache.store.spread import FEWEST_ROWS, Spread, count_twins
 
-ROWS_PER_PROOF = 500
-FEWEST = 2
+T = TypeVar("T")
 FEW_ROWS = 8
-"""Further rows of one call that are encoded one at a time, at most: on a CPU they take a second of
-a small Llama, whose measuring takes ten."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PreparedRows:
-    """Rows that are encoded together, made ready: those of a shard, or of a call."""
-
-    inputs: Inputs
-    distinct: NDArray[np.bool_]  # (N,): whether a row is the first with its content
-    origin: str  # where they are from, for messages
-    first: int = 0  # number of the first of them there
-    places: Sequence[
-        str
-    ] = ()  # where each of them stands there; empty: by their numbers
-
-    def where(self, *rows: int) -> str:
-        """The place of a row of the piece, counted from 0, or of a first and a last one."""
-        found = (
-            self.places[row] if self.places else f"row {self.first + row + 1}"
-            for row in rows
-        )
-        return f"{self.origin}, {' to '.join(found)}"
-
-
-class EncodedBatch(NamedTuple):
-    """Rows of a piece and their states."""
-
-    rows: NDArray[np.int64]
-    states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
-    sums: dict[str, Tensor]  # pooling -> ``_sums`` of the distinct rows
-    exact: dict[
-        int, dict[str, Tensor]
-    ]  # row that proves the piece -> pooling -> (L, D), unrounded
-
-
-class Encoded(NamedTuple):
-    """States of a piece, and those of some of its rows once more."""
-
-    piece: PreparedRows
-    batches: list[EncodedBatch]
-    alone: dict[
-        int, dict[str, Tensor]
-    ]  # row -> pooling -> (1, L, D) float32, on the host
-
-
-class Deviation(NamedTuple):
-    """The greatest ``|state - alone| / |alone|`` of a row, and where."""
-
-    share: float
-    layer: int  # from 0
-    row: int
+"""Most rows of a call, outside a cache, that are encoded one at a time. On a CPU a
+small Llama takes a second for them, and ten to measure which rows may share a batch."""
 
 
 class StateExtractor:
-    """Makes the states of pieces of rows; each stage may run in a thread of its own.
+    """Makes the states of rows; each stage may run in a thread of its own.
 
-    The batches of whoever began a cache count too: they may have been measured on a device that
-    is not ours. ``further`` rows are no cache's, but encoded as those of one.
+    Rows share a batch only where both allow it: the plan and our encoder. The plan may
+    come from another device. Rows ``outside_cache`` are no part of the plan's cache,
+    but are encoded as its rows.
     """
 
     def __init__(
@@ -110,407 +44,303 @@ class StateExtractor:
         encoder: Encoder,
         plan: Plan,
         batch_tokens: int | None,
-        tally: ExtractionStats,
+        stats: ExtractionStats,
         *,
-        further: bool = False,
+        outside_cache: bool = False,
     ) -> None:
-        self.tally = tally
-        self._encoder, self._plan, self._further = encoder, plan, further
+        self._encoder = encoder
+        self._plan = plan
+        self._stats = stats
+        self._outside_cache = outside_cache
         self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
-        tally.batching = self._batching
         self._copies = CopyBack(encoder.device)
-        self._references: dict[
-            str, Tensor
-        ] = {}  # pooling -> what rows are counted from
-        self._seen: set[bytes] = set()  # content of the rows of small pieces
-        self._small: dict[
-            str, tuple[Any, int]
-        ] = {}  # pooling -> their sums, and how many rows
+        self._spreads = SpreadCheck(encoder, plan, stats, outside_cache=outside_cache)
+        stats.batching = self._batching
 
     @property
     def _batching(self) -> Batching:
         return max(self._plan.batching, self._encoder.batching, key=BATCHINGS.index)
 
     def prepare(
-        self, rows: Sequence[Any], essences: Iterable[bytes], **place: Any
+        self,
+        rows: Sequence[Any],
+        essences: Iterable[bytes],
+        *,
+        origin: str,
+        first: int = 0,
+        places: Sequence[str] = (),
     ) -> PreparedRows:
-        """Prepare rows, whose place is that of ``PreparedRows``; DataError where one has nothing.
+        """Make rows ready for the encoder.
 
-        Rows of the same content have equal ``essences``.
+        Args:
+            rows: as the encoder reads them.
+            essences: what makes a difference in each row; copies have the same.
+            origin: names the source of the rows in messages.
+            first: number of the first row in the source, from 0.
+            places: place of every row in the source, where numbers do not say it.
+
+        Raises:
+            DataError: a row has nothing to encode.
         """
-        distinct_N = self._first_of_each(essences, len(rows))
-        piece = PreparedRows(
-            inputs=self._encoder.prepare(rows), distinct=distinct_N, **place
+        distinct_N = self._spreads.mark_distinct(essences, len(rows))
+        prepared = PreparedRows(
+            inputs=self._encoder.prepare(rows),
+            distinct=distinct_N,
+            origin=origin,
+            first=first,
+            places=places,
         )
-        if len(empty := np.flatnonzero(np.asarray(piece.inputs.lengths) == 0)):
-            row = int(empty[0])
-            raise self._encoder.refuse_empty(rows[row], piece.where(row))
-        return piece
+        empty_rows = np.flatnonzero(np.asarray(prepared.inputs.lengths) == 0)
+        if len(empty_rows):
+            row = int(empty_rows[0])
+            raise self._encoder.refuse_empty(rows[row], prepared.where(row))
+        return prepared
 
-    def _first_of_each(self, essences: Iterable[bytes], rows: int) -> NDArray[np.bool_]:
-        """Whether each row, (N,), is the first with its content, in small pieces of all of them."""
-        seen = self._seen if self._is_small(rows) else set[bytes]()
-        distinct_N = np.zeros(rows, np.bool_)
-        for row, essence in enumerate(essences):
-            digest = hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
-            distinct_N[row] = digest not in seen
-            seen.add(digest)
-        return distinct_N
+    def encode(
+        self, prepared: PreparedRows, on_progress: Callable[[int], None]
+    ) -> Encoded:
+        """Pooled states in the storage type, batch by batch; of some rows also alone.
 
-    def _is_small(self, rows: int) -> bool:
-        """Whether a shard has so few rows that only several tell whether all are one."""
-        return rows < FEWEST_ROWS and not self._further
+        On a GPU this returns while the last batches are still being computed and
+        copied. When the memory is too small for a batch, all batches of these rows are
+        made again with half of the tokens, and later rows have these smaller batches.
 
-    def encode(self, piece: PreparedRows, tick: Callable[[int], None]) -> Encoded:
-        """Pooled states in the storage type, batch by batch; those of some rows also alone.
-
-        On a GPU this returns while the last batches are still being computed and copied. Where its
-        memory is too small for a batch, the piece is begun again with half of the tokens a batch,
-        and so are those that follow: all rows of a piece are in batches of one budget.
+        ``on_progress`` is called with the number of rows encoded so far.
         """
-        asked, tally = self._batch_tokens, self.tally
-        if self._further:
-            longest = int(np.max(piece.inputs.lengths))
-            self._encoder.load_for(
-                longest, batching="alone" if self._is_few(piece) else None
-            )
-        while (encoded := self._encode_within(piece, tick)) is None:
-            pass
-        if self._batch_tokens < asked:
-            tally.smaller_batches = now = self._batch_tokens
-            said = f"out of memory with batches of {asked:,} tokens: goes on with {now:,}; other "
-            said += (
-                f"last digits than with the memory (the same: --set batch-tokens={now})"
-            )
-            warnings.warn(said, GaamWarning, stacklevel=2)
-        tally.count_inputs(piece.inputs)
+        # the rows of a later call may be longer than those that were measured
+        if self._outside_cache:
+            longest = int(np.max(prepared.inputs.lengths))
+            batching: Batching | None = "alone" if self._is_few(prepared) else None
+            self._encoder.load_for(longest, batching=batching)
+
+        first_batch_tokens = self._batch_tokens
+        encoded: Encoded | None = None
+        while encoded is None:
+            encoded = self._try_encode(prepared, on_progress)
+        if self._batch_tokens < first_batch_tokens:
+            self._warn_of_smaller_batches(first_batch_tokens)
+        self._stats.count_inputs(prepared.inputs)
         return encoded
 
-    def _is_few(self, piece: PreparedRows) -> bool:
-        """Whether rows are fewer than it takes to pay for measuring what may share a batch.
+    def _warn_of_smaller_batches(self, first_batch_tokens: int) -> None:
+        self._stats.smaller_batches = self._batch_tokens
+        message = (
+            f"out of memory with batches of {first_batch_tokens:,} tokens: goes on "
+            f"with {self._batch_tokens:,}; the last digits differ from those of larger "
+            f"batches (for the same ones: --set batch-tokens={self._batch_tokens})"
+        )
+        warnings.warn(message, GaamWarning, stacklevel=3)
 
-        They are encoded alone whether or not it was measured: with the same bits every time.
+    def _is_few(self, prepared: PreparedRows) -> bool:
+        """Whether these are so few rows outside a cache that each is encoded alone.
+
+        They are encoded alone whether or not it was measured which rows may share a
+        batch: their bits are the same every time.
         """
-        return self._further and len(piece.inputs.lengths) <= FEW_ROWS
+        return self._outside_cache and len(prepared.inputs.lengths) <= FEW_ROWS
 
-    def _encode_within(
-        self, piece: PreparedRows, tick: Callable[[int], None]
+    def _try_encode(
+        self, prepared: PreparedRows, on_progress: Callable[[int], None]
     ) -> Encoded | None:
-        """All batches; None where one had no memory: nothing is counted, and fewer tokens left."""
-        inputs = piece.inputs
-        length_N, size_N = np.asarray(inputs.lengths), inputs.sizes
-        few = self._is_few(piece)
-        batching = "alone" if few else self._batching
-        batches = token_budget_batches(
-            size_N, self._batch_tokens, batching, inputs.extents
-        )
-        chosen = choose_rows(length_N, batches)
-        encoded, tally, done = Encoded(piece, [], {}), self.tally, 0
-        before = tally.rows_made, tally.tokens, tally.padded_tokens
+        """Encode all batches; None where the memory was too small for one of them.
+
+        Then nothing is counted, and the next try has batches of fewer tokens.
+        """
+        inputs = prepared.inputs
+        length_N = np.asarray(inputs.lengths)
+        size_N = inputs.sizes
+        batches = self._plan_batches(prepared)
+        proof_rows = choose_rows(length_N, batches)
+
+        encoded = Encoded(prepared, batches=[], alone={})
+
+        # an attempt without success counts nothing
+        stats = self._stats
+        counts_before = (stats.rows_made, stats.tokens, stats.padded_tokens)
+        encoded_rows = 0
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
-            distinct_B = piece.distinct[batch]
             encode = partial(
-                self._encode_batch, items, batch, chosen, distinct_B, as_alone=few
+                self._encode_batch,
+                items,
+                batch,
+                proof_rows,
+                prepared.distinct[batch],
+                as_alone=self._is_few(prepared),
             )
-            made = self._attempt(encode, piece, batch.tolist())
-            if made is None:
-                tally.rows_made, tally.tokens, tally.padded_tokens = before
-                tokens = int(size_N[batch].max()) * len(
-                    batch
-                )  # the batch is cut in two at least
-                self._batch_tokens = max(1, min(self._batch_tokens, tokens) // 2)
+            encoded_batch = self._attempt(encode, prepared, batch.tolist())
+            if encoded_batch is None:
+                stats.rows_made, stats.tokens, stats.padded_tokens = counts_before
+                self._halve_batches(size_N, batch)
                 return None
-            encoded.batches.append(made)
-            done += len(batch)
-            tally.rows_made += len(batch)
-            tally.tokens += int(length_N[batch].sum())
-            tally.padded_tokens += padded_tokens(size_N, [batch])
-            tick(done)
-        for row in chosen:
-            encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
-            pooled = self._attempt(encode_alone, piece, [row])
-            encoded.alone[row] = {
-                name: self._copies.start(x) for name, x in pooled.items()
-            }
+            encoded.batches.append(encoded_batch)
+            encoded_rows += len(batch)
+            stats.rows_made += len(batch)
+            stats.tokens += int(length_N[batch].sum())
+            stats.padded_tokens += padded_tokens(size_N, [batch])
+            on_progress(encoded_rows)
+        self._encode_proof(encoded, proof_rows)
         return encoded
+
+    def _plan_batches(self, prepared: PreparedRows) -> list[NDArray[np.int64]]:
+        inputs = prepared.inputs
+        batching = "alone" if self._is_few(prepared) else self._batching
+        return token_budget_batches(
+            inputs.sizes, self._batch_tokens, batching, inputs.extents
+        )
+
+    def _halve_batches(
+        self, size_N: NDArray[np.int64], batch: NDArray[np.int64]
+    ) -> None:
+        """Choose a limit of tokens that cuts this batch into two at least."""
+        batch_tokens = int(size_N[batch].max()) * len(batch)
+        self._batch_tokens = max(1, min(self._batch_tokens, batch_tokens) // 2)
+
+    def _encode_proof(self, encoded: Encoded, proof_rows: Sequence[int]) -> None:
+        """Encode the rows of the proof again, alone."""
+        for row in proof_rows:
+            item = encoded.prepared.inputs.items[row]
+            encode_alone = partial(self._encoder.encode_alone, item)
+            pooled = self._attempt(encode_alone, encoded.prepared, [row])
+            # for one row there is a result or an error
+            assert pooled is not None
+            encoded.alone[row] = {
+                pooling: self._copies.start(x_BLD) for pooling, x_BLD in pooled.items()
+            }
 
     def _attempt(
-        self, encode: Callable[[], Any], piece: PreparedRows, rows: Sequence[int]
-    ) -> Any:
-        """What ``encode`` makes of rows; None where there is no memory for several."""
+        self, encode: Callable[[], T], prepared: PreparedRows, rows: Sequence[int]
+    ) -> T | None:
+        """Call ``encode``; None where the memory is too small for several rows.
+
+        Raises:
+            ShortOfMemoryError: it is too small for one row.
+        """
         try:
             return encode()
         except Exception as error:
             if not devices.out_of_memory(error):
                 raise
-            said = devices.said_of_memory(error)
-        # not before here: an exception that is handled holds all tensors of where it came from
+            reason = devices.said_of_memory(error)
+        # not inside the handler: there the exception keeps all tensors of the attempt
         devices.give_back(self._encoder.device)
         if len(rows) > 1:
             return None
         raise ShortOfMemoryError(
             "the memory of the device is too small for one row",
-            found=said,
-            where=piece.where(rows[0]),
-            hint="a smaller --max-length, another --device, --dtype bfloat16, or device-map auto",
+            found=reason,
+            where=prepared.where(rows[0]),
+            hint=(
+                "a smaller --max-length, another --device, --dtype bfloat16, "
+                "or device-map auto"
+            ),
         )
 
     def _encode_batch(
         self,
         items: Sequence[Any],
         batch: NDArray[np.int64],
-        chosen: list[int],
+        proof_rows: Sequence[int],
         distinct_B: NDArray[np.bool_],
         *,
         as_alone: bool,
     ) -> EncodedBatch:
-        """On their way to the host, in the storage type."""
-        dtype, start = getattr(torch, self._plan.storage_dtype), self._copies.start
-        encoded = EncodedBatch(
-            batch, {}, {}, {row: {} for row in chosen if row in batch}
-        )
+        """Encode a batch; its states are on their way to the host, in the storage type.
+
+        Args:
+            items: the rows of the batch, as the encoder reads them.
+            batch: their numbers.
+            proof_rows: rows whose states are kept unrounded, too.
+            distinct_B: whether a row is the first with its content.
+            as_alone: encode the only row as the proof does.
+        """
+        storage_dtype = getattr(torch, self._plan.storage_dtype)
         encoder = self._encoder
         pooled = encoder.encode_alone(items[0]) if as_alone else encoder.encode(items)
-        for name, x_BLD in pooled.items():
-            stored_BLD = x_BLD.to(dtype)
-            encoded.states[name] = start(stored_BLD)
-            # a mean: from a row unlike all others, differences would have few digits left
-            reference_LD = self._references.setdefault(name, x_BLD.mean(0))
-            encoded.sums[name] = start(
-                _sums(x_BLD, stored_BLD, reference_LD, distinct_B)
-            )
-            for row, exact in encoded.exact.items():
-                exact[name] = start(x_BLD[int((batch == row).argmax())].clone())
+
+        proof_rows_of_batch = [row for row in proof_rows if row in batch]
+        encoded = EncodedBatch(
+            rows=batch,
+            states={},
+            sums={},
+            exact={row: {} for row in proof_rows_of_batch},
+        )
+        for pooling, x_BLD in pooled.items():
+            # rounded on the device: half of the bytes to copy
+            stored_BLD = x_BLD.to(storage_dtype)
+            encoded.states[pooling] = self._copies.start(stored_BLD)
+            sums_4LD = self._spreads.sums(pooling, x_BLD, stored_BLD, distinct_B)
+            encoded.sums[pooling] = self._copies.start(sums_4LD)
+            for row in proof_rows_of_batch:
+                x_LD = x_BLD[encoded.index_of(row)].clone()
+                encoded.exact[row][pooling] = self._copies.start(x_LD)
         return encoded
 
     def wait(self) -> None:
-        """Wait for all that was encoded to be on the host."""
+        """Wait until all that was encoded is on the host."""
         self._copies.wait()
 
     def states(self, encoded: Encoded) -> dict[str, NDArray[Any]]:
-        """What was encoded, in the order of the rows: pooling -> (N, L, D) in the storage type.
+        """States in the order of the rows: pooling -> (N, L, D) in the storage type.
 
-        bfloat16, which NumPy lacks, comes as its bits. All is finite, and some of it proven.
+        NumPy has no bfloat16; such states come as their bits. All numbers are finite,
+        and some rows are proven.
         """
         self.wait()
-        states = {name: self._assemble(encoded, name) for name in self._plan.pooling}
-        self._prove(encoded, states)
-        computed = {
-            row: x for batch in encoded.batches for row, x in batch.exact.items()
+        states = {
+            pooling: self._assemble(encoded, pooling) for pooling in self._plan.pooling
         }
-        self._check_spreads(encoded, states, computed)
+        deviation = check_proof(
+            encoded,
+            states,
+            self._encoder,
+            self._plan,
+            outside_cache=self._outside_cache,
+        )
+        self._stats.deviation = max(self._stats.deviation, deviation)
+        self._stats.proven += len(encoded.alone)
+        self._spreads.check(encoded, states)
         return states
-
-    def _prove(self, encoded: Encoded, states: Mapping[str, NDArray[Any]]) -> None:
-        """Compare some rows with what they are alone; NumericsError where rounding is not why."""
-        plan, limit = self._plan, proof_limit(self._encoder.dtype)
-        bad: list[Deviation] = []
-        for batch in encoded.batches:
-            for row in batch.exact:
-                found = worst_deviation(
-                    states, batch, encoded.alone, row, plan.storage_dtype
-                )
-                self.tally.deviation = max(self.tally.deviation, found.share)
-                if not found.share <= limit and not self._is_rounding(
-                    encoded, batch, found
-                ):
-                    bad.append(found)
-        self.tally.proven += len(encoded.alone)
-        if not bad:
-            return
-        worst = max(bad, key=lambda one: one.share)
-        hint = "encode every text alone: gaam_decoder.load(RUN, batch_tokens=1)"
-        if not self._further:
-            hint = "extract into another --out with --set batch-tokens=1, which encodes every "
-            hint += "row alone; rows of this folder may be wrong, too"
-        raise NumericsError(
-            "a text has another state in its batch than alone; nothing was made of it",
-            expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
-            found=f"{worst.share:.1e} in layer {worst.layer + plan.first_layer}",
-            where=encoded.piece.where(worst.row),
-            hint=hint,
-        )
-
-    def _is_rounding(
-        self, encoded: Encoded, batch: EncodedBatch, found: Deviation
-    ) -> bool:
-        """Whether the batch moves nothing of a row in higher precision, which is near enough.
-
-        Massive activations of a few tokens amplify the rounding of the kernels of a batch.
-        """
-        if not math.isfinite(found.share):
-            return False
-        items = encoded.piece.inputs.batch(batch.rows)
-        exact = self._encoder.exact(items, int((batch.rows == found.row).argmax()))
-        if exact is None:
-            return False
-        dtype, (in_batch, alone) = self._encoder.dtype, exact
-        for name, x_LD in batch.exact[found.row].items():
-            rounded = encoded.alone[found.row][name][0].numpy()
-            if not relative(in_batch[name], alone[name]).max() <= UNMOVED[dtype]:
-                return False
-            if not is_within_rounding(
-                x_LD.numpy(), rounded, alone[name], proof_limit(dtype)
-            ):
-                return False
-        return True
-
-    def _check_spreads(
-        self,
-        encoded: Encoded,
-        states: Mapping[str, NDArray[Any]],
-        computed: Mapping[int, Mapping[str, Tensor]],
-    ) -> None:
-        """Refuse rows that are all one, and a layer that rounding takes away; count the others."""
-        plan, piece, tally = self._plan, encoded.piece, self.tally
-        small, where = (
-            self._is_small(len(piece.distinct)),
-            piece.where(0, len(piece.distinct) - 1),
-        )
-        different = False
-        for name, states_NLD in states.items():
-            spread = self._spread(encoded, name)
-            apart = [
-                computed[row][name].numpy() - alone[name][0].numpy()
-                for row, alone in encoded.alone.items()
-            ]
-            noise_LD = np.sqrt(np.mean(np.square(apart, dtype=np.float64), axis=0))
-            flat_L = spread.flat_layers(noise_LD, self._encoder.dtype)
-            different |= spread.rows < FEWEST_ROWS or not flat_L.all()
-            if spread.rows >= FEWEST_ROWS:
-                for layer in np.flatnonzero(flat_L).tolist():
-                    place = f"{name}, layer {layer + plan.first_layer}"
-                    tally.flat[place] = tally.flat.get(place, 0) + 1
-            if not self._further:  # else the decoders learned from such states
-                lost = spread.check_storage_precision(
-                    plan.storage_dtype,
-                    flat_L,
-                    first_layer=plan.first_layer,
-                    where=where,
-                )
-                for layer, told in lost.items():
-                    tally.coarse.setdefault(f"{name}, layer {layer}", told)
-            if not small and not self._further:
-                distinct_NLD = states_NLD[piece.distinct]
-                if plan.storage_dtype == "bfloat16":
-                    distinct_NLD = as_float32(distinct_NLD)
-                alike = count_twins(distinct_NLD, spread, flat_L, noise_LD)
-                tally.twins[name] = tally.twins.get(name, 0) + alike
-        if not small:
-            tally.distinct += int(piece.distinct.sum())
-        if not different and not self._further:
-            raise self._refuse_one_state(piece, next(iter(states)))
-
-    def _spread(self, encoded: Encoded, pooling: str) -> Spread:
-        """Of the distinct rows of a piece; of one of few rows, with those before it."""
-        distinct_N = encoded.piece.distinct
-        batches = [batch.sums[pooling].numpy() for batch in encoded.batches]
-        sums_4LD: Any = np.sum(batches, axis=0, dtype=np.float64)
-        rows = int(distinct_N.sum())
-        if self._is_small(len(distinct_N)):
-            before_4LD, rows_before = self._small.get(pooling, (0.0, 0))
-            sums_4LD, rows = sums_4LD + before_4LD, rows + rows_before
-            self._small[pooling] = sums_4LD, rows
-        return Spread.from_sums(sums_4LD, self._references[pooling].cpu().numpy(), rows)
-
-    def _refuse_one_state(self, piece: PreparedRows, pooling: str) -> DataError:
-        """What to say where all rows are one."""
-        encoder, counts = self._encoder, ExtractionStats(rows_made=len(piece.distinct))
-        counts.count_inputs(piece.inputs)
-        reason = counts.likely_reason(
-            pooling, encoder.max_length, causal=bool(encoder.acts_causal)
-        )
-        return DataError(
-            f"all {encoder.noun}s have one and the same state in every layer, though they differ",
-            expected="states that differ by more than rounding",
-            found=reason.cause,
-            where=piece.where(0, len(piece.distinct) - 1),
-            hint=reason.remedy,
-        )
 
     def _assemble(self, encoded: Encoded, pooling: str) -> NDArray[Any]:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
-        plan, dtype = self._plan, self._plan.storage_dtype
-        piece, batches = encoded.piece, encoded.batches
-        shape = (len(piece.inputs.lengths), plan.num_layers, plan.hidden_size)
-        states = np.empty(shape, dtype=NUMPY_DTYPES[dtype])
-        for batch in batches:
-            states[batch.rows] = bits(batch.states[pooling])
-        if (bad := first_not_finite(states, dtype)) is not None:
-            row, layer, feature = bad[0], bad[1] + plan.first_layer, bad[2]
-            what = f"the encoder's layer {layer} yields numbers that are not finite"
-            hint = "look at the row, or compute in --dtype float32 with a new --out"
-            # the others reach as far as the encoder's arithmetic; rounding makes no NaN
-            if dtype == "float16" and np.isinf(states[bad]):
-                what = f"a state of layer {layer} cannot be stored as {dtype}"
-                hint = "--storage-dtype float32 and a new --out"
-            raise NumericsError(
-                what,
-                expected=f"finite values up to {LARGEST[dtype]:g}",
-                found=f"another in feature {feature}",
-                where=piece.where(row),
-                hint="leave the row out" if self._further else hint,
-            )
-        return states
+        plan = self._plan
+        num_rows = len(encoded.prepared.inputs.lengths)
+        # batches are sorted by length: their rows go back to their own places
+        states_NLD = np.empty(
+            (num_rows, plan.num_layers, plan.hidden_size),
+            dtype=NUMPY_DTYPES[plan.storage_dtype],
+        )
+        for batch in encoded.batches:
+            states_NLD[batch.rows] = bits(batch.states[pooling])
+        index = first_not_finite(states_NLD, plan.storage_dtype)
+        if index is not None:
+            raise self._not_finite(states_NLD, index, encoded.prepared)
+        return states_NLD
 
+    def _not_finite(
+        self,
+        states_NLD: NDArray[Any],
+        index: tuple[int, ...],
+        prepared: PreparedRows,
+    ) -> NumericsError:
+        """The error for a number that is not finite, at this index."""
+        row, layer_index, feature = index
+        layer = layer_index + self._plan.first_layer
+        dtype = self._plan.storage_dtype
+        problem = f"the encoder's layer {layer} yields numbers that are not finite"
+        hint = "look at the row, or compute in --dtype float32 with a new --out"
 
-def _sums(
-    x_BLD: Tensor,
-    stored_BLD: Tensor,
-    reference_LD: Tensor,
-    distinct_B: NDArray[np.bool_],
-) -> Tensor:
-    """What ``Spread.from_sums`` reads of the distinct rows of a batch, (4, L, D), on its device."""
-    weight_B = torch.from_numpy(distinct_B).to(x_BLD.device, x_BLD.dtype)
-    layers = []
-    # one layer at a time: of all at once there may be no room for copies
-    for x_BD, stored_BD, reference_D in zip(
-        x_BLD.unbind(1), stored_BLD.unbind(1), reference_LD, strict=True
-    ):
-        moved_BD = x_BD - reference_D
-        error_BD = stored_BD.to(x_BD.dtype) - x_BD
-        sums = [
-            weight_B @ y
-            for y in (moved_BD, moved_BD.square(), error_BD, error_BD.square())
-        ]
-        layers.append(torch.stack(sums))
-    return torch.stack(layers, 1)
-
-
-def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:
-    """Which rows of a shard prove it: one in 500, at least two, the same at every attempt.
-
-    First the shortest row of the batch with the longest, around which padding is greatest; the
-    others are spread evenly over the rows in order of their length.
-    """
-    length_N = np.asarray(lengths)
-    count = min(len(length_N), max(FEWEST, -(-len(length_N) // ROWS_PER_PROOF)))
-    most = batches[int(np.argmax([np.ptp(length_N[batch]) for batch in batches]))]
-    first = int(most[length_N[most].argmin()])
-    by_length = np.argsort(length_N, kind="stable")
-    others = by_length[by_length != first].tolist()
-    ends = (0, len(others) - 1) if count > 2 else (len(others) // 2,) * 2
-    steps = np.linspace(*ends, count - 1).round().astype(int)
-    return [first, *(others[step] for step in steps)]
-
-
-def worst_deviation(
-    states: Mapping[str, NDArray[Any]],
-    batch: EncodedBatch,
-    alone: Mapping[int, Mapping[str, Tensor]],
-    row: int,
-    storage_dtype: str,
-) -> Deviation:
-    """Of the layers of a row that which is furthest from its states alone.
-
-    Infinitely far where what is to be stored, (N, L, D), is not the state rounded that came out of
-    the row's batch, (L, D).
-    """
-    worst = Deviation(0.0, 0, row)
-    for name, x_LD in batch.exact[row].items():
-        share_L = relative(x_LD.numpy(), alone[row][name][0].numpy())
-        stored_LD = bits(x_LD.to(getattr(torch, storage_dtype)))
-        share_L[(states[name][row] != stored_LD).any(axis=-1)] = math.inf
-        layer = int(share_L.argmax())
-        worst = max(worst, Deviation(float(share_L[layer]), layer, row))
-    return worst
+        # bfloat16 and float32 reach as far as the encoder's arithmetic; rounding makes
+        # no NaN
+        if dtype == "float16" and np.isinf(states_NLD[index]):
+            problem = f"a state of layer {layer} cannot be stored as {dtype}"
+            hint = "--storage-dtype float32 and a new --out"
+        if self._outside_cache:
+            hint = "leave the row out"
+        return NumericsError(
+            problem,
+            expected=f"finite values up to {LARGEST[dtype]:g}",
+            found=f"another in feature {feature}",
+            where=prepared.where(row),
+            hint=hint,
+        )

@@ -1,4 +1,7 @@
-"""What an extraction has done so far, and what ``gaam extract`` says of it in the end."""
+"""What an extraction has done so far, and its summary for people.
+
+``ExtractionStats`` counts while shards are made; ``ExtractSummary`` describes the end.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,25 @@ from gaam_cache.sources.base import TOLERATED_TRUNCATED_SHARE
 from gaam_cache.store.files import short_digest
 from gaam_cache.store.plan import Batching, Plan
 
-LARGEST_COUNTS = ("deviation", "seconds")  # of several workers beside each other
-OF_PLAN = ("fingerprint", "num_layers", "hidden_size", "rows", "storage_dtype")
-OF_ENCODER = ("dtype", "max_length", "noun", "unit", "acts_causal")
-MOST_UNKNOWN = 0.05  # of all tokens: with more, rows lose what tells them apart
-MOST_ALIKE = 0.5  # of the distinct rows
+LARGEST_COUNTS = ("deviation", "seconds")  # of several workers the largest counts
+SMALLEST_COUNTS = ("batching", "smaller_batches")
+"""Of several workers the smallest counts. The alphabet orders batchings from the
+strictest."""
+PLAN_FIELDS = ("fingerprint", "num_layers", "hidden_size", "rows", "storage_dtype")
+ENCODER_FIELDS = ("dtype", "max_length", "noun", "unit", "acts_causal")
+MOST_UNKNOWN = 0.05
+"""Share of unknown tokens above which rows lose what tells them apart."""
+MOST_ALIKE = 0.5  # share of the distinct rows
 SHOWN = 3  # layers that a warning names
 FIRST_OF_CAUSAL = (
     "this encoder reads from left to right, and the first token sees no other"
 )
+OTHER_SCRIPT = "choose an encoder that knows their script and language"
+BATCHINGS_IN_WORDS = {
+    "padded": "padded; a {noun}'s states are the same alone and in a batch",
+    "equal lengths": "of equal length only: padding moves this encoder's states",
+    "alone": "of one {noun}: neighbours move this encoder's states",
+}
 
 
 class Reason(NamedTuple):
@@ -35,72 +48,52 @@ class Reason(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class ExtractionStats:
-    """What was done so far, and what was seen of rows that may not be what they seem."""
+    """Counts of what was done, and of rows that may not be what they seem."""
 
-    shards_made: int = (
-        0  # published by this run; others were there, or another was quicker
-    )
+    shards_made: int = 0  # published by this run, not by an earlier one or another
     rows_made: int = 0
-    tokens: int = 0  # padding not counted
+    tokens: int = 0  # without padding
     padded_tokens: int = 0
     truncated: int = 0  # rows that were longer than the maximum
-    own_tokens: int = (
-        0  # of the texts, without special ones; 0 where nobody counts them
-    )
+    own_tokens: int = 0  # of the texts, without special ones; 0 where nobody counts
     unknown_tokens: int = 0  # of those
-    unread: int = 0  # texts without any token that is known
+    unread: int = 0  # texts without any known token
     doubled: dict[str, int] = field(default_factory=dict)
     """Special token -> rows that hold it twice."""
-    distinct: int = 0  # rows whose content no row before them in their shard has
+    distinct: int = 0  # rows whose content no earlier row of their shard has
     twins: dict[str, int] = field(default_factory=dict)
     """Pooling -> how many of those have the state of another, up to rounding."""
     flat: dict[str, int] = field(default_factory=dict)
-    """Pooling and layer in which all rows of a shard are one -> in how many shards."""
+    """Pooling and layer in which all rows of a shard are one -> number of shards."""
     coarse: dict[str, str] = field(default_factory=dict)
-    """Pooling and layer of which rounding takes a part away -> how much, in one of the shards."""
-    proven: int = (
-        0  # rows that were encoded again, alone, before their shard was published
-    )
-    deviation: float = (
-        0.0  # the largest |state - alone| / |alone| of any layer of those rows
-    )
+    """Pooling and layer that rounding makes poorer -> by how much, in one shard."""
+    proven: int = 0  # rows that were encoded again, alone, before they were published
+    deviation: float = 0.0
+    """The largest ``|state - alone| / |alone|`` of any layer of those rows."""
     bytes: int = 0
-    seconds: float = (
-        0.0  # wall time, without loading the encoder; of workers, with their start
-    )
-    write_seconds: float = (
-        0.0  # of checking, hashing and writing, most of it beside the encoder
-    )
+    seconds: float = 0.0
+    """Wall time without loading the encoder; of workers, with their start."""
+    write_seconds: float = 0.0
+    """Of checking, hashing and writing, most of it while the encoder works."""
     batching: Batching | None = None  # which texts may share a batch, as measured
-    smaller_batches: int | None = (
-        None  # tokens of a batch in the end, where memory was short
-    )
+    smaller_batches: int | None = None
+    """Tokens of a batch in the end, where the memory was too small for the first."""
 
     def add(self, other: ExtractionStats) -> None:
-        """What another worker did beside us."""
-        for one in fields(ExtractionStats):
-            ours, theirs = getattr(self, one.name), getattr(other, one.name)
-            if isinstance(ours, dict):
-                together: Any = ours | theirs
-                for key in ours.keys() & theirs.keys():
-                    if isinstance(ours[key], int):
-                        together[key] = ours[key] + theirs[key]
-            elif one.default is None:
-                together = min(
-                    (x for x in (ours, theirs) if x is not None), default=None
-                )
-            else:
-                together = (
-                    max(ours, theirs) if one.name in LARGEST_COUNTS else ours + theirs
-                )
-            setattr(self, one.name, together)
+        """Add what another worker did."""
+        for count in fields(ExtractionStats):
+            name = count.name
+            merged = _merge(name, getattr(self, name), getattr(other, name))
+            setattr(self, name, merged)
 
     def count_inputs(self, inputs: Inputs) -> None:
-        """Count what the preparation of some rows did to them."""
+        """Count what the tokenizer did to some rows."""
         self.truncated += sum(inputs.truncated)
-        own_N, unknown_N = np.asarray(inputs.own), np.asarray(inputs.unknown)
+        own_N = np.asarray(inputs.own)
+        unknown_N = np.asarray(inputs.unknown)
         self.own_tokens += int(own_N.sum())
         self.unknown_tokens += int(unknown_N.sum())
+        # a text of unknown tokens alone, or of none
         self.unread += int((unknown_N == own_N).sum())
         for token, rows in inputs.doubled.items():
             self.doubled[token] = self.doubled.get(token, 0) + rows
@@ -110,37 +103,49 @@ class ExtractionStats:
         """Share of the tokens of the texts that the tokenizer does not know."""
         return self.unknown_tokens / max(1, self.own_tokens)
 
+    @property
+    def padding_share(self) -> float:
+        """Share of the encoded positions that were padding."""
+        if not self.padded_tokens:
+            return 0.0
+        return 1 - self.tokens / self.padded_tokens
+
     def likely_reason(self, pooling: str, max_length: int, *, causal: bool) -> Reason:
-        """Why rows that differ are alike."""
-        causes, remedies = [], []
+        """Why rows that differ have one state."""
+        reasons = []
+
+        # unknown words leave nothing that differs
         if self.unknown_share > MOST_UNKNOWN:
-            causes.append(
-                f"{self.unknown_share:.0%} of their tokens are unknown to the tokenizer"
-            )
-            remedies.append("choose an encoder that knows their script and language")
+            share = self.unknown_share
+            cause = f"{share:.0%} of their tokens are unknown to the tokenizer"
+            reasons.append(Reason(cause, OTHER_SCRIPT))
         elif 2 * self.unread > self.rows_made:
-            causes.append(
-                f"the tokenizer makes no token of {self.unread / self.rows_made:.0%} of them"
-            )
-            remedies.append("choose an encoder that knows their script and language")
+            share = self.unread / self.rows_made
+            cause = f"the tokenizer makes no token of {share:.0%} of them"
+            reasons.append(Reason(cause, OTHER_SCRIPT))
+
+        # rows may begin with the same words
         if 2 * self.truncated > self.rows_made:
             share = self.truncated / self.rows_made
-            causes.append(
-                f"{share:.0%} of the rows are cut at {max_length:,}, where they may not differ yet"
+            cause = (
+                f"{share:.0%} of the rows are cut at {max_length:,}, "
+                "where they may not differ yet"
             )
-            remedies.append(
-                "leave out what all begin with, or let more of them be read"
-            )
+            remedy = "leave out what all begin with, or let more of them be read"
+            reasons.append(Reason(cause, remedy))
         if pooling == "first" and causal:
-            causes.append(FIRST_OF_CAUSAL)
-            remedies.append("--pool mean or last")
-        if not causes:
-            causes.append("neither unknown tokens nor cut rows explain it")
-            remedies.append(
-                "look at the rows and at what one becomes (gaam extract --dry-run), or choose "
-                "another encoder"
+            reasons.append(Reason(FIRST_OF_CAUSAL, "--pool mean or last"))
+        if not reasons:
+            remedy = (
+                "look at the rows and at what one becomes (gaam extract --dry-run), or "
+                "choose another encoder"
             )
-        return Reason("; ".join(causes), ", or ".join(remedies))
+            cause = "neither unknown tokens nor cut rows explain it"
+            reasons.append(Reason(cause, remedy))
+        return Reason(
+            cause="; ".join(reason.cause for reason in reasons),
+            remedy=", or ".join(reason.remedy for reason in reasons),
+        )
 
     def doubts(
         self, *, noun: str, max_length: int, causal: bool, storage_dtype: str
@@ -153,51 +158,86 @@ class ExtractionStats:
             causal: whether the encoder reads from left to right.
             storage_dtype: what states are rounded to.
         """
+        return [
+            *self._doubts_of_tokens(noun),
+            *self._doubts_of_twins(noun, max_length, causal=causal),
+            *self._doubts_of_layers(noun, storage_dtype),
+        ]
+
+    def _doubts_of_tokens(self, noun: str) -> list[str]:
+        # a few such rows are in many data sets
         lines = []
-        unread = self.unread > TOLERATED_TRUNCATED_SHARE * self.rows_made
-        if unread or self.unknown_share > MOST_UNKNOWN:
+        tolerated = TOLERATED_TRUNCATED_SHARE * self.rows_made
+        if self.unread > tolerated or self.unknown_share > MOST_UNKNOWN:
             lines.append(
-                f"{self.unknown_share:.1%} of all tokens are unknown to the encoder's tokenizer, "
-                f"and {self.unread:,} of {self.rows_made:,} rows hold no other: what they say is "
-                "lost; choose an encoder that knows their script and language"
+                f"{self.unknown_share:.1%} of all tokens are unknown to the encoder's "
+                f"tokenizer, and {self.unread:,} of {self.rows_made:,} rows hold no "
+                f"other: their meaning is lost; {OTHER_SCRIPT}"
             )
-        doubled = [visible(token) for token in self.doubled]
-        most = max(self.doubled.values(), default=0)
-        if most > TOLERATED_TRUNCATED_SHARE * self.rows_made:
+        doubled_rows = max(self.doubled.values(), default=0)
+        if doubled_rows > tolerated:
+            tokens = ", ".join(visible(token) for token in self.doubled)
             lines.append(
-                f"special tokens stand twice at the start or end of {most:,} of "
-                f"{self.rows_made:,} rows, which moves their states: {', '.join(doubled)}; they "
-                f"are added to every text: leave them out of the {noun}s and of --prompt"
+                f"special tokens stand twice at the start or end of {doubled_rows:,} "
+                f"of {self.rows_made:,} rows, which moves their states: {tokens}; the "
+                "tokenizer adds them to every text: leave them out of the "
+                f"{noun}s and of --prompt"
             )
+        return lines
+
+    def _doubts_of_twins(
+        self, noun: str, max_length: int, *, causal: bool
+    ) -> list[str]:
+        lines = []
         for pooling, rows in self.twins.items():
+            twins = f"{rows:,} of {self.distinct:,} {noun}s that differ have"
+            # the first token of a causal encoder sees nothing of its row
             if pooling == "first" and causal:
                 lines.append(
-                    f"{FIRST_OF_CAUSAL}: {rows:,} of {self.distinct:,} {noun}s that differ have "
-                    "the state of another (first); --pool mean or last read all of them"
+                    f"{FIRST_OF_CAUSAL}: {twins} the state of another (first); "
+                    "--pool mean or last read all of them"
                 )
             elif rows > MOST_ALIKE * self.distinct:
                 reason = self.likely_reason(pooling, max_length, causal=causal)
                 lines.append(
-                    f"{rows:,} of {self.distinct:,} {noun}s that differ have the state of another "
-                    f"({pooling}): {reason.cause}; {reason.remedy}"
+                    f"{twins} the state of another ({pooling}): {reason.cause}; "
+                    f"{reason.remedy}"
                 )
+        return lines
+
+    def _doubts_of_layers(self, noun: str, storage_dtype: str) -> list[str]:
+        lines = []
         if self.flat:
+            layers = _shorten(list(self.flat))
             lines.append(
-                f"in some layers all {noun}s have the same state, from which nothing can be read: "
-                f"{_few(list(self.flat))}; leave such layers out (--layers), or take another --pool"
+                f"in some layers all {noun}s have the same state, from which nothing "
+                f"can be read: {layers}; leave such layers out (--layers), or take "
+                "another --pool"
             )
         if self.coarse:
-            found = [f"{place}: {lost}" for place, lost in self.coarse.items()]
+            losses = [f"{layer}: {loss}" for layer, loss in self.coarse.items()]
             lines.append(
-                f"{storage_dtype} rounds away part of what tells {noun}s apart ({_few(found)}); "
-                "--storage-dtype float32 and a new --out keep it"
+                f"{storage_dtype} rounds away part of what tells {noun}s apart "
+                f"({_shorten(losses)}); --storage-dtype float32 and a new --out keep it"
             )
         return lines
 
-    @property
-    def padding_share(self) -> float:
-        """Share of the encoded positions that were padding."""
-        return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+def _merge(name: str, first: Any, second: Any) -> Any:
+    """The counts of two workers as one."""
+    if isinstance(first, dict):
+        merged = first | second
+        for key in first.keys() & second.keys():
+            # texts are examples: one is enough
+            if isinstance(first[key], int):
+                merged[key] = first[key] + second[key]
+        return merged
+    if name in SMALLEST_COUNTS:
+        measured = [value for value in (first, second) if value is not None]
+        return min(measured, default=None)
+    if name in LARGEST_COUNTS:
+        return max(first, second)
+    return first + second
 
 
 @dataclass(kw_only=True, slots=True)
@@ -207,114 +247,140 @@ class ExtractSummary(ExtractionStats):
     path: str
     fingerprint: str
     encoder: str
-    dtype: str  # arithmetic of the encoder, as chosen where 'auto' was asked for
+    dtype: str  # arithmetic of the encoder; where 'auto' was configured, what it chose
     storage_dtype: str
     num_layers: int
     hidden_size: int
-    rows: dict[str, int]
+    rows: dict[str, int]  # by split
     shards: int
     max_length: int
     noun: str  # what people call a row
     unit: str  # what is counted as tokens
-    acts_causal: (
-        bool | None
-    )  # whether no state depends on what comes later, as measured
+    acts_causal: bool | None
+    """Whether no state depends on what comes later in its row, as measured."""
     workers: int = 1
-    missing: int = 0  # shards that others still make
-    made_by: str | None = None  # who they are
+    missing: int = 0  # shards that other workers are making
+    made_by: str | None = None  # which workers make them
     skipped: dict[
         str, int
-    ]  # split -> rows that were left out (skip-empty), where there are any
+    ]  # split -> rows that skip-empty left out, where there are any
 
     @classmethod
-    def of(
+    def of_job(
         cls,
         job: Job,
         plan: Plan,
-        tally: ExtractionStats,
+        stats: ExtractionStats,
         *,
         missing: int,
-        by: str | None,
+        made_by: str | None,
     ) -> Self:
-        """Of a job that is done, or of which others make what is ``missing``."""
-        encoder = job.encoder
+        """Summarise a job that is done, or whose missing shards other workers make."""
+        # a run without any shard measured no batching: the plan has it
+        counts = asdict(stats)
+        if counts["batching"] is None:
+            counts["batching"] = plan.batching
+        skipped = {
+            split: rows.skipped for split, rows in job.rows.items() if rows.skipped
+        }
         return cls(
             path=str(job.config.out),
-            encoder=encoder.label,
+            encoder=job.encoder.label,
             shards=plan.num_shards,
-            **{name: getattr(plan, name) for name in OF_PLAN},
-            **{name: getattr(encoder, name) for name in OF_ENCODER},
+            **{name: getattr(plan, name) for name in PLAN_FIELDS},
+            **{name: getattr(job.encoder, name) for name in ENCODER_FIELDS},
             missing=missing,
-            made_by=by,
-            skipped={
-                name: part.skipped for name, part in job.rows.items() if part.skipped
-            },
-            **asdict(tally) | {"batching": tally.batching or plan.batching},
+            made_by=made_by,
+            skipped=skipped,
+            **counts,
         )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"padding_share": self.padding_share}
 
     def in_words(self) -> str:
-        units, where = self.unit, f"the cache in '{visible(shown_path(self.path))}'"
-        done = f"{where} is complete"
-        if self.missing:
-            done = f"{where} lacks {self.missing:,} of {self.shards:,} shards: others are at work "
-            done += f"on {self.made_by}; the last to finish says that it is complete"
-        encoder = (
-            f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
-        )
-        encoder += f"computed in {self.dtype}"
-        if units == "tokens":
-            encoder += f", cuts at {self.max_length:,} tokens"
-        rows = ", ".join(
-            f"{visible(name)} {count:,}" for name, count in self.rows.items()
-        )
-        lines = {"encoder": encoder, "rows": rows}
+        """Lines for people."""
+        entries = {
+            "encoder": self._encoder_in_words(),
+            "rows": _counts_in_words(self.rows),
+        }
         if self.skipped:
-            lines["left out"] = ", ".join(
-                f"{visible(s)} {n:,}" for s, n in self.skipped.items()
-            )
-        lines["fingerprint"] = short_digest(self.fingerprint)
-        lines["this run"] = "nothing to do"
+            entries["left out"] = _counts_in_words(self.skipped)
+        entries["fingerprint"] = short_digest(self.fingerprint)
+        entries["this run"] = "nothing to do"
         if self.shards_made:
-            lines["this run"] = (
-                f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
-                f"{self.tokens:,} {units} in {self.seconds:.1f} s "
-                f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
-                f"{self.tokens / self.seconds:,.0f} {units}/s, {self.padding_share:.1%} padding), "
-                f"{self.bytes / 1e6:,.1f} MB"
-                + f", by {self.workers} workers"
-                * (self.workers > 1)
-            )
-            lines["batches"] = {
-                "padded": f"padded; a {self.noun}'s states are the same alone and in a batch",
-                "equal lengths": "of equal length only: padding moves this encoder's states",
-                "alone": f"of one {self.noun}: neighbours move this encoder's states",
-            }[self.batching or "padded"]
-            if self.smaller_batches is not None:
-                lines["memory"] = (
-                    f"too little for batches above {self.smaller_batches:,} {units}"
-                )
-            far = f"off by at most {self.deviation:.1e} of a layer's norm"
-            lines["proof"] = f"{self.proven:,} rows encoded again alone, {far}"
-            if self.truncated:
-                lines["truncated"] = (
-                    f"{self.truncated:,} rows at {self.max_length} {units}"
-                )
-            if self.unknown_tokens:
-                lines["unknown"] = (
-                    f"{self.unknown_tokens:,} tokens ({self.unknown_share:.2%})"
-                )
-            if alike := max(self.twins.values(), default=0):
-                lines["alike"] = (
-                    f"{alike:,} of {self.distinct:,} that differ share a state"
-                )
-        return "\n".join(
-            [done, *(f"  {name:<12} {text}" for name, text in lines.items())]
+            entries |= self._run_in_words()
+        lines = [f"  {name:<12} {text}" for name, text in entries.items()]
+        return "\n".join([self._state_in_words(), *lines])
+
+    def _state_in_words(self) -> str:
+        cache = f"the cache in '{visible(shown_path(self.path))}'"
+        if not self.missing:
+            return f"{cache} is complete"
+        return (
+            f"{cache} lacks {self.missing:,} of {self.shards:,} shards, which others "
+            f"are making: {self.made_by}; the last to finish says that it is complete"
         )
 
+    def _encoder_in_words(self) -> str:
+        words = (
+            f"{visible(self.encoder)}, {self.num_layers} layers x {self.hidden_size}, "
+            f"computed in {self.dtype}"
+        )
+        if self.unit == "tokens":
+            words += f", cuts at {self.max_length:,} tokens"
+        return words
 
-def _few(places: list[str]) -> str:
-    more = len(places) - SHOWN
-    return "; ".join([*places[:SHOWN], *[f"and {more} more"] * (more > 0)])
+    def _run_in_words(self) -> dict[str, str]:
+        """What this run did: label -> text."""
+        batches = BATCHINGS_IN_WORDS[self.batching or "padded"]
+        entries = {
+            "this run": self._speed_in_words(),
+            "batches": batches.format(noun=self.noun),
+        }
+        if self.smaller_batches is not None:
+            limit = f"{self.smaller_batches:,} {self.unit}"
+            entries["memory"] = f"too little for batches above {limit}"
+        entries["proof"] = (
+            f"{self.proven:,} rows encoded again alone, "
+            f"off by at most {self.deviation:.1e} of a layer's norm"
+        )
+        if self.truncated:
+            limit = f"{self.max_length} {self.unit}"
+            entries["truncated"] = f"{self.truncated:,} rows at {limit}"
+        if self.unknown_tokens:
+            share = f"{self.unknown_share:.2%}"
+            entries["unknown"] = f"{self.unknown_tokens:,} tokens ({share})"
+        twins = max(self.twins.values(), default=0)
+        if twins:
+            entries["alike"] = (
+                f"{twins:,} of {self.distinct:,} that differ share a state"
+            )
+        return entries
+
+    def _speed_in_words(self) -> str:
+        rows_per_second = self.rows_made / self.seconds
+        tokens_per_second = self.tokens / self.seconds
+        words = (
+            f"{self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
+            f"{self.tokens:,} {self.unit} in {self.seconds:.1f} s "
+            f"({rows_per_second:,.0f} {self.noun}s/s, "
+            f"{tokens_per_second:,.0f} {self.unit}/s, "
+            f"{self.padding_share:.1%} padding), "
+            f"{self.bytes / 1e6:,.1f} MB"
+        )
+        if self.workers > 1:
+            words += f", by {self.workers} workers"
+        return words
+
+
+def _counts_in_words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{visible(name)} {count:,}" for name, count in counts.items())
+
+
+def _shorten(texts: list[str]) -> str:
+    """The first few texts, and how many more there are."""
+    shown = texts[:SHOWN]
+    if len(texts) > SHOWN:
+        shown.append(f"and {len(texts) - SHOWN} more")
+    return "; ".join(shown)

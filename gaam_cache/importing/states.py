@@ -448,7 +448,7 @@ def _make(
                 arrays = {
                     embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)
                 }
-                arrays |= row_arrays.of(shard, np.ones(len(states), np.int64))
+                arrays |= row_arrays.of_shard(shard, np.ones(len(states), np.int64))
                 write_shard(config.out, plan, shard, arrays)
                 made += 1
         remove_locks(config.out)

@@ -1,9 +1,10 @@
-"""Who works on what: a lease file for every piece of work in a folder that workers share.
+"""Leases: files that announce which worker does which piece of work.
 
-A lease is a hint: it makes it rare that two do the same, and whoever publishes does so exclusively.
-The file ``NAME.lease`` is created exclusively (by a hard link, which NFS has too, or under a lock),
-says who holds it, and is touched every ten seconds. Stale is what has not been touched for a while
-by *our* monotonic clock, and at once the lease of a process of this machine that has ended.
+A lease is a hint. It makes it rare that two workers do the same work; publishing is
+exclusive in any case. A worker creates the file ``NAME.lease`` exclusively (by a hard
+link, which NFS has too, or under a lock), writes its name into it and touches it every
+ten seconds. A lease is stale when it was not touched for a while by *our* monotonic
+clock. It is stale at once when its process ran on this machine and has ended.
 """
 
 from __future__ import annotations
@@ -25,46 +26,52 @@ from gaam_cache.store.files import regular_file, remove_lock, write_file
 
 RENEW_SECONDS = 10.0
 PATIENCE_SECONDS = 90.0
-"""Renewals may come late: a disk that is busy, a slow machine, a client of NFS, which may show for
-a minute what a file was."""
+"""Renewals may be seen late: a busy disk, a slow machine, or a client of NFS, which may
+show an old state of a file for a minute."""
+MOST_BYTES = 4096  # that are read of a lease file
 SUFFIX = ".lease"
 LEASE_FOLDER = "leases"  # of a cache
 
 
 class Holder(NamedTuple):
-    """Who leases a piece of work, as far as the file says."""
+    """The process that holds a lease, as far as the file names it."""
 
     host: str = "an unknown machine"
     pid: int = 0
     since: str = ""  # UTC by the holder's clock; for people
-    machine: str | None = None  # where ``pid`` means something
-    token: str = ""  # of this lease alone
+    machine: str | None = None  # the machine on which ``pid`` is valid
+    token: str = ""  # unique to this lease
 
     @property
     def is_dead(self) -> bool:
-        """Whether it was a process of this machine, which has ended."""
-        here = self.machine is not None and self.machine == this_machine()
-        return here and not is_alive(self.pid)
+        """Whether the process ran on this machine and has ended."""
+        if self.machine is None or self.machine != this_machine():
+            return False
+        return not is_alive(self.pid)
 
     def in_words(self) -> str:
-        process = f", process {self.pid}" if self.pid else ""
-        return f"{self.host}{process}" + (f", since {self.since}" if self.since else "")
+        words = self.host
+        if self.pid:
+            words += f", process {self.pid}"
+        if self.since:
+            words += f", since {self.since}"
+        return words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lease:
-    """That we work on ``name``."""
+    """Our lease of the work ``name``."""
 
     owner: Leases
     name: str
     token: str
 
     def is_ours(self) -> bool:
-        """Whether nobody found it stale and took over."""
-        return _holder(self.owner.path(self.name)).token == self.token
+        """Whether the file still holds our token: no other worker took over."""
+        return _read_holder(self.owner.path(self.name)).token == self.token
 
-    def done(self) -> None:
-        """Nobody needs it any more: the work is published, or another may begin it anew."""
+    def release(self) -> None:
+        """Remove the lease: the work is published, or another worker may begin it."""
         self.owner.held.pop(self.name, None)
         if self.is_ours():
             with suppress(OSError):
@@ -72,45 +79,52 @@ class Lease:
 
 
 class _Sighting(NamedTuple):
-    """A lease of another as we saw it last."""
+    """Another worker's lease, as we saw it last."""
 
-    pulse: tuple[
-        int, int
-    ]  # another inode or time of change is another lease, or a renewal
+    pulse: tuple[int, int]
+    """Inode and time of change; a new pulse is a renewal or another lease."""
     since: float  # when we first saw this pulse
-    beats: bool  # whether its holder was seen at work: one of this machine, or one that renewed
+    seen_at_work: bool
+    """Whether its process runs on this machine, or its pulse has changed."""
 
 
 class Leases:
-    """Our leases in a folder, renewed by a thread in this context."""
+    """Our leases in a folder; a thread renews them as long as the context is open."""
 
     def __init__(
         self,
         folder: Path,
         *,
-        us: Holder | None = None,
+        holder: Holder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.us = us or this_process()
+        self.holder = holder or this_process()
         self.held: dict[str, Lease] = {}
-        self._folder, self._clock = folder, clock
-        self._seen: dict[str, _Sighting] = {}
+        self._folder = folder
+        self._clock = clock
+        self._sightings: dict[str, _Sighting] = {}
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def take(self, name: str) -> Lease | Holder:
-        """Lease work on ``name``, or say who does it.
+        """Lease the work ``name``, or return the process that holds it.
 
-        Whoever got a lease must look once more whether the work is done: it may have been finished
-        a moment before.
+        After taking a lease, check again whether the work is done: another worker may
+        have finished it a moment before.
         """
         token = secrets.token_hex(8)
-        content = json.dumps(self.us._replace(token=token)._asdict()).encode()
-        while not self._written(name, content):
-            if holder := self._judge(name):
+        signed_holder = self.holder._replace(token=token)
+        content = json.dumps(signed_holder._asdict()).encode()
+        # another worker holds the name, unless its lease is stale: then try again
+        while not self._write(name, content):
+            holder = self._active_holder(name)
+            if holder is not None:
                 return holder
             self._remove_stale(name)
-        lease = self.held[name] = Lease(self, name, token)
+
+        lease = Lease(self, name, token)
+        self.held[name] = lease
+        # the first lease starts the thread that renews all of them
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._renew_until_closed, daemon=True
@@ -118,27 +132,31 @@ class Leases:
             self._thread.start()
         return lease
 
-    def alive(self) -> set[str]:
-        """Names that others hold now who were seen to be at work."""
-        return {
-            name
-            for name in self._of_others()
-            if self._judge(name) and self._seen[name].beats
-        }
+    def names_at_work(self) -> set[str]:
+        """Names that other workers hold, as far as we saw these workers at work."""
+        names = set()
+        for name in self._names_of_others():
+            # a lease that is seen for the first time may be that of a dead worker
+            is_held = self._active_holder(name) is not None
+            if is_held and self._sightings[name].seen_at_work:
+                names.add(name)
+        return names
 
     def others_at_work(self, prefix: str) -> bool:
-        """Whether anybody else leases work on a name that begins so."""
-        return any(
-            name.startswith(prefix) and self._judge(name) for name in self._of_others()
-        )
+        """Whether another worker holds a name that begins with ``prefix``."""
+        for name in self._names_of_others():
+            if name.startswith(prefix) and self._active_holder(name) is not None:
+                return True
+        return False
 
     def clear_dead(self) -> None:
-        """Remove leases of whoever is no longer at work, and the folder if it is empty."""
+        """Remove stale leases, and the folder if it is empty then."""
         with suppress(OSError):
-            for name in self._of_others():
-                if self._judge(name) is None:
+            for name in self._names_of_others():
+                if self._active_holder(name) is None:
                     self._remove_stale(name)
-            if not _names(self._folder):
+            # other workers may take leases meanwhile: then the folder stays
+            if not _leased_names(self._folder):
                 remove_lock(self._folder)
             self._folder.rmdir()
 
@@ -146,127 +164,156 @@ class Leases:
         """The file of a lease."""
         return self._folder / f"{name}{SUFFIX}"
 
-    def _written(self, name: str, content: bytes) -> bool:
+    def _write(self, name: str, content: bytes) -> bool:
+        """Create the file of a lease; False where there is one."""
         while True:
-            with suppress(FileNotFoundError):  # whoever saw the end removed the folder
+            # a worker that finishes the last piece of work may remove the folder
+            with suppress(FileNotFoundError):
                 return write_file(self.path(name), content, exclusive=True)
 
     def _renew_until_closed(self) -> None:
         while not self._closing.wait(RENEW_SECONDS):
             for lease in tuple(self.held.values()):
                 if lease.is_ours():
-                    with suppress(OSError):  # at worst it becomes stale
+                    # if this fails the lease becomes stale, and work is done twice
+                    with suppress(OSError):
                         os.utime(self.path(lease.name), follow_symlinks=False)
 
-    def _of_others(self) -> list[str]:
-        return [name for name in _names(self._folder) if name not in self.held]
+    def _names_of_others(self) -> list[str]:
+        return [name for name in _leased_names(self._folder) if name not in self.held]
 
-    def _judge(self, name: str) -> Holder | None:
-        """Who works on it; None where nobody does any more."""
-        path, now = self.path(name), self._clock()
+    def _active_holder(self, name: str) -> Holder | None:
+        """The process that works on a name; None where there is none any more."""
+        path = self.path(name)
+        now = self._clock()
         try:
             status = path.lstat()
         except OSError:
-            self._seen.pop(name, None)  # the work is done
+            # its worker released it
+            self._sightings.pop(name, None)
             return None
-        holder, pulse = _holder(path), (status.st_ino, status.st_mtime_ns)
-        before = self._seen.get(name)
-        if before is None or before.pulse != pulse:
-            here = holder.machine is not None and holder.machine == self.us.machine
-            before = self._seen[name] = _Sighting(
-                pulse, now, here or before is not None
-            )
-        dead = holder.is_dead or now - before.since > PATIENCE_SECONDS
-        return None if dead else holder
+
+        holder = _read_holder(path)
+        sighting = self._observe(name, holder, (status.st_ino, status.st_mtime_ns), now)
+        if holder.is_dead or now - sighting.since > PATIENCE_SECONDS:
+            return None
+        return holder
+
+    def _observe(
+        self, name: str, holder: Holder, pulse: tuple[int, int], now: float
+    ) -> _Sighting:
+        """Record the pulse of another worker's lease."""
+        # patience counts from the first sight of a pulse, by our own clock
+        last = self._sightings.get(name)
+        if last is not None and last.pulse == pulse:
+            return last
+        on_this_machine = (
+            holder.machine is not None and holder.machine == self.holder.machine
+        )
+        sighting = _Sighting(
+            pulse=pulse, since=now, seen_at_work=on_this_machine or last is not None
+        )
+        self._sightings[name] = sighting
+        return sighting
 
     def _remove_stale(self, name: str) -> None:
-        if name in self._seen:  # what is gone by itself may be leased again by now
+        # a lease that vanished by itself has no sighting: the name may be leased anew
+        if name in self._sightings:
             self.path(name).unlink(missing_ok=True)
 
     def __enter__(self) -> Leases:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        """Give back what is held and stop renewing."""
+        """Release all leases and stop renewing."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
         for lease in tuple(self.held.values()):
-            lease.done()
+            lease.release()
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A piece of work that somebody leases, for whoever looks on."""
+    """A leased piece of work, as ``gaam inspect`` shows it."""
 
     name: str  # of the shard, or of the seeds
     host: str
     process: int
     since: str  # UTC by the holder's clock
-    dead: bool  # a process of this machine that has ended: the next worker takes over
+    dead: bool  # its process ran on this machine and has ended
 
     def in_words(self) -> str:
-        gone = ", which has ended: the next worker makes it again" if self.dead else ""
-        return Holder(self.host, self.process, self.since).in_words() + gone
+        words = Holder(self.host, self.process, self.since).in_words()
+        if self.dead:
+            words += ", which has ended: the next worker does its work again"
+        return words
 
 
 def holdings(folder: Path) -> list[Holding]:
-    """Who leases what in a folder, by name; nothing where there is none."""
-    found = [(name, _holder(folder / f"{name}{SUFFIX}")) for name in _names(folder)]
-    return [
-        Holding(n, one.host, one.pid, one.since, one.is_dead)
-        for n, one in found
-        if one.pid
-    ]
+    """All leased work in a folder, by name; nothing where there is no folder."""
+    held_work = []
+    for name in _leased_names(folder):
+        holder = _read_holder(folder / f"{name}{SUFFIX}")
+        if holder.pid:
+            held_work.append(
+                Holding(name, holder.host, holder.pid, holder.since, holder.is_dead)
+            )
+    return held_work
 
 
-def _names(folder: Path) -> list[str]:
+def _leased_names(folder: Path) -> list[str]:
     try:
         return sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX)
     except OSError:
         return []
 
 
-def _holder(path: Path) -> Holder:
-    """Whoever a file names; unknown where it says nothing that makes sense."""
+def _read_holder(path: Path) -> Holder:
+    """The process that a file names; an unknown one where the file is unusable."""
     try:
-        regular_file(path)  # a pipe or device would be read for ever
-        given = json.loads(path.read_bytes()[:4096])
-        one = Holder(**{name: given[name] for name in Holder._fields if name in given})
-        return one._replace(
-            host=visible(one.host), since=visible(one.since), pid=+one.pid
+        # a pipe or device would be read for ever
+        regular_file(path)
+        content = json.loads(path.read_bytes()[:MOST_BYTES])
+        values = {name: content[name] for name in Holder._fields if name in content}
+        holder = Holder(**values)
+        return holder._replace(
+            host=visible(holder.host),
+            since=visible(holder.since),
+            # the plus refuses a process that is not a number
+            pid=+holder.pid,
         )
     except (OSError, ValueError, TypeError, AttributeError):
         return Holder()
 
 
 def this_process() -> Holder:
-    """What a lease of this process says."""
+    """This process, as its leases name it."""
     since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return Holder(socket.gethostname(), os.getpid(), since, this_machine())
 
 
 def this_machine() -> str | None:
-    """One running kernel and one numbering of processes; None where that cannot be told."""
+    """Name of the running kernel and its process numbers; None where unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
+        process_numbers = Path("/proc/self/ns/pid").readlink()
+        return f"{socket.gethostname()} {boot} {process_numbers}"
     except (OSError, ValueError):
         return None
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process on this machine that has not ended."""
+    """Whether this machine has such a process, and it has not ended."""
     try:
         os.kill(pid, 0)
-        state = (
-            Path(f"/proc/{pid}/stat")
-            .read_text("utf-8", "replace")
-            .rpartition(")")[2]
-            .split()
-        )
+        status = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True  # of another user, or of a system without /proc
-    return state[:1] not in (["Z"], ["X"])
+        # another user's process, or a system without /proc
+        return True
+    # after the name in parentheses, which may hold anything, comes the state
+    _, _, after_name = status.rpartition(")")
+    state = after_name.split()[:1]
+    return state not in (["Z"], ["X"])

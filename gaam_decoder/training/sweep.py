@@ -22,6 +22,7 @@ from gaam_cache.store.plan import PLAN_FILE
 from gaam_cache.store.reader import open_cache
 from gaam_cache.workers.engines import base
 from gaam_cache.workers.leases import Holder, Leases
+from gaam_cache.workers.ranks import device_of, find_rank
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import EACH, spell_numbers
 from gaam_decoder.runs.folders import LEASE_FOLDER, runs_of_key
@@ -108,12 +109,12 @@ def train(
 
     check_tracker(config.track)
     check_writable(config.runs, option="--runs")
-    rank = base.find_rank(config.rank)
+    rank = find_rank(config.rank)
     if not config.alone:
         return Runs(_by_engine(config, rank.total if rank else 1, report, say))
     if rank is not None:
-        devices.share_machine(rank.here)
-        config = replace(config, device=base.device_of(rank, config.device))
+        devices.share_machine(rank.workers_on_machine)
+        config = replace(config, device=device_of(rank, config.device))
     workers = rank.total if rank else 1
     return Runs(_Sweep(config, lambda *said: report(*said[:3]), say, workers).run())
 
@@ -280,7 +281,7 @@ class _Sweep:
                     continue
                 engine, groups = self._plan(item, lacking, data, items)
             finally:
-                lease.done()
+                lease.release()
             holders = [self._train_group(item, group, data, engine) for group in groups]
             if holders and all(holders):
                 return holders[0]
@@ -290,7 +291,7 @@ class _Sweep:
                 return lease
             others = self._leases.others_at_work(f"{item.name}-")
             unfinished.remove(self._published(item), others=others)
-            lease.done()
+            lease.release()
         self._left[item.key] = 0
         return None
 
@@ -383,7 +384,7 @@ class _Sweep:
                 file.begun["engine"] = failed.to_dict()
             track_seeds(self._config.track, self._runs, item.name, trained)
             file.finish(trained)
-        lease.done()
+        lease.release()
         return None
 
 

@@ -26,7 +26,7 @@ from gaam_cache.common.messages import brief, shortened
 from gaam_cache.common.paths import shown_path
 from gaam_cache.common.settings import UNCHECKED, check_at_least, settle
 from gaam_cache.config import ExtractConfig, parse_words
-from gaam_cache.extraction.rows import Placed
+from gaam_cache.extraction.rows import LocatedRows
 from gaam_cache.sources.files import byte_order_mark, kind_of, open_table, reads_mark
 from gaam_cache.sources.rows.cells import text_of
 from gaam_cache.sources.rows.collect import choose_columns
@@ -336,7 +336,7 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
 
     table = open_table(path, reading)
 
-    def chunks() -> Iterator[tuple[Records, Placed]]:
+    def chunks() -> Iterator[tuple[Records, LocatedRows]]:
         columns = choose_columns(table, reading, None, str(path))
 
         def input_of(place: str, record: Any) -> str:
@@ -352,7 +352,7 @@ def _of_file(config: PredictConfig, predictor: Predictor, path: Path) -> Rows:
         wanted = columns if objects else columns._replace(kept=tuple(table.names))
         found = iter(table.records(wanted))
         while several := list(islice(found, CHUNK_ROWS)):
-            inputs = Placed(
+            inputs = LocatedRows(
                 [input_of(*one) for one in several], [place for place, _ in several]
             )
             # objects of JSON come whole, and may differ

@@ -18,14 +18,14 @@ from torch.func import functional_call, vmap
 
 from gaam_cache.common import devices
 from gaam_cache.common.errors import CacheError, ConfigError, DataError, NumericsError
-from gaam_cache.extraction.rows import OPENING
+from gaam_cache.extraction.rows import LOADING_LOCK
 from gaam_cache.store.plan import Plan
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training.arithmetic.engine import EVAL_BATCH_SIZE, LOWER, rows_at_once
 
 if TYPE_CHECKING:
-    from gaam_cache.extraction.rows import Placed, RowEncoder
+    from gaam_cache.extraction.rows import LocatedRows, RowEncoder
 
 CHUNK_ROWS = (
     2048  # rows that are encoded together, as many as a shard of a cache has at most
@@ -173,7 +173,7 @@ class Predictor:
             hidden_size=plan.hidden_size,
             num_classes=len(plan.class_names),
         )
-        with OPENING:
+        with LOADING_LOCK:
             self._decoder = build_decoder(spec, seed=0).eval().to(self._device)
         own = self._decoder.state_dict()  # without buffers that are no part of it
         shapes = {(name, len(self.seeds), *one.shape) for name, one in own.items()}
@@ -217,7 +217,7 @@ class Predictor:
         return self._predictions(self._encoded(chunks, origin), origin)
 
     def stream(
-        self, chunks: Iterable[Sequence[str] | Placed], *, origin: str = "the rows"
+        self, chunks: Iterable[Sequence[str] | LocatedRows], *, origin: str = "the rows"
     ) -> Iterator[Predictions]:
         """The same of chunk after chunk of some 2,048 rows; the next is read ahead."""
         return (
@@ -257,7 +257,7 @@ class Predictor:
         return self._predictions(chunks(), "the states")
 
     def _encoded(
-        self, chunks: Iterable[Sequence[str] | Placed], origin: str
+        self, chunks: Iterable[Sequence[str] | LocatedRows], origin: str
     ) -> Iterator[NDArray[np.float32]]:
         from gaam_cache.extraction.rows import RowEncoder
 

@@ -82,7 +82,7 @@ def write_cache(
     )
     write_plan(root, plan)
     for shard in islice(plan.shards(), first):
-        arrays = arrays_of(shard, states(shard), storage_dtype)
+        arrays = map_arrays(shard, states(shard), storage_dtype)
         if shard.split in unlabelled:
             arrays["label"] = "int64", np.full(shard.stop - shard.start, -1)
         for name, values in kept.items():
@@ -93,7 +93,7 @@ def write_cache(
         write_shard(root, plan, shard, arrays)
 
 
-def arrays_of(
+def map_arrays(
     shard: ShardSpec, states: NDArray[Any], storage_dtype: str = "float16"
 ) -> dict[str, tuple[str, NDArray[Any]]]:
     """All arrays of a shard, as ``write_shard`` takes them."""

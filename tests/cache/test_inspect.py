@@ -66,7 +66,7 @@ def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(
     cache: Path,
 ) -> None:
     shards = list(read_plan(cache).shards())
-    us, nobody = Leases(cache).us, 2**22 + 1  # no process has this number
+    us, nobody = Leases(cache).holder, 2**22 + 1  # no process has this number
     others = {
         shards[0].name: (us, False),
         shards[1].name: (us._replace(pid=nobody), True),
@@ -77,7 +77,7 @@ def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(
     }
     for count, (name, (holder, dead)) in enumerate(others.items(), start=1):
         receipt_path(cache, name).unlink()
-        with Leases(cache / "leases", us=holder) as leases:
+        with Leases(cache / "leases", holder=holder) as leases:
             leases.take(name)
             found = inspect(cache)
         about = json.loads(json.dumps(found.to_dict()))

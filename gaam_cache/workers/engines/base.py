@@ -1,42 +1,47 @@
-"""What an engine is: it starts workers and passes on what they say; and who others started."""
+"""The interface of an engine, and what all engines share.
 
-import os
+An engine starts workers, waits for them and passes on their messages. One file of this
+folder is one engine.
+"""
+
 import traceback
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache.common import devices, plugins, terminal
-from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
-from gaam_cache.common.messages import shortened
-from gaam_cache.config import ENGINES, WorkerConfig, parse_rank
+from gaam_cache.common.errors import GaamError, GaamWarning
+from gaam_cache.config import ENGINES, WorkerConfig
 
 Send = Callable[[str, Any], None]
-"""Called by a worker with what it is about and a value; both are small."""
+"""A worker sends a message: its kind and a value, both small."""
 OnMessage = Callable[[int, str, Any], None]
-"""The other end: called with the number of the worker too; and with ("died", why)."""
+"""Receives the messages of all workers: number of the worker, kind and value.
+
+An engine adds a message of kind "died", whose value describes the worker.
+"""
 
 
 class Worker(NamedTuple):
-    """Where a worker works."""
+    """Which worker it is, and which device it uses."""
 
     number: int  # from 0
     total: int  # workers that were started together
     device: str  # as ``--device`` has it
-    here: int  # workers of this machine, as far as is known
+    workers_on_machine: int  # as far as is known
 
 
 class Task(NamedTuple):
-    """What every worker is to do until nothing is left to do."""
+    """What every worker does until nothing is left to do."""
 
     work: Callable[[Any, Worker, Send], Any]
-    """A function of a module: it is called by name in another process."""
+    """A function of a module: another process looks it up by its name."""
     argument: Any  # without tensors
     folder: Path  # that all workers must see
     device: str  # as configured
-    needs: tuple[Path, ...] = ()  # what else they must see
+    needs: tuple[Path, ...] = ()  # other paths that all workers must see
 
 
 class Engine(ABC):
@@ -44,145 +49,76 @@ class Engine(ABC):
 
     @abstractmethod
     def check(self, device: str, workers: WorkerConfig) -> None:
-        """Refuse what cannot be had, before anything is read.
+        """Refuse a configuration that cannot run, before any row is read.
 
         Raises:
-            ConfigError: there are no such devices, or what the engine needs is not installed.
+            ConfigError: the devices do not exist, or the engine's library is missing.
         """
 
     @abstractmethod
-    def run(self, task: Task, workers: WorkerConfig, hear: OnMessage) -> list[Any]:
-        """Start workers and wait until all have returned; what they returned.
+    def run(
+        self, task: Task, workers: WorkerConfig, on_message: OnMessage
+    ) -> list[Any]:
+        """Start workers, wait until all have returned, and return their results.
 
-        Where a worker dies the others go on, and make what it had at work. ``hear`` is told, in
-        this process, what workers say.
+        When a worker dies the others go on and do its unfinished work. ``on_message``
+        is called in this process.
 
         Raises:
-            GaamError: whatever a worker raised, which ends all of them; or all of them died.
+            GaamError: all workers died; or one raised this error, which ends all.
         """
 
 
 def load_engine(workers: WorkerConfig) -> Engine:
-    """The engine that was asked for; ConfigError where there is none of that name."""
-    return plugins.load(ENGINES, workers.engine, kind="engine")()
+    """Load the configured engine; ConfigError where there is none of that name."""
+    engine_class: type[Engine] = plugins.load(ENGINES, workers.engine, kind="engine")
+    return engine_class()
 
 
-def warning_once(hear: OnMessage) -> OnMessage:
-    """Who hears all but warnings, which are given here: each once, however many workers say it."""
-    said: set[str] = set()
+def warning_once(on_message: OnMessage) -> OnMessage:
+    """Pass on all messages but warnings; show each warning once for all workers."""
+    shown_warnings: set[str] = set()
 
-    def heard(number: int, kind: str, value: Any) -> None:
+    def pass_on(number: int, kind: str, value: Any) -> None:
         if kind != "warning":
-            hear(number, kind, value)
-        elif value not in said:
-            said.add(value)
+            on_message(number, kind, value)
+        elif value not in shown_warnings:
+            shown_warnings.add(value)
             warnings.warn(value, GaamWarning, stacklevel=6)
 
-    return heard
+    return pass_on
 
 
-def warn_of_death(who: str, then: str = "the others go on") -> None:
-    """Say that a worker is gone, and who does its work."""
-    said = f"{who} died without a word (killed, out of memory, or a crash): {then}; "
-    warnings.warn(f"{said}what it had at work is made again", GaamWarning, stacklevel=3)
+def warn_of_death(worker: str, consequence: str = "the others go on") -> None:
+    """Warn that a worker died, and say who does its work."""
+    message = (
+        f"{worker} died without a message (killed, out of memory, or a crash): "
+        f"{consequence}; its unfinished work is done again"
+    )
+    warnings.warn(message, GaamWarning, stacklevel=3)
 
 
-def all_died(why: str) -> GaamError:
-    """What to say where no worker is left."""
-    hint = "fewer --devices, where memory is short; in a script, below if __name__ == '__main__'"
-    return GaamError("all workers died", found=why, hint=hint)
+def all_died_error(reason: str) -> GaamError:
+    """The error for the case that no worker is left."""
+    hint = (
+        "fewer --devices, where memory is short; "
+        "in a script, below if __name__ == '__main__'"
+    )
+    return GaamError("all workers died", found=reason, hint=hint)
 
 
-def serve(task: Task, place: Worker, tell: Send) -> Any:
-    """Do a task in a worker: what it warns of is told to whoever started it.
+def do_task(task: Task, worker: Worker, send: Send) -> Any:
+    """Do a task in a worker; its warnings become messages.
 
-    Not every exception survives the way to another process: a bug becomes a RuntimeError.
+    Many exceptions of libraries cannot be sent to another process. So an error that
+    gaam did not raise on purpose becomes a RuntimeError with its traceback as text.
     """
-    devices.share_machine(place.here)
-    with terminal.warnings_to(lambda said: tell("warning", said)):
+    devices.share_machine(worker.workers_on_machine)
+    with terminal.warnings_to(lambda message: send("warning", message)):
         try:
-            return task.work(task.argument, place, tell)
+            return task.work(task.argument, worker, send)
         except (GaamError, OSError, MemoryError):
             raise
         except Exception as error:
-            raise RuntimeError(
-                "".join(traceback.format_exception(error)).strip()
-            ) from error
-
-
-class Rank(NamedTuple):
-    """One of several workers that somebody else started, as their environment says.
-
-    Nothing is divided by rank. A rank says where in the work to begin, so that few want the same,
-    which of a machine's GPUs to use, and that nobody waits for this one: whatever it says, all work
-    is done once by whoever comes first.
-    """
-
-    number: int
-    total: int
-    local: int | None = None  # number among those of this machine
-    here: int = 1  # workers of this machine, as far as is known
-
-    @property
-    def start(self) -> float:
-        """Where in the work to begin, in [0, 1)."""
-        return self.number / self.total
-
-
-def find_rank(
-    asked: str | None, environ: Mapping[str, str] = os.environ
-) -> Rank | None:
-    """The rank of this process; None where it is not one of several.
-
-    In this order: the setting ``rank``, torchrun (``RANK`` and ``WORLD_SIZE``), tasks of a SLURM
-    step, tasks of a SLURM array; an array of jobs of several tasks counts all tasks.
-    """
-    if asked is not None:
-        return Rank(*parse_rank(asked))
-
-    def number(name: str) -> int | None:
-        text = environ.get(name, "").strip()
-        return (
-            int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-        )
-
-    def rank_of(place: str, count: str) -> Rank | None:
-        if not environ.get(place, "").strip() or not environ.get(count, "").strip():
-            return None
-        found, total = number(place), number(count)
-        if found is None or total is None or not found < total:
-            raise ConfigError(
-                "the environment names a rank that there cannot be",
-                found=shortened(f"{place}={environ[place]} {count}={environ[count]}"),
-                hint=f"unset {place} {count}, if they are not meant for gaam",
-            )
-        return Rank(found, total) if total > 1 else None
-
-    if rank := rank_of("RANK", "WORLD_SIZE"):
-        return rank._replace(
-            local=number("LOCAL_RANK"), here=number("LOCAL_WORLD_SIZE") or 1
-        )
-    step = array = None
-    if "SLURM_STEP_ID" in environ:  # a batch script is no step, whatever it asked for
-        step = rank_of("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
-    task, count = number("SLURM_ARRAY_TASK_ID"), number("SLURM_ARRAY_TASK_COUNT") or 1
-    if task is not None and count > 1:
-        array = Rank(task % count, count)  # where to begin is all that this decides
-    if step:  # '4' or '4(x2)', or '2,1' where nodes differ
-        here = environ.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")[0].split("(")[0]
-        first = int(here) if here.isdigit() else 1
-        step = step._replace(local=number("SLURM_LOCALID"), here=first)
-    if step and array:
-        place = array.number * step.total + step.number
-        return step._replace(number=place, total=array.total * step.total)
-    return step or array
-
-
-def device_of(rank: Rank, asked: str) -> str:
-    """The device of a rank: where a machine shows all its GPUs to all its ranks, each takes one."""
-    if rank.local is None or asked not in ("auto", "cuda"):
-        return asked
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return f"cuda:{rank.local % count}" if count > 1 else asked
+            description = "".join(traceback.format_exception(error)).strip()
+            raise RuntimeError(description) from error

@@ -1,17 +1,18 @@
-"""Workers of this machine: a process for each GPU, or for each group of cores."""
+"""Workers of this machine: one process for each GPU, or for each group of cores."""
 
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gaam_cache.common import devices, terminal
-from gaam_cache.common.devices import cores as _cores
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.config import WorkerConfig
 from gaam_cache.workers.engines.base import (
@@ -19,133 +20,219 @@ from gaam_cache.workers.engines.base import (
     OnMessage,
     Task,
     Worker,
-    all_died,
-    serve,
+    all_died_error,
+    do_task,
     warn_of_death,
 )
 
 NODES = Path("/sys/devices/system/node")
+"""Holds a folder ``node0``, ``node1``, ... for each part of memory with own cores."""
+POLL_SECONDS = 0.2  # longest wait for a message
 UNWINDING_SECONDS = 5.0
-"""For what is at work when whoever started us is no more: as long as a large shard is written."""
+"""How long a worker may go on when its parent has died: as long as it takes to write a
+large shard."""
+
+
+class _Running(NamedTuple):
+    """A worker whose process runs."""
+
+    worker: Worker
+    process: BaseProcess
 
 
 class Local(Engine):
-    """Processes: of one that dies no other does, and these make what it had at work."""
+    """Runs workers as processes; when one dies the others do its unfinished work."""
 
     def check(self, device: str, workers: WorkerConfig) -> None:
-        """Refuse devices that are not there."""
-        local_places(device, workers.devices)
+        """Refuse devices that this machine does not have."""
+        local_workers(device, workers.devices)
 
-    def run(self, task: Task, workers: WorkerConfig, hear: OnMessage) -> list[Any]:
-        """Start a process per place and wait for all of them."""
-        places, cores = local_places(task.device, workers.devices), _cores()
-        context, count = (
-            get_context("spawn"),
-            len(places),
-        )  # CUDA does not survive a fork
-        running: dict[Connection, tuple[Worker, Any]] = {}
-        results: list[Any] = []
+    def run(
+        self, task: Task, workers: WorkerConfig, on_message: OnMessage
+    ) -> list[Any]:
+        """Start a process for each worker and wait for all of them."""
+        planned_workers = local_workers(task.device, workers.devices)
+        core_shares = _share_cores(len(planned_workers))
+        running: dict[Connection, _Running] = {}
         try:
-            for place in places:
-                share = slice(
-                    *(n * len(cores) // count for n in (place.number, place.number + 1))
-                )
-                ear, mouth = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_work, args=(task, place, cores[share], mouth)
-                )
-                # a terminal's Ctrl-C is for us, who tell the worker: it never gets a SIGINT
-                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                try:
-                    process.start()
-                finally:
-                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                mouth.close()
-                running[ear] = place, process
-            while running:
-                ready = wait(list(running), timeout=0.2)
-                for ear in [one for one in running if one in ready]:
-                    place, process = running[ear]
-                    try:
-                        kind, value = ear.recv()
-                    except (EOFError, OSError):  # it ended without a last word
-                        kind, value = (
-                            "died",
-                            f"worker {place.number + 1} ({place.device})",
-                        )
-                    if kind == "error":
-                        raise value
-                    if kind in ("result", "died"):
-                        del running[ear]
-                        process.join()
-                    if kind == "result":
-                        results.append(value)
-                    else:
-                        hear(place.number, kind, value)
-                    if kind == "died" and (running or results):
-                        warn_of_death(value)
+            for worker, cores in zip(planned_workers, core_shares, strict=True):
+                receiver, process = _start(task, worker, cores)
+                running[receiver] = _Running(worker, process)
+            results = _wait_for_all(running, on_message)
         finally:
+            # a worker that is writing a shard finishes it before it ends
             for _, process in running.values():
-                process.terminate()  # what it is writing is finished
+                process.terminate()
             for _, process in running.values():
                 process.join()
         if not results:
-            raise all_died("killed, or a crash")
+            raise all_died_error("killed, or a crash")
         return results
 
 
-def _work(task: Task, place: Worker, cores: list[int], mouth: Connection) -> None:
-    """What runs in a worker, before anything large is imported: its cores, its end, its task."""
-    threads = str(max(1, len(cores)))
+def _share_cores(count: int) -> list[list[int]]:
+    """Divide the cores of this process among so many workers."""
+    cores = devices.cores()
+    shares = []
+    for number in range(count):
+        first = number * len(cores) // count
+        stop = (number + 1) * len(cores) // count
+        shares.append(cores[first:stop])
+    return shares
+
+
+def _start(
+    task: Task, worker: Worker, cores: list[int]
+) -> tuple[Connection, BaseProcess]:
+    """Start the process of a worker; the connection receives its messages."""
+    # CUDA does not survive a fork
+    context = get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(task, worker, cores, sender))
+
+    # Ctrl-C in a terminal is for us; we end the worker, so it inherits a blocked SIGINT
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+    # with our copy open, the end of the worker would not close the connection
+    sender.close()
+    return receiver, process
+
+
+def _wait_for_all(
+    running: dict[Connection, _Running], on_message: OnMessage
+) -> list[Any]:
+    """Pass on messages until every worker has ended; the results of the workers.
+
+    Removes workers that ended from ``running``, and raises what a worker raised.
+    """
+    results: list[Any] = []
+    while running:
+        ready = wait(list(running), timeout=POLL_SECONDS)
+        for receiver in [receiver for receiver in running if receiver in ready]:
+            worker, process = running[receiver]
+            kind, value = _receive(receiver, worker)
+            if kind == "error":
+                raise value
+            # both are the last message of a worker
+            if kind in ("result", "died"):
+                del running[receiver]
+                process.join()
+            if kind == "result":
+                results.append(value)
+                continue
+            on_message(worker.number, kind, value)
+            # where no worker is left, an error says so
+            if kind == "died" and (running or results):
+                warn_of_death(value)
+    return results
+
+
+def _receive(receiver: Connection, worker: Worker) -> tuple[str, Any]:
+    """The next message of a worker; "died" where it ended without a result."""
+    try:
+        kind, value = receiver.recv()
+    except (EOFError, OSError):
+        return "died", f"worker {worker.number + 1} ({worker.device})"
+    return kind, value
+
+
+def _work(task: Task, worker: Worker, cores: list[int], sender: Connection) -> None:
+    """Be a worker: take its cores, watch its parent, do its task.
+
+    The libraries read their number of threads when the task imports them.
+    """
+    num_threads = str(max(1, len(cores)))
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ.setdefault(name, threads)
-    if place.device == "cpu" and hasattr(os, "sched_setaffinity"):
-        with suppress(OSError):  # a sandbox
+        os.environ.setdefault(name, num_threads)
+    if worker.device == "cpu" and hasattr(os, "sched_setaffinity"):
+        # a sandbox may forbid it
+        with suppress(OSError):
             os.sched_setaffinity(0, cores)
     terminal.unwind_on_signals()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    speaking = threading.Lock()
 
-    def tell(kind: str, value: Any) -> None:
-        with suppress(OSError), speaking:  # nobody listens any more; threads warn, too
-            mouth.send((kind, value))
-
+    send = _sender(sender)
     try:
-        tell("result", serve(task, place, tell))
+        send("result", do_task(task, worker, send))
     except KeyboardInterrupt:
         os._exit(terminal.EXIT_CODE)
-    except Exception as error:  # noqa: BLE001 raised by whoever started us
-        tell("error", error)
+    except Exception as error:  # noqa: BLE001 the parent raises it
+        send("error", error)
+
+
+def _sender(connection: Connection) -> Callable[[str, Any], None]:
+    """A function that sends messages; several threads may call it."""
+    lock = threading.Lock()
+
+    def send(kind: str, value: Any) -> None:
+        # a parent that has died receives nothing
+        with suppress(OSError), lock:
+            connection.send((kind, value))
+
+    return send
 
 
 def _end_with_parent() -> None:
-    """Unwind when whoever started us is gone; end where a long computation does not look."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(UNWINDING_SECONDS)
-        os._exit(terminal.EXIT_CODE)
+    """End this process when its parent has ended.
+
+    A signal first lets it finish what it is writing. A long computation does not notice
+    signals; the exit that follows ends it.
+    """
+    parent = parent_process()
+    if parent is None:
+        return
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(UNWINDING_SECONDS)
+    os._exit(terminal.EXIT_CODE)
 
 
-def local_places(device: str, asked: str) -> list[Worker]:
-    """A place for every worker, as ``--device`` and ``--devices`` ask for it."""
+def local_workers(device: str, requested: str) -> list[Worker]:
+    """The workers for a ``--device`` and the ``--devices`` that were requested.
+
+    Raises:
+        ConfigError: this machine does not have these devices.
+    """
     import torch
 
-    first, listed = devices.resolve_device(device), "," in asked
-    if ":" in device or first.type not in ("cpu", "cuda"):
-        expected = "--device cuda or cpu beside --devices"
-        raise ConfigError(f"--device {device} is one device", expected=expected)
-    gpu = first.type == "cuda"
-    there = torch.cuda.device_count() if gpu else len(_cores())
-    if listed:
-        numbers = [int(number) for number in asked.split(",") if number]
-    elif asked != "all":
-        numbers = list(range(int(asked)))
-    else:  # of a CPU the parts that have a memory of their own: threads do not pay across them
-        nodes = max(1, min(len(list(NODES.glob("node[0-9]*"))), there))
-        numbers = list(range(there if gpu else nodes))
-    if max(numbers) >= there or (listed and not gpu):
-        expected = f"at most {there} {'GPUs' if gpu else 'cores of a CPU'}"
-        raise ConfigError(f"--devices {asked} is more than there is", expected=expected)
-    names = [f"cuda:{number}" if gpu else "cpu" for number in numbers]
-    return [Worker(i, len(names), name, len(names)) for i, name in enumerate(names)]
+    # a device with a number, or one of which there is one only, leaves no choice
+    device_type = devices.resolve_device(device).type
+    if ":" in device or device_type not in ("cpu", "cuda"):
+        raise ConfigError(
+            f"--device {device} is one device",
+            expected="--device cuda or cpu beside --devices",
+        )
+
+    on_gpus = device_type == "cuda"
+    available = torch.cuda.device_count() if on_gpus else len(devices.cores())
+    numbers = _requested_numbers(requested, available, on_gpus=on_gpus)
+    lists_cores = "," in requested and not on_gpus
+    if max(numbers) >= available or lists_cores:
+        unit = "GPUs" if on_gpus else "cores of a CPU"
+        raise ConfigError(
+            f"--devices {requested} is more than there is",
+            expected=f"at most {available} {unit}",
+        )
+
+    total = len(numbers)
+    workers = []
+    for index, number in enumerate(numbers):
+        name = f"cuda:{number}" if on_gpus else "cpu"
+        workers.append(Worker(index, total, name, workers_on_machine=total))
+    return workers
+
+
+def _requested_numbers(requested: str, available: int, *, on_gpus: bool) -> list[int]:
+    """Numbers of the devices that ``--devices`` requests, unchecked."""
+    if "," in requested:
+        return [int(number) for number in requested.split(",") if number]
+    if requested != "all":
+        return list(range(int(requested)))
+    if on_gpus:
+        return list(range(available))
+    # one worker for each part of memory with own cores: threads across parts are slow
+    num_nodes = len(list(NODES.glob("node[0-9]*")))
+    return list(range(max(1, min(num_nodes, available))))

@@ -46,7 +46,7 @@ def owners(
     with ExitStack() as stack:
         yield [
             stack.enter_context(
-                Leases(tmp_path / "leases", us=Holder(name, 7), clock=clock)
+                Leases(tmp_path / "leases", holder=Holder(name, 7), clock=clock)
             )
             for name in ("one", "two", "three")
         ]
@@ -67,9 +67,9 @@ def test_a_name_is_claimed_once_and_free_when_done(
     assert one.others_at_work("y")
     assert not two.others_at_work("y")
     three.clear_dead()
-    first.done()
+    first.release()
     assert not isinstance(two.take("x"), Holder)
-    first.done()  # too late: it is no longer ours
+    first.release()  # too late: it is no longer ours
     assert isinstance(one.take("x"), Holder)
     two.__exit__()
     assert not isinstance(one.take("x"), Holder)
@@ -100,12 +100,12 @@ def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
         clock.now += LONG - 2
         os.utime(one.path("x"), (seconds, seconds))
     assert isinstance(two.take("x"), Holder)
-    assert two.alive() == {"x"}
+    assert two.names_at_work() == {"x"}
     clock.now += LONG
     assert isinstance(three.take("x"), Holder), "it has only now begun to watch"
-    assert three.alive() == set(), "and cannot know"
+    assert three.names_at_work() == set(), "and cannot know"
     assert not isinstance(two.take("x"), Holder)
-    first.done()
+    first.release()
     assert isinstance(three.take("x"), Holder)
     clock.now += LONG
     three.clear_dead()
@@ -134,4 +134,4 @@ def test_what_is_no_claim_stops_nobody(owners: list[Leases], clock: Clock) -> No
         clock.now += LONG
         lease = one.take("x")
         assert not isinstance(lease, Holder)
-        lease.done()
+        lease.release()

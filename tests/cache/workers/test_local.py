@@ -18,7 +18,7 @@ from gaam_cache.common.settings import resolve
 from gaam_cache.config import ExtractConfig, WorkerConfig, check_workers, parse_devices
 from gaam_cache.workers import is_alive
 from gaam_cache.workers.engines import local
-from gaam_cache.workers.engines.local import local_places
+from gaam_cache.workers.engines.local import local_workers
 
 ROOT = Path(__file__).parents[3]
 ASKED = {"all": [0, 1, 2, 3], "1": [0], "3": [0, 1, 2], "0,": [0], "1,0": [1, 0]}
@@ -37,17 +37,17 @@ def test_as_many_places_as_asked_for_and_no_more_than_there_are(
         for asked, numbers in ASKED.items():
             if "," in asked and not gpus:
                 continue
-            places, count = local_places("auto", asked), len(numbers)
+            places, count = local_workers("auto", asked), len(numbers)
             names = [f"cuda:{number}" if gpus else "cpu" for number in numbers]
             assert [one.device for one in places] == names
-            assert [(one.number, one.total, one.here) for one in places] == [
-                (number, count, count) for number in range(count)
-            ]
+            assert [
+                (one.number, one.total, one.workers_on_machine) for one in places
+            ] == [(number, count, count) for number in range(count)]
         for asked in ("5", "0,7", *(["0,"] if not gpus else [])):
             with pytest.raises(ConfigError, match=f"--devices {asked}"):
-                local_places("auto", asked)
+                local_workers("auto", asked)
     with pytest.raises(ConfigError, match="cuda"):
-        local_places("cuda", "2")
+        local_workers("cuda", "2")
 
 
 def test_devices_are_spelled_in_one_way() -> None:

@@ -68,7 +68,7 @@ def test_the_numbers_of_all_ranks_are_those_from_0_and_begin_in_places_of_their_
             assert [rank.local for rank in found] == list(range(each)) * (
                 len(job) // each
             )
-            assert {rank.here for rank in found} == {each}
+            assert {rank.workers_on_machine for rank in found} == {each}
     uneven = srun(1, 3)[0] | {"SLURM_STEP_TASKS_PER_NODE": "2,1"}
     assert find_rank(None, uneven) == Rank(0, 3, 0, 2)
 

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from gaam_cache.common.errors import ConfigError, GaamError
-from gaam_cache.extraction.rows import Placed
+from gaam_cache.extraction.rows import LocatedRows
 from gaam_decoder.use.predict import PredictConfig, predict
 from gaam_decoder.use.predictor import Predictions
 from tests.hostile_strings import HOSTILE
@@ -35,7 +35,9 @@ class StandIn:
         self.plan = SimpleNamespace(kind="text", dataset={})
         self.asked: list[str] = []
 
-    def stream(self, chunks: Iterable[Placed], **about: Any) -> Iterator[Predictions]:
+    def stream(
+        self, chunks: Iterable[LocatedRows], **about: Any
+    ) -> Iterator[Predictions]:
         for chunk in chunks:
             yield self.predictions(chunk.rows)
 

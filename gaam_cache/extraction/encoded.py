@@ -1,0 +1,64 @@
+"""Rows on their way to a shard: made ready for the encoder, then encoded.
+
+N rows, B rows of a batch, L layers, D hidden size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gaam_cache.encoders.base import Inputs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedRows:
+    """Rows that are encoded together, made ready: those of a shard, or of a call."""
+
+    inputs: Inputs
+    distinct: NDArray[np.bool_]  # (N,): whether a row is the first with its content
+    origin: str  # names the source of the rows in messages
+    first: int = 0  # number of the first row in the source, from 0
+    places: Sequence[str] = ()
+    """Place of every row in the source; empty: its number is its place."""
+
+    def where(self, row: int) -> str:
+        """The place of a row, counted from 0, for messages."""
+        return f"{self.origin}, {self._place(row)}"
+
+    @property
+    def where_all(self) -> str:
+        """The places of the first and the last row, for messages."""
+        last = len(self.distinct) - 1
+        return f"{self.origin}, {self._place(0)} to {self._place(last)}"
+
+    def _place(self, row: int) -> str:
+        if self.places:
+            return self.places[row]
+        return f"row {self.first + row + 1}"
+
+
+class EncodedBatch(NamedTuple):
+    """Some of the prepared rows and their states."""
+
+    rows: NDArray[np.int64]
+    states: dict[str, Tensor]  # pooling -> (B, L, D) in the storage type, on the host
+    sums: dict[str, Tensor]  # pooling -> (4, L, D), as ``Spread.of`` takes them
+    exact: dict[int, dict[str, Tensor]]
+    """Row of the proof -> pooling -> (L, D), not rounded to the storage type."""
+
+    def index_of(self, row: int) -> int:
+        """Where a row is in the batch."""
+        return int((self.rows == row).argmax())
+
+
+class Encoded(NamedTuple):
+    """States of prepared rows; of the rows of the proof also their states alone."""
+
+    prepared: PreparedRows
+    batches: list[EncodedBatch]
+    alone: dict[int, dict[str, Tensor]]
+    """Row of the proof -> pooling -> (1, L, D) float32, on the host."""

@@ -1,0 +1,132 @@
+"""Checks the shards of a cache on disk: every byte, and what an HDF5 library finds."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.common.devices import cores
+from gaam_cache.common.errors import CacheError
+from gaam_cache.common.terminal import ReportProgress
+from gaam_cache.store.dtypes import NUMPY_DTYPES
+from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec
+from gaam_cache.store.reader import MAX_THREADS
+from gaam_cache.store.shard import (
+    Receipt,
+    check_content,
+    damaged_shard_error,
+    missing_shards,
+    read_receipt,
+    shard_attributes,
+)
+
+ArrayFacts = tuple[tuple[int, ...], str, int, dict[str, Any]]
+"""Shape, type, place in the file and attributes of an array."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedShards:
+    """What the check of all planned shards found."""
+
+    present: Sequence[ShardSpec]  # shards with a receipt
+    missing: Sequence[str]  # names of planned shards without a receipt
+    sizes: dict[str, int]  # name of a good shard -> bytes of its file
+    faults: dict[str, CacheError]  # name of a bad shard -> what is wrong with it
+
+    @property
+    def good(self) -> list[ShardSpec]:
+        """The shards whose every byte is right."""
+        return [shard for shard in self.present if shard.name in self.sizes]
+
+
+def check_shards(root: Path, plan: Plan, report: ReportProgress) -> CheckedShards:
+    """Hash every byte of a cache, and compare what h5py finds with the receipts.
+
+    The memory that this takes does not grow with the cache.
+
+    Args:
+        root: folder of the cache.
+        plan: of the cache.
+        report: called with (shards done, shards in all, which shard).
+    """
+    missing = missing_shards(root, plan)
+    missing_names = set(missing)
+    present = [shard for shard in plan.shards() if shard.name not in missing_names]
+
+    def check(shard: ShardSpec) -> int | CacheError:
+        try:
+            return check_shard(root, plan, shard)
+        except CacheError as error:
+            return error
+
+    # hashing releases Python's lock, so threads keep the disk busy
+    sizes: dict[str, int] = {}
+    faults: dict[str, CacheError] = {}
+    num_threads = min(MAX_THREADS, len(cores()))
+    with ThreadPoolExecutor(num_threads, "verify") as pool:
+        results = zip(present, pool.map(check, present), strict=True)
+        for done, (shard, result) in enumerate(results, start=1):
+            if isinstance(result, CacheError):
+                faults[shard.name] = result
+            else:
+                sizes[shard.name] = result
+            report(done, len(present), f"shard {shard.name}")
+    return CheckedShards(present=present, missing=missing, sizes=sizes, faults=faults)
+
+
+def check_shard(root: Path, plan: Plan, shard: ShardSpec) -> int:
+    """Check one shard; the bytes of its file.
+
+    Raises:
+        CacheError: its receipt, its bytes or its arrays are not what they must be.
+    """
+    receipt = read_receipt(root, plan, shard)
+    check_content(root, plan, receipt)
+    _check_hdf5(root, plan, shard, receipt)
+    return receipt.bytes
+
+
+def _check_hdf5(root: Path, plan: Plan, shard: ShardSpec, receipt: Receipt) -> None:
+    """Compare what h5py finds in a file with its receipt."""
+    expected = (shard_attributes(plan, shard), _planned_arrays(receipt))
+    structure: Any
+    try:
+        structure = _read_structure(root / SHARD_FOLDER / receipt.file)
+        # values from the file may refuse to be compared
+        if structure == expected:
+            return
+    except Exception as error:  # noqa: BLE001 whatever h5py raises, this is no shard
+        structure = f"{type(error).__name__}: {error}"
+    raise damaged_shard_error(
+        root, plan, shard.name, f"h5py finds {structure}; must be {expected}"
+    )
+
+
+def _planned_arrays(receipt: Receipt) -> dict[str, ArrayFacts]:
+    arrays: dict[str, ArrayFacts] = {}
+    for name, spec in receipt.datasets.items():
+        shape = spec.shape
+        stored_dtype = NUMPY_DTYPES[spec.dtype]
+        if spec.dtype == "utf8":
+            # h5py shows the bytes of each row as one string of fixed length
+            shape = spec.shape[:1]
+            stored_dtype = f"|S{spec.shape[1]}"
+        arrays[name] = (shape, stored_dtype, spec.offset, {"dtype": spec.dtype})
+    return arrays
+
+
+def _read_structure(path: Path) -> tuple[dict[str, Any], dict[str, ArrayFacts]]:
+    """Attributes of a file, and facts of its arrays by name."""
+    import h5py
+
+    with h5py.File(path, "r", locking=False) as file:
+        arrays: dict[str, ArrayFacts] = {}
+        for name, dataset in file.items():
+            arrays[name] = (
+                dataset.shape,
+                dataset.dtype.str,
+                dataset.id.get_offset(),
+                dict(dataset.attrs),
+            )
+        return dict(file.attrs), arrays

@@ -1,0 +1,159 @@
+"""Ranks: workers that torchrun, SLURM or a person started, one process each.
+
+A rank reads its number and the number of all ranks from its environment or from the
+setting ``rank``.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gaam_cache.common.errors import ConfigError
+from gaam_cache.common.messages import shortened
+from gaam_cache.config import parse_rank
+
+MOST_DIGITS = 9  # of a number in the environment
+
+
+class Rank(NamedTuple):
+    """One of several workers that something else started.
+
+    Ranks do not divide the work among them. A rank decides only where in the work this
+    process begins, so that few ranks want the same shard, which GPU of the machine it
+    uses, and that it does not wait for other ranks. Whatever the numbers are, all work
+    is done once, by the rank that comes first.
+    """
+
+    number: int
+    total: int
+    local: int | None = None  # number among the ranks of this machine
+    workers_on_machine: int = 1  # as far as is known
+
+    @property
+    def start(self) -> float:
+        """Where in the work to begin, in [0, 1)."""
+        return self.number / self.total
+
+
+def find_rank(
+    setting: str | None, environ: Mapping[str, str] = os.environ
+) -> Rank | None:
+    """Find the rank of this process; None where it is not one of several.
+
+    The first of these decides: the setting ``rank``, torchrun (``RANK`` and
+    ``WORLD_SIZE``), SLURM. In an array of SLURM jobs with several tasks each, every
+    task of every job is a rank.
+
+    Raises:
+        ConfigError: the setting or the environment names an impossible rank.
+    """
+    if setting is not None:
+        number, total = parse_rank(setting)
+        return Rank(number, total)
+    torchrun_rank = _torchrun_rank(environ)
+    if torchrun_rank is not None:
+        return torchrun_rank
+    return _slurm_rank(environ)
+
+
+def device_of(rank: Rank, device: str) -> str:
+    """The device of a rank: the ranks of a machine with several GPUs take them in turn.
+
+    ``device`` is the configured one; a single named GPU is used as it is.
+    """
+    # without a number on its machine a rank cannot choose
+    if rank.local is None or device not in ("auto", "cuda"):
+        return device
+    import torch
+
+    if not torch.cuda.is_available():
+        return device
+    num_gpus = torch.cuda.device_count()
+    if num_gpus <= 1:
+        return device
+    return f"cuda:{rank.local % num_gpus}"
+
+
+def _torchrun_rank(environ: Mapping[str, str]) -> Rank | None:
+    rank = _read_rank(environ, "RANK", "WORLD_SIZE")
+    if rank is None:
+        return None
+    return rank._replace(
+        local=_read_number(environ, "LOCAL_RANK"),
+        workers_on_machine=_read_number(environ, "LOCAL_WORLD_SIZE") or 1,
+    )
+
+
+def _slurm_rank(environ: Mapping[str, str]) -> Rank | None:
+    """The rank among tasks of a step, jobs of an array, or both at once."""
+    # an array of jobs with several tasks: the tasks of the first job come first
+    task_rank = _slurm_task(environ)
+    job_rank = _slurm_array_job(environ)
+    if task_rank is None:
+        return job_rank
+    if job_rank is None:
+        return task_rank
+    return task_rank._replace(
+        number=job_rank.number * task_rank.total + task_rank.number,
+        total=job_rank.total * task_rank.total,
+    )
+
+
+def _slurm_task(environ: Mapping[str, str]) -> Rank | None:
+    """The rank among the tasks of a step that ``srun`` started."""
+    # a batch script has a task number too, but it runs once and is no step
+    if "SLURM_STEP_ID" not in environ:
+        return None
+    rank = _read_rank(environ, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+    if rank is None:
+        return None
+
+    # SLURM writes '4' or '4(x2)', and '2,1' where nodes have different numbers of tasks
+    tasks_per_node = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")
+    first_node = tasks_per_node.split(",")[0].split("(")[0]
+    tasks = int(first_node) if first_node.isdigit() else 1
+    return rank._replace(
+        local=_read_number(environ, "SLURM_LOCALID"), workers_on_machine=tasks
+    )
+
+
+def _slurm_array_job(environ: Mapping[str, str]) -> Rank | None:
+    """The rank among the jobs of an array."""
+    job = _read_number(environ, "SLURM_ARRAY_TASK_ID")
+    num_jobs = _read_number(environ, "SLURM_ARRAY_TASK_COUNT") or 1
+    if job is None or num_jobs <= 1:
+        return None
+    # job ids need not start at 0; the rank decides only where in the work to begin
+    return Rank(job % num_jobs, num_jobs)
+
+
+def _read_rank(
+    environ: Mapping[str, str], number_name: str, total_name: str
+) -> Rank | None:
+    """The rank that two variables name; None where it is not one of several."""
+    for name in (number_name, total_name):
+        if not environ.get(name, "").strip():
+            return None
+
+    # one rank alone behaves as a process that is no rank
+    number = _read_number(environ, number_name)
+    total = _read_number(environ, total_name)
+    if number is None or total is None or number >= total:
+        values = (
+            f"{number_name}={environ[number_name]} {total_name}={environ[total_name]}"
+        )
+        raise ConfigError(
+            "the environment names an impossible rank",
+            found=shortened(values),
+            hint=f"unset {number_name} {total_name}, if they are not meant for gaam",
+        )
+    if total == 1:
+        return None
+    return Rank(number, total)
+
+
+def _read_number(environ: Mapping[str, str], name: str) -> int | None:
+    """The whole number in a variable; None where it holds none."""
+    text = environ.get(name, "").strip()
+    is_number = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+    return int(text) if is_number else None
