@@ -480,7 +480,7 @@ def study(
     known = sorted(name.replace("_", "-") for name in studies.MACHINE)
     machine = {
         k.replace("-", "_"): v
-        for k, v in settings.pairs(sets or (), "--set", known).items()
+        for k, v in settings.parse_pairs(sets or (), "--set", known).items()
     }
     recipe = studies.read_study(what, out=out, dataset=dataset, machine=machine)
     if dry_run:
@@ -524,7 +524,7 @@ def predict(
     given = {k: v for k, v in locals().items() if v is not None}
     for name in ("quiet", "as_json", "sets"):
         given.pop(name, None)
-    given |= settings.pairs(sets or (), "--set", ("encoding", "delimiter"))
+    given |= settings.parse_pairs(sets or (), "--set", ("encoding", "delimiter"))
     import gaam_decoder
 
     several = {name: tuple(given.get(name, ())) for name in ("texts", "text_columns")}
@@ -572,10 +572,12 @@ def export(
         )
     where = sent = None
     if push is not None:
-        from gaam_cache.hub.push import look
+        from gaam_cache.hub.push import check_destination
 
         kind = "dataset" if of_cache else "model"
-        where = look(push, kind=kind, private=private, overwrite=overwrite, yes=yes)
+        where = check_destination(
+            push, kind=kind, private=private, overwrite=overwrite, yes=yes
+        )
     if of_cache:
         with show_progress("export", "steps", quiet=quiet) as progress:
             made: Any = gaam_cache.export_cache(
@@ -609,7 +611,9 @@ def _resolved(section: str, values: dict[str, Any]) -> Any:
 
 def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
     """Which runs are meant, as ``gaam_decoder.report`` takes it."""
-    return {"attn": attn, "head": head} | settings.pairs(where or (), "--where", WHERE)
+    return {"attn": attn, "head": head} | settings.parse_pairs(
+        where or (), "--where", WHERE
+    )
 
 
 def _show(found: Any, as_json: bool) -> None:

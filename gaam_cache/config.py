@@ -394,10 +394,10 @@ class ImportConfig:
         ]
         check_rules(self, rules)
         for option in ("arrays", "labels"):
-            of_splits(self, option)
+            names_by_split(self, option)
 
 
-def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:
+def names_by_split(config: ImportConfig, option: str) -> dict[str, list[str]]:
     """Split -> the names that were given for it after ``option``, in order."""
     found: dict[str, list[str]] = {}
     called = spelled(config, option)

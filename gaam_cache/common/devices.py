@@ -221,7 +221,7 @@ def out_of_memory(error: BaseException) -> bool:
     return _NO_MEMORY.search(f"{type(error).__name__} {error}") is not None
 
 
-def said_of_memory(error: BaseException) -> str:
+def memory_message(error: BaseException) -> str:
     """The first sentence or two of an exception, on a line."""
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return ". ".join(said.split(". ")[:2])
@@ -241,7 +241,7 @@ def as_refusal(error: BaseException) -> GaamError | None:
                 "extract with --set batch-tokens=512, or train with --set seed-batch=1"
             )
             return GaamError(
-                "not enough memory", found=said_of_memory(cause), hint=hint
+                "not enough memory", found=memory_message(cause), hint=hint
             )
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, OSError) and not isinstance(error, GaamError):

@@ -72,7 +72,7 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     return _checked(package, point.load(), kind)
 
 
-def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
+def register_class(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
     """Let a class of a person's own be known by its name in this process: ``FILE.py:CLASS``, or it.
 
     Only who was asked by a person may call this: what a run or a model names is never run. Returns

@@ -48,7 +48,7 @@ def key_of(field: Field[Any]) -> str:
     return str(field.metadata.get("option") or option_of(field.name))[2:]
 
 
-def words(field: Field[Any], value: Any) -> Iterator[str]:
+def command_words(field: Field[Any], value: Any) -> Iterator[str]:
     """A setting as the command line has it; of a list each by itself."""
     key, is_key = key_of(field), "key" in field.metadata
     if isinstance(value, bool) and not is_key:
@@ -79,7 +79,7 @@ def settle(config: Any) -> None:
         if value is None and one.default is None:
             continue
         try:
-            made = parsed(value, hints[one.name], one.metadata)
+            made = parse_value(value, hints[one.name], one.metadata)
             if made == () and one.default:
                 raise ValueError("at least one")
         except GaamError:
@@ -121,7 +121,9 @@ def check_rules(config: Any, rules: Iterable[Rule]) -> None:
         if not holds:
             shown = [one for one in fields(config) if one.name in names.split()]
             found = " ".join(
-                w for one in shown for w in words(one, getattr(config, one.name))
+                w
+                for one in shown
+                for w in command_words(one, getattr(config, one.name))
             )
             message = f"{spelled(config, names.split()[0])} {problem}"
             raise ConfigError(message, expected=expected, found=shortened(found))
@@ -166,7 +168,7 @@ def resolve(
         layers.append((str(config_file), _read(config_file, section)))
     # an option and --set are one place: a setting in both is set twice
     options = {f"--{key}": value for key, value in given.items() if value is not None}
-    layers.append(("the command line", pairs(sets or ()) | options))
+    layers.append(("the command line", parse_pairs(sets or ()) | options))
     every = fields(cls)  # type: ignore[arg-type]
     named = {one.name: one for one in every} | {
         key_of(one).replace("-", "_"): one for one in every
@@ -210,7 +212,7 @@ def _read(path: Path, section: str) -> dict[str, Any]:
     return table
 
 
-def pairs(
+def parse_pairs(
     texts: Iterable[str], option: str = "--set", known: Collection[str] | None = None
 ) -> dict[str, Any]:
     """Values by key, of ``KEY=VALUE``; several of one key are a list."""
@@ -229,7 +231,7 @@ def pairs(
     }
 
 
-def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
+def parse_value(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     """A value of a TOML file or the command line as the field holds it; errors say what must be."""
     several = value if isinstance(value, (list, tuple)) else [value]
     for one in several:

@@ -243,7 +243,7 @@ class StateExtractor:
         except Exception as error:
             if not devices.out_of_memory(error):
                 raise
-            said = devices.said_of_memory(error)
+            said = devices.memory_message(error)
         # not before here: an exception that is handled holds all tensors of where it came from
         devices.give_back(self._encoder.device)
         if len(rows) > 1:

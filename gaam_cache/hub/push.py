@@ -254,7 +254,7 @@ class Destination:
         return self.url
 
 
-def look(
+def check_destination(
     repo_id: str,
     *,
     kind: str,

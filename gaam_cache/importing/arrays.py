@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.common.errors import ConfigError, DataError, NotFoundError, reading_file
 from gaam_cache.common.messages import excerpt
-from gaam_cache.config import NAME_PATTERN, ImportConfig, of_splits
+from gaam_cache.config import NAME_PATTERN, ImportConfig, names_by_split
 
 SUFFIXES = (".h5", ".hdf", ".hdf5", ".npy", ".npz", ".safetensors")
 STRINGS, STATES, LABELS = "str", "states", "labels"
@@ -204,7 +204,7 @@ def choose(
         return ordered(found, f"'{asked}'")
 
     asked, said = (
-        of_splits(config, "arrays"),
+        names_by_split(config, "arrays"),
         dict[str, dict[str, list[tuple[int, Array]]]](),
     )
     for array in arrays:
@@ -212,7 +212,7 @@ def choose(
         if split in asked or (split and not asked):
             said.setdefault(split, {}).setdefault(role, []).append((layer, array))
     for option, role in (("arrays", STATES), ("labels", LABELS)):
-        for split, names in of_splits(config, option).items():
+        for split, names in names_by_split(config, option).items():
             layers = [one for name in names for one in find(name)]
             said.setdefault(split, {})[role] = [*enumerate(layers)]
     if not said:
