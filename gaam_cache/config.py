@@ -6,7 +6,7 @@ Each is a frozen dataclass that validates itself by a table of rules.
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,13 +15,13 @@ from gaam_cache.common.devices import check_device
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import shortened
 from gaam_cache.common.settings import (
-    KEY,
-    UNCHECKED,
     Rule,
     check_at_least,
     check_rules,
+    key,
+    name_in_messages,
+    option,
     settle,
-    spelled,
 )
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -42,7 +42,6 @@ PLACE = "{text}"
 RECORDED = "recorded"
 """Metadata of a field that a plan records where it is not at its default: under ``dataset`` what it
 takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
-OF_ROWS, OF_ENCODER = {RECORDED: "dataset"}, {RECORDED: "encoder"}
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 """Words for what shells and people trip over."""
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -84,16 +83,22 @@ def parse_devices(value: Any) -> str:
 class WorkerConfig:
     """Which workers there are to be: part of every configuration that has work for them."""
 
-    engine: str = "local"
-    """Who starts the workers."""
-    devices: str = field(default="1", metadata={"parse": parse_devices})
-    """Workers, one for each GPU or group of cores: a number, all, or which GPUs (0,2)."""
-    address: str | None = field(default=None, metadata=KEY)
-    """Address of a cluster of Ray that is there already; auto finds one."""
-    gpus_per_worker: float | None = field(default=None, metadata=KEY)
-    """GPUs of one worker of a cluster; default: 1, or 0 on a CPU."""
-    rank: str | None = field(default=None, metadata=KEY)
-    """This process is worker i of n that were started by hand: i/n, from 0."""
+    engine: str = option("local", "Who starts the workers.")
+    devices: str = option(
+        "1",
+        "Workers, one for each GPU or group of cores: a number, all, or which "
+        "GPUs (0,2).",
+        parse=parse_devices,
+    )
+    address: str | None = key(
+        None, "Address of a cluster of Ray that is there already; auto finds one."
+    )
+    gpus_per_worker: float | None = key(
+        None, "GPUs of one worker of a cluster; default: 1, or 0 on a CPU."
+    )
+    rank: str | None = key(
+        None, "This process is worker i of n that were started by hand: i/n, from 0."
+    )
 
     @property
     def alone(self) -> bool:
@@ -153,104 +158,198 @@ class ExtractConfig(WorkerConfig):
         ConfigError: on construction, when a value is out of its range.
     """
 
-    encoder: str = DEFAULT_ENCODER
-    """Folder or hub id of an encoder of texts, sounds or pictures; or tfidf."""
-    revision: str | None = field(default=None, metadata=KEY)
-    """Branch, tag or commit of the encoder on the hub."""
-    untrained_encoder: bool = False
-    """Random weights: the control for pre-training."""
-    encoder_seed: int | None = field(default=None, metadata=KEY)
-    """Seed of the random weights; default: 0."""
-    dataset: str = DEFAULT_DATASET
-    """File, folder with train.csv and test.csv (sounds, pictures: one per class), or hub id."""
-    dataset_revision: str | None = field(default=None, metadata=KEY)
-    """Branch, tag or commit of the data set on the hub."""
-    subset: str | None = field(default=None, metadata=OF_ROWS)
-    """Subset (configuration) of a data set on the hub."""
-    text_columns: tuple[str, ...] = field(
-        default=(), metadata={"option": "--text-column"}
+    encoder: str = option(
+        DEFAULT_ENCODER,
+        "Folder or hub id of an encoder of texts, sounds or pictures; or tfidf.",
     )
-    """Column of the text; several are joined by a space (default: text)."""
-    label_column: str = "label"
-    """Column of the class."""
-    file_column: str | None = field(default=None, metadata=OF_ROWS)
-    """Column of sounds or pictures (default: file, audio or image)."""
-    allow_outside: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Take files outside of the folder of the table that names them."""
-    keep_columns: tuple[str, ...] = field(
-        default=(), metadata={"option": "--keep-column"} | OF_ROWS
+    revision: str | None = key(None, "Branch, tag or commit of the encoder on the hub.")
+    untrained_encoder: bool = option(
+        False, "Random weights: the control for pre-training."
     )
-    """Column that the cache keeps, such as who speaks; repeatable."""
-    delimiter: str | None = field(
-        default=None, metadata={UNCHECKED: True} | KEY | OF_ROWS
+    encoder_seed: int | None = key(None, "Seed of the random weights; default: 0.")
+    dataset: str = option(
+        DEFAULT_DATASET,
+        "File, folder with train.csv and test.csv (sounds, pictures: one per "
+        "class), or hub id.",
     )
-    """What parts the fields of a CSV file: a character, or tab, semicolon, pipe, space (default: a
-    comma)."""
-    encoding: str | None = field(default=None, metadata=OF_ROWS | KEY)
-    """How characters are stored in CSV and JSON lines (default: UTF-8)."""
-    strip_labels: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Leave out white space around class names."""
-    odd_classes: tuple[str, ...] = field(default=(), metadata=KEY)
-    """Classes that are called as what often means 'no label' (-1, nan), or as a quantity (0.5)."""
-    skip_empty: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Leave out rows of which nothing is to be encoded, and count them."""
-    test_fraction: float | None = field(default=None, metadata=OF_ROWS)
-    """Part of a single file, or of the only split, that becomes 'test', stratified."""
-    test_groups: str | None = field(default=None, metadata=OF_ROWS)
-    """Column by which test-fraction takes whole groups, such as who speaks; the cache keeps it."""
-    split_seed: int = field(default=0, metadata=OF_ROWS | KEY)
-    """Which rows test-fraction takes."""
-    unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS | KEY)
-    """Splits without labels: to predict on, never to report on."""
-    clip_seconds: float | None = field(default=None, metadata=OF_ROWS | KEY)
-    """Longest sound, or piece of one (default: 30, or less where the encoder takes less)."""
-    clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS | KEY)
-    """What becomes of a longer sound: its beginning, or a row for every piece (limit: sounds)."""
-    grey_bits: int | None = field(default=None, metadata=OF_ROWS | KEY)
-    """Bits that grey pictures of 16 bits use: 12 of many cameras (default: 16)."""
-    published_audio: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Sounds as the published code has them: filled with zeros to 5 s, not normalised."""
-    splits: tuple[str, ...] = field(
-        default=("train", "test"), metadata={"option": "--split"}
+    dataset_revision: str | None = key(
+        None, "Branch, tag or commit of the data set on the hub."
     )
-    """Split to encode, repeatable."""
-    out: Path = Path("cache")
-    """Folder of the cache."""
-    pool: tuple[str, ...] = ("mean",)
-    """Of a layer's tokens to one vector; several from one pass."""
-    pool_over: Literal["all", "text"] = field(default="all", metadata=OF_ENCODER | KEY)
-    """Which tokens are pooled: all, or those of the row's own text without the prompt."""
-    prompt: str | None = field(default=None, metadata={UNCHECKED: True})
-    """Text around every text, which stands where '{text}' is."""
-    chat_template: bool = field(default=False, metadata=OF_ENCODER)
-    """Write every text as a user's message, by the tokenizer's own chat template."""
-    layers: str | None = field(
-        default=None, metadata={"parse": parse_range} | OF_ENCODER
+    subset: str | None = option(
+        None,
+        "Subset (configuration) of a data set on the hub.",
+        recorded="dataset",
     )
-    """Layers to keep: 20-40, or one; 0 is the input of the first (default: all, from 1)."""
-    layer_zero: bool = field(default=False, metadata=OF_ENCODER | KEY)
-    """Keep the input of the first layer too, as layer 0."""
-    max_length: int | None = None
-    """Tokens of the longest text (default: 512, or the encoder's limit)."""
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
-    """Arithmetic of the encoder. Pooling is float32 always. auto: bfloat16 where the device
-    computes in it natively, else float16 on a GPU of CUDA and float32 elsewhere."""
-    storage_dtype: Literal["float16", "float32", "bfloat16"] = "float16"
-    """What the cache stores."""
-    batch_tokens: int | None = field(default=None, metadata=KEY)
-    """Tokens of one batch, padding included (default: 2,048 on a CPU, 16,384 on a GPU)."""
-    shard_rows: int = field(default=SHARD_ROWS, metadata=KEY)
-    """Rows of one shard at most; a shard is also at most 512 MB."""
-    limit: int | None = None
-    """Only so many rows of each split: of every class its share, the first ones."""
-    limit_rule: Literal["classes", "first"] = field(default="classes", metadata=KEY)
-    """Which rows limit takes: of every class its share, or the first as before gaam 0.3."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
-    device_map: str | None = field(default=None, metadata={"parse": _or_none} | KEY)
-    """auto spreads an encoder over several GPUs (accelerate); none does not."""
-    tokens_per_second: float | None = field(default=None, metadata=KEY)
-    """What the encoder reads, for a dry run, which then needs no weights (default: timed here)."""
+    text_columns: tuple[str, ...] = option(
+        (),
+        "Column of the text; several are joined by a space (default: text).",
+        flag="--text-column",
+    )
+    label_column: str = option("label", "Column of the class.")
+    file_column: str | None = option(
+        None,
+        "Column of sounds or pictures (default: file, audio or image).",
+        recorded="dataset",
+    )
+    allow_outside: bool = key(
+        False,
+        "Take files outside of the folder of the table that names them.",
+        recorded="dataset",
+    )
+    keep_columns: tuple[str, ...] = option(
+        (),
+        "Column that the cache keeps, such as who speaks; repeatable.",
+        flag="--keep-column",
+        recorded="dataset",
+    )
+    delimiter: str | None = key(
+        None,
+        "What parts the fields of a CSV file: a character, or tab, semicolon, "
+        "pipe, space (default: a comma).",
+        unchecked=True,
+        recorded="dataset",
+    )
+    encoding: str | None = key(
+        None,
+        "How characters are stored in CSV and JSON lines (default: UTF-8).",
+        recorded="dataset",
+    )
+    strip_labels: bool = key(
+        False,
+        "Leave out white space around class names.",
+        recorded="dataset",
+    )
+    odd_classes: tuple[str, ...] = key(
+        (),
+        "Classes that are called as what often means 'no label' (-1, nan), or as "
+        "a quantity (0.5).",
+    )
+    skip_empty: bool = key(
+        False,
+        "Leave out rows of which nothing is to be encoded, and count them.",
+        recorded="dataset",
+    )
+    test_fraction: float | None = option(
+        None,
+        "Part of a single file, or of the only split, that becomes 'test', stratified.",
+        recorded="dataset",
+    )
+    test_groups: str | None = option(
+        None,
+        "Column by which test-fraction takes whole groups, such as who speaks; "
+        "the cache keeps it.",
+        recorded="dataset",
+    )
+    split_seed: int = key(
+        0,
+        "Which rows test-fraction takes.",
+        recorded="dataset",
+    )
+    unlabelled: tuple[str, ...] = key(
+        (),
+        "Splits without labels: to predict on, never to report on.",
+        recorded="dataset",
+    )
+    clip_seconds: float | None = key(
+        None,
+        "Longest sound, or piece of one (default: 30, or less where the encoder "
+        "takes less).",
+        recorded="dataset",
+    )
+    clip_mode: Literal["cut", "split"] = key(
+        "cut",
+        "What becomes of a longer sound: its beginning, or a row for every piece "
+        "(limit: sounds).",
+        recorded="dataset",
+    )
+    grey_bits: int | None = key(
+        None,
+        "Bits that grey pictures of 16 bits use: 12 of many cameras (default: 16).",
+        recorded="dataset",
+    )
+    published_audio: bool = key(
+        False,
+        "Sounds as the published code has them: filled with zeros to 5 s, not "
+        "normalised.",
+        recorded="dataset",
+    )
+    splits: tuple[str, ...] = option(
+        ("train", "test"),
+        "Split to encode, repeatable.",
+        flag="--split",
+    )
+    out: Path = option(Path("cache"), "Folder of the cache.")
+    pool: tuple[str, ...] = option(
+        ("mean",), "Of a layer's tokens to one vector; several from one pass."
+    )
+    pool_over: Literal["all", "text"] = key(
+        "all",
+        "Which tokens are pooled: all, or those of the row's own text without the "
+        "prompt.",
+        recorded="encoder",
+    )
+    prompt: str | None = option(
+        None,
+        "Text around every text, which stands where '{text}' is.",
+        unchecked=True,
+    )
+    chat_template: bool = option(
+        False,
+        "Write every text as a user's message, by the tokenizer's own chat template.",
+        recorded="encoder",
+    )
+    layers: str | None = option(
+        None,
+        "Layers to keep: 20-40, or one; 0 is the input of the first (default: "
+        "all, from 1).",
+        parse=parse_range,
+        recorded="encoder",
+    )
+    layer_zero: bool = key(
+        False,
+        "Keep the input of the first layer too, as layer 0.",
+        recorded="encoder",
+    )
+    max_length: int | None = option(
+        None, "Tokens of the longest text (default: 512, or the encoder's limit)."
+    )
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = option(
+        "float32",
+        "Arithmetic of the encoder. Pooling is float32 always. auto: bfloat16 "
+        "where the device computes in it natively, else float16 on a GPU of CUDA "
+        "and float32 elsewhere.",
+    )
+    storage_dtype: Literal["float16", "float32", "bfloat16"] = option(
+        "float16", "What the cache stores."
+    )
+    batch_tokens: int | None = key(
+        None,
+        "Tokens of one batch, padding included (default: 2,048 on a CPU, 16,384 "
+        "on a GPU).",
+    )
+    shard_rows: int = key(
+        SHARD_ROWS, "Rows of one shard at most; a shard is also at most 512 MB."
+    )
+    limit: int | None = option(
+        None,
+        "Only so many rows of each split: of every class its share, the first ones.",
+    )
+    limit_rule: Literal["classes", "first"] = key(
+        "classes",
+        "Which rows limit takes: of every class its share, or the first as before "
+        "gaam 0.3.",
+    )
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
+    device_map: str | None = key(
+        None,
+        "auto spreads an encoder over several GPUs (accelerate); none does not.",
+        parse=_or_none,
+    )
+    tokens_per_second: float | None = key(
+        None,
+        "What the encoder reads, for a dry run, which then needs no weights "
+        "(default: timed here).",
+    )
 
     def __post_init__(self) -> None:
         settle(self)
@@ -335,10 +434,6 @@ def parse_words(value: Any) -> tuple[str, ...]:
     return tuple(map(str, words))
 
 
-def _words(option: str, **more: Any) -> Any:
-    return field(default=(), metadata={"option": option, "parse": parse_words, **more})
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportConfig:
     """Everything ``gaam import`` can be told.
@@ -349,32 +444,56 @@ class ImportConfig:
         ConfigError: on construction, when a value is out of its range.
     """
 
-    files: tuple[str, ...] = field(default=(), metadata={"parse": parse_words})
-    """Files of arrays: safetensors, npz, npy, HDF5."""
-    out: Path = Path("cache")
-    """Folder of the cache."""
-    arrays: tuple[str, ...] = _words("--array")
-    """States of a split: one array, or one for each layer ('layer_*'); repeatable."""
-    labels: tuple[str, ...] = _words("--labels")
-    """Labels of a split: whole numbers from 0, or strings; repeatable."""
-    axes: Literal["nld", "lnd", "nd"] | None = field(default=None, metadata=KEY)
-    """What the axes of states are: rows n, layers l, features d (default: nld, or nd of two)."""
-    class_names: tuple[str, ...] = _words("--class-name", **KEY)
-    """Names of the classes in order, where labels are numbers."""
-    keep_columns: tuple[str, ...] = _words("--keep-column", **KEY)
-    """Arrays of strings or whole numbers, one for each row, that the cache keeps."""
-    unlabelled: tuple[str, ...] = _words("--unlabelled", **KEY)
-    """Splits without labels: to predict on, never to report on."""
-    storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None
-    """What the cache stores (default: the type of the states, or float32)."""
-    encoder_name: str = field(default=IMPORTED, metadata=KEY)
-    """What reports call the encoder."""
-    dataset_name: str | None = field(default=None, metadata=KEY)
-    """What reports call the data (default: the files)."""
-    pool: str = field(default=IMPORTED, metadata=KEY)
-    """What reports call the way the states were pooled."""
-    shard_rows: int = field(default=SHARD_ROWS, metadata=KEY)
-    """Rows of one shard at most; a shard is also at most 512 MB."""
+    files: tuple[str, ...] = option(
+        (),
+        "Files of arrays: safetensors, npz, npy, HDF5.",
+        parse=parse_words,
+    )
+    out: Path = option(Path("cache"), "Folder of the cache.")
+    arrays: tuple[str, ...] = option(
+        (),
+        "States of a split: one array, or one for each layer ('layer_*'); repeatable.",
+        flag="--array",
+        parse=parse_words,
+    )
+    labels: tuple[str, ...] = option(
+        (),
+        "Labels of a split: whole numbers from 0, or strings; repeatable.",
+        parse=parse_words,
+    )
+    axes: Literal["nld", "lnd", "nd"] | None = key(
+        None,
+        "What the axes of states are: rows n, layers l, features d (default: nld, "
+        "or nd of two).",
+    )
+    class_names: tuple[str, ...] = key(
+        (),
+        "Names of the classes in order, where labels are numbers.",
+        flag="--class-name",
+        parse=parse_words,
+    )
+    keep_columns: tuple[str, ...] = key(
+        (),
+        "Arrays of strings or whole numbers, one for each row, that the cache keeps.",
+        flag="--keep-column",
+        parse=parse_words,
+    )
+    unlabelled: tuple[str, ...] = key(
+        (),
+        "Splits without labels: to predict on, never to report on.",
+        parse=parse_words,
+    )
+    storage_dtype: Literal["float16", "float32", "bfloat16"] | None = option(
+        None, "What the cache stores (default: the type of the states, or float32)."
+    )
+    encoder_name: str = key(IMPORTED, "What reports call the encoder.")
+    dataset_name: str | None = key(
+        None, "What reports call the data (default: the files)."
+    )
+    pool: str = key(IMPORTED, "What reports call the way the states were pooled.")
+    shard_rows: int = key(
+        SHARD_ROWS, "Rows of one shard at most; a shard is also at most 512 MB."
+    )
 
     def __post_init__(self) -> None:
         settle(self)
@@ -393,22 +512,28 @@ class ImportConfig:
             ("pool", pool, "cannot be a name", f"{letters}, such as mean"),
         ]
         check_rules(self, rules)
-        for option in ("arrays", "labels"):
-            names_by_split(self, option)
+        for name in ("arrays", "labels"):
+            names_by_split(self, name)
 
 
-def names_by_split(config: ImportConfig, option: str) -> dict[str, list[str]]:
-    """Split -> the names that were given for it after ``option``, in order."""
-    found: dict[str, list[str]] = {}
-    called = spelled(config, option)
-    for text in getattr(config, option):
+def names_by_split(config: ImportConfig, setting: str) -> dict[str, list[str]]:
+    """The names of every split in ``arrays`` or ``labels``, in order.
+
+    Raises:
+        ConfigError: a text that is not ``SPLIT=NAME``, or a second array of labels.
+    """
+    names: dict[str, list[str]] = {}
+    option_name = name_in_messages(config, setting)
+    for text in getattr(config, setting):
         split, _, name = text.partition("=")
-        twice = option != "arrays" and split in found
-        if not name or twice or not NAME_PATTERN.fullmatch(split):
+        is_repeated = setting != "arrays" and split in names
+        if not name or is_repeated or not NAME_PATTERN.fullmatch(split):
             raise ConfigError(
-                f"{called} {shortened(text)!r} does not say which array is of which split",
-                expected=f"{called} SPLIT=NAME, such as {called} train=embeddings",
-                found="another array of that split" if twice else None,
+                f"{option_name} {shortened(text)!r} does not say which array belongs "
+                "to which split",
+                expected=f"{option_name} SPLIT=NAME, such as "
+                f"{option_name} train=embeddings",
+                found="another array of that split" if is_repeated else None,
             )
-        found.setdefault(split, []).append(name)
-    return found
+        names.setdefault(split, []).append(name)
+    return names

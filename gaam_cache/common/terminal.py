@@ -196,7 +196,7 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
 
 def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     """What the parser cannot take, in the words that all refusals have."""
-    from gaam_cache.common.settings import keys  # it reads the configurations' source
+    from gaam_cache.common.settings import settings_of
 
     said = (
         error.format_message()
@@ -215,7 +215,7 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     ]:
         hint = f"did you mean '{near[0]}'?"
     config = settings.get(str(ctx.command.name)) if ctx else None
-    only = [one["key"] for one in keys(config) if not one["option"]] if config else []
+    only = [setting.key for setting in settings_of(config) if not setting.option] if config else []
     if (asked in only or not near) and (meant := nearest(asked, only)):
         hint = f"did you mean '--set {meant}=VALUE'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
