@@ -53,12 +53,12 @@ class TrainConfig(WorkerConfig):
     head: tuple[Spec, ...] = option(
         ("linear",),
         "Classifier on top: linear, mlp, conv as published, or lbfgs, which is "
-        "fitted at once.",
+        "fitted in one step.",
         parse=partial(parse_specs, kind="head"),
     )
     loss: Spec = option(
         "cross-entropy",
-        "What is minimised; as in the paper for speech: focal:gamma=2.5,alpha=0.25.",
+        "Loss to minimise; the paper on speech uses focal:gamma=2.5,alpha=0.25.",
         parse=partial(parse_built, kind="loss"),
     )
     class_weights: Literal["none", "balanced"] = key(
@@ -75,71 +75,72 @@ class TrainConfig(WorkerConfig):
     )
     tune_seeds: tuple[int, ...] | None = option(
         None,
-        "Seeds that choose between several --lr and weight decays by validation, "
-        "which --seeds then train (default, where --lr is not given: 1000-1002).",
+        "Tuning seeds: they choose between several --lr and weight decays on "
+        "validation rows, before --seeds train (default, without --lr: "
+        "1000-1002).",
         parse=number_lists.parse_seeds,
     )
     epochs: int = option(25, "Passes over the training rows.")
     batch_size: int = option(32, "Rows of one step.")
     optimizer: Spec = option(
         "adamw",
-        "What makes steps of gradients: adamw, or sgd:momentum=0.9,nesterov=true.",
+        "Optimizer: adamw, or sgd:momentum=0.9,nesterov=true.",
         parse=partial(parse_built, kind="optimizer"),
     )
     lr: tuple[float, ...] | None = option(
         None,
-        "Learning rate, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2, of sgd "
-        "3e-3 to 5e-1, that which --tune-seeds choose; the first where no rows of "
-        "train may choose).",
+        "Learning rate; a list is tuned on validation rows (default: tune over "
+        "3e-4, 2e-3, 1e-2, 5e-2, with sgd over 3e-3 to 5e-1; without validation "
+        "rows: the first).",
         parse=number_lists.parse_rates,
     )
     weight_decay: tuple[float, ...] = key(
         (USUAL_DECAY,),
-        "Weight decay, or several.",
+        "Weight decay; a list is tuned on validation rows.",
         parse=number_lists.parse_rates,
     )
     schedule: Literal["constant", "plateau", "cosine"] = key(
         "constant",
-        "Course of the rate; plateau: a tenth after 10 epochs without a better "
-        "accuracy; cosine: up over a twentieth of all steps, then half a cosine "
-        "to 0.",
+        "Schedule of the learning rate; plateau: a tenth after 10 epochs without "
+        "a better accuracy; cosine: up over a twentieth of all steps, then half a "
+        "cosine to 0.",
     )
     clip_grad_norm: float | None = key(
         None, "Largest gradient norm (default: no clipping)."
     )
     loss_scale: Literal["auto", "none", "dynamic"] = key(
-        "auto",
-        "Whether the loss is scaled so that small gradients are kept; auto: with "
-        "float16.",
+        "auto", "Scale the loss to keep small gradients; auto: with float16."
     )
     clip_order: Literal["unscale-first", "clip-first"] = key(
         "unscale-first",
-        "Whether the gradient is clipped, or (as published) that of the scaled loss.",
+        "Clip the gradient, or (as published) the gradient of the scaled loss.",
     )
     select: Literal["val", "last", "test"] = option(
         "val",
-        "Epoch that is kept: best on a part of train, the last, or (optimistic) "
-        "best on test.",
+        "Epoch to keep: best on validation rows, the last, or (optimistic) best "
+        "on test.",
     )
     ties: Literal["loss", "first"] = key(
         "loss",
-        "Of equally good epochs: that of the lowest loss, or the first, as published.",
+        "Choice between equally good epochs: the lowest loss, or the first, as "
+        "published.",
     )
     val_fraction: float = key(
-        0.1, "Share of every class of train that --select val holds out."
+        0.1,
+        "Share of every class of train that --select val holds out for validation.",
     )
     val_folds: int | None = key(
         None,
-        "In how many parts train is cut, of which seed n holds out part n modulo "
-        "their number; 1: all hold out the same (default: as many as "
-        "--tune-seeds, for these alone).",
+        "Number of validation folds of train: seed n holds out fold n modulo this "
+        "number; 1: all seeds hold out the same rows (default: the number of "
+        "tuning seeds, for these alone).",
     )
     split_seed: int = key(
-        0, "Which rows choose, which folds test, and which are drawn."
+        0, "Seed of the validation rows, the folds and the drawn training rows."
     )
     train_rows: number_lists.Sizes = option(
         (None,),
-        "Learn from so many rows of train, or of every class: 100,1k,all,5/class.",
+        "Number of training rows, in all or of every class: 100,1k,all,5/class.",
         parse=number_lists.parse_sizes,
     )
     pool: tuple[str, ...] = option(
@@ -148,7 +149,7 @@ class TrainConfig(WorkerConfig):
     layers: number_lists.LayerSets = option(
         (None,),
         "Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable; "
-        "each: a row a layer (default: all).",
+        "each: every layer by itself (default: all).",
         parse=number_lists.parse_layer_sets,
     )
     train_split: str = key("train", "Split to learn from.")
@@ -157,23 +158,21 @@ class TrainConfig(WorkerConfig):
     )
     final: bool = option(False, "Also train a final model on all of train.")
     allow_train_as_test: bool = key(
-        False, "Report on rows that were learned from; every report marks it."
+        False, "Allow a report on training rows; every report marks it."
     )
     folds: int | None = option(
-        None,
-        "Cross-validation over so many parts of train; the test split is left alone.",
+        None, "Number of cross-validation folds of train; the test split is left alone."
     )
     groups: str | None = option(
         None,
-        "Kept column, or file with a name per row: neither folds nor choosing "
-        "rows part a name.",
+        "Kept column, or file with a name per row: rows of one group are never "
+        "split between training, validation and test.",
     )
-    repeats: int = key(1, "Cross-validations, each with folds of its own.")
+    repeats: int = key(1, "Repeats of the cross-validation, each with its own folds.")
     fold: int | None = key(None, "Only this fold, from 1 (default: all).")
     shuffle_labels: bool = key(
         False,
-        "A sanity check: learn from, and choose by, shuffled labels; it must end "
-        "at chance.",
+        "Sanity check: train and validate on shuffled labels; it must end at chance.",
     )
     shuffle: str = key(
         "full",
@@ -187,28 +186,26 @@ class TrainConfig(WorkerConfig):
         "Arithmetic of matrix products; auto: bfloat16 where the device has it.",
     )
     eval_dtype: Literal["same", "float32"] = key(
-        "same", "The same in evaluation, or float32, as published."
+        "same", "Arithmetic of evaluation: the same, or float32, as published."
     )
     seed_batch: int | None = key(
-        None, "Seeds trained together at most (default: by memory)."
+        None, "Largest number of seeds that train together (default: by memory)."
     )
     memory_share: float = key(
-        0.5,
-        "Share of the free memory that rows may take; what does not fit stays on disk.",
+        0.5, "Share of the free memory for rows; all other rows stay on disk."
     )
     compile: Literal["auto", "on", "off"] = key(
-        "auto",
-        "Whether torch.compile is used; auto: where there is enough work for it.",
+        "auto", "Use torch.compile; auto: where there is enough work for it."
     )
     track: str = key(
-        "none", "Where else curves go, below the runs: tensorboard, which is an extra."
+        "none", "Tracker that receives the curves too: tensorboard, which is an extra."
     )
     probe: bool = option(
-        True,
-        "Add the linear probe none + lbfgs, where it takes less than about a minute.",
+        True, "Add the linear probe none + lbfgs, if it takes less than about a minute."
     )
     skip_impossible: bool = key(
-        False, "Leave out what of a sweep cannot be built, such as 8 heads on 3 layers."
+        False,
+        "Skip decoders of a sweep that cannot be built, such as 8 heads on 3 layers.",
     )
 
     def __post_init__(self) -> None:
@@ -308,26 +305,24 @@ class PlantConfig:
     out: Path = option(Path("planted"), "Folder of the cache.")
     gate: Literal["laplace", "gaussian", "student-t", "two-peaks", "none"] = option(
         "laplace",
-        "Through which the labels depend on the states; none: through their mean.",
+        "Gate through which the labels depend on the states; none: through their mean.",
     )
     strength: float = option(4.0, "Standard deviation of the teacher's logits.")
     from_cache: Path | None = option(
         None,
-        "Take the rows of this cache, with labels drawn anew (default: Gaussian "
-        "states).",
+        "Take the rows of this cache and draw new labels (default: Gaussian states).",
         flag="--from",
     )
     layers: int | None = key(None, "Layers of Gaussian states (default: 16).")
     width: int | None = key(None, "Hidden size of Gaussian states (default: 8).")
-    classes: int = key(4, "Classes that the labels name.")
+    classes: int = key(4, "Number of classes.")
     rows: int | None = option(
         None,
-        "Rows in all, of which a third is 'test' (default: 6,000, or all of the "
-        "cache).",
+        "Rows in all; a third of them is 'test' (default: 6,000, or all of the cache).",
     )
-    seed: int = option(0, "Decides states, teacher and labels.")
+    seed: int = option(0, "Seed of states, teacher and labels.")
     storage_dtype: Literal["float16", "float32"] | None = key(
-        None, "What the cache stores (default: float32, or that of the cache)."
+        None, "Type of the stored states (default: float32, or that of the cache)."
     )
 
     def __post_init__(self) -> None:
