@@ -94,7 +94,9 @@ def _preset_option(section: str) -> Parameter:
     return _parameter("preset", Annotated[str | None, option])
 
 
-def _takes_settings(section: str, parameters: Sequence[Parameter]) -> Any:
+def _takes_settings(
+    section: str, parameters: Sequence[Parameter]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call a command with the configuration that these parameters make.
 
     The command's first argument is the configuration. Its other arguments follow the

@@ -54,9 +54,7 @@ def option(default: Any, meaning: str, **metadata: Any) -> Any:
             ``parse``, a function that makes the field's value of any input;
             ``unchecked``, true where blank text is allowed; and marks of other modules.
     """
-    return dataclasses.field(
-        default=default, metadata={"meaning": meaning, **metadata}
-    )
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **metadata})
 
 
 def key(default: Any, meaning: str, **metadata: Any) -> Any:

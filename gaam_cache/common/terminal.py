@@ -215,7 +215,11 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     ]:
         hint = f"did you mean '{near[0]}'?"
     config = settings.get(str(ctx.command.name)) if ctx else None
-    only = [setting.key for setting in settings_of(config) if not setting.option] if config else []
+    only = (
+        [setting.key for setting in settings_of(config) if not setting.option]
+        if config
+        else []
+    )
     if (asked in only or not near) and (meant := nearest(asked, only)):
         hint = f"did you mean '--set {meant}=VALUE'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
