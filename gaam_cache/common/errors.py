@@ -85,8 +85,8 @@ class CacheError(GaamError, RuntimeError):
 class OutOfReachError(CacheError):
     """A cache or run cannot be read here, although it may be intact.
 
-    Its files were not fetched, its folder was moved, or another version wrote it. Nothing
-    may be removed from it.
+    Its files were not fetched, its folder was moved, or another version wrote it.
+    Nothing may be removed from it.
     """
 
 
@@ -115,7 +115,7 @@ def check_option(holds: bool, name: str, value: object, expected: str) -> None:
 
 
 class GaamWarning(UserWarning):
-    """Something that a person should know, though the work goes on: a leak, cut texts."""
+    """Something that a person should know while the work goes on: a leak, cut texts."""
 
 
 @contextmanager

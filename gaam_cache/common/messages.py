@@ -1,4 +1,4 @@
-"""Text of messages: harmless characters, bounded length, suggestions for typing errors."""
+"""Text of messages: harmless characters, bounded length, suggested names."""
 
 import difflib
 import hashlib
@@ -21,7 +21,7 @@ Aliases = Mapping[str, str] | None
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """The text with harmful and invisible characters as escapes, except those in ``keep``.
+    """The text with escapes for harmful and invisible characters, except ``keep``.
 
     Harmful are characters that control a terminal, change the direction of text or
     break lines.

@@ -1,9 +1,9 @@
 """Plug-ins: the names of interchangeable parts, and the classes that they stand for.
 
-A module of a folder is a plug-in: ``student_t.py`` is called ``student-t``. It defines one
-public class; its ``ALIASES`` are what other people call it. Other distributions add
-plug-ins to the folder ``a.b.attention`` by entry points of the group ``gaam.attention``.
-A list of names imports no plug-in.
+A module of a folder is a plug-in: ``student_t.py`` is called ``student-t``. It defines
+one public class; its ``ALIASES`` are names that other people use. Other distributions
+add plug-ins to the folder ``a.b.attention`` by entry points of the group
+``gaam.attention``. A list of names imports no plug-in.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-"""Names that another distribution may use; entry points with other names are ignored."""
+"""Names that another distribution may use; other entry points are ignored."""
 FRAME = "base"
-"""Module of a folder that defines the base class of its plug-ins; it is not a plug-in."""
+"""Module with the base class of a folder's plug-ins; it is not a plug-in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _check_class(package: str, cls: Any, kind: str) -> Any:
 
 
 def origin(package: str, name: str) -> str | None:
-    """The file, or the distribution and its version, of a plug-in; None if it is ours."""
+    """The file or the distribution, with its version, of a plug-in; None for ours."""
     registered = _REGISTERED.get((package, name))
     if registered is not None:
         return registered.file_name

@@ -1,8 +1,8 @@
 """Settings: their declaration, their names, their sources and their checks.
 
-A setting is a field of a configuration dataclass. ``option`` and ``key`` declare one with
-its default and its meaning. The command line overrides a config file, a config file
-overrides a preset, and a preset overrides the default.
+A setting is a field of a configuration dataclass. ``option`` and ``key`` declare one
+with its default and its meaning. The command line overrides a config file, a config
+file overrides a preset, and a preset overrides the default.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""The terminal side of the command line: progress, signals, error messages, entry point."""
+"""The terminal side of the command line: progress, signals, errors, entry point."""
 
 import errno
 import gc
@@ -57,7 +57,7 @@ def with_progress(
 def show_progress(
     title: str, unit: str, *, quiet: bool = False, say: str = ""
 ) -> Iterator[ReportProgress]:
-    """Show on stderr how far the work is: a bar, or a line every 30 s without a terminal.
+    """Show progress on stderr: a bar, or a line every 30 s without a terminal.
 
     Args:
         title: the name of the work.
@@ -135,7 +135,7 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def unwind_on_signals() -> None:
-    """Let the first signal raise KeyboardInterrupt and the second one end the process."""
+    """Raise KeyboardInterrupt at the first signal; a second one ends the process."""
     _on_signals(_stop)
 
 
