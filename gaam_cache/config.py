@@ -127,11 +127,12 @@ def check_workers(config: WorkerConfig) -> None:
         raise plugins.unknown("engine", config.engine, engines)
     if config.rank is not None:
         parse_rank(config.rank)
+    # Ray gives a part of one GPU or whole GPUs, and never one and a half
     share = config.gpus_per_worker
-    is_share = share is None or 0 < share < 1
-    is_whole = share is not None and 1 <= share < 1024 and share == int(share)
+    is_part = share is None or 0 < share < 1
+    is_integer = share is not None and 1 <= share < 1024 and share == int(share)
     expected = "a part of one GPU (0.25), or whole ones"
-    check_rules(config, [("gpus_per_worker", is_share or is_whole, RANGE, expected)])
+    check_rules(config, [("gpus_per_worker", is_part or is_integer, RANGE, expected)])
 
 
 def parse_rank(text: str) -> tuple[int, int]:
@@ -171,6 +172,7 @@ class ExtractConfig(WorkerConfig):
         ConfigError: on construction, when a value is out of its range.
     """
 
+    # the encoder and its revision
     encoder: str = option(
         DEFAULT_ENCODER,
         "Folder or hub id of an encoder of texts, sounds or pictures; or tfidf.",
@@ -180,6 +182,7 @@ class ExtractConfig(WorkerConfig):
         False, "Random weights: the control for pre-training."
     )
     encoder_seed: int | None = key(None, "Seed of the random weights; default: 0.")
+    # the data set, its columns and its tables
     dataset: str = option(
         DEFAULT_DATASET,
         "File, folder with train.csv and test.csv (sounds, pictures: one per "
@@ -242,6 +245,7 @@ class ExtractConfig(WorkerConfig):
         "Skip and count rows with nothing to encode.",
         recorded="dataset",
     )
+    # rows that become 'test', and splits without labels
     test_fraction: float | None = option(
         None,
         "Share of a single file, or of the only split, that becomes 'test', "
@@ -264,6 +268,7 @@ class ExtractConfig(WorkerConfig):
         "Splits without labels: to predict on, never to report on.",
         recorded="dataset",
     )
+    # sounds and pictures
     clip_seconds: float | None = key(
         None,
         "Seconds of the longest sound or piece of a sound (default: 30, or the "
@@ -287,6 +292,7 @@ class ExtractConfig(WorkerConfig):
         "normalised.",
         recorded="dataset",
     )
+    # what is encoded, and where the states go
     splits: tuple[str, ...] = option(
         ("train", "test"),
         "Split to encode, repeatable.",
@@ -301,6 +307,7 @@ class ExtractConfig(WorkerConfig):
         "Tokens to pool: all, or those of the row's own text without the prompt.",
         recorded="encoder",
     )
+    # how texts become tokens
     prompt: str | None = option(
         None,
         "Template around every text; '{text}' stands for the text.",
@@ -311,6 +318,7 @@ class ExtractConfig(WorkerConfig):
         "Write every text as a user's message in the tokenizer's chat template.",
         recorded="encoder",
     )
+    # which states are stored, and in which precision
     layers: str | None = option(
         None,
         "Layers to keep: 20-40, or one; 0 is the input of the first layer "
@@ -335,6 +343,7 @@ class ExtractConfig(WorkerConfig):
     storage_dtype: Literal["float16", "float32", "bfloat16"] = option(
         "float16", "Type of the stored states."
     )
+    # sizes of batches, shards and splits
     batch_tokens: int | None = key(
         None,
         "Tokens of one batch, padding included (default: 2,048 on a CPU, 16,384 "
@@ -353,6 +362,7 @@ class ExtractConfig(WorkerConfig):
         "Rows that limit takes: of every class its share, or the first as before "
         "gaam 0.3.",
     )
+    # the machine
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
     device_map: str | None = key(
         None,
@@ -427,6 +437,7 @@ class ExtractConfig(WorkerConfig):
             "cannot be part of a file name",
             "letters, digits, '_' and '.'",
         )
+        # macOS and Windows do not tell Train from train
         folded_names = {split.casefold() for split in self.splits}
         yield (
             "splits",
@@ -448,6 +459,7 @@ class ExtractConfig(WorkerConfig):
             "and --layers exclude each other",
             "--layers 0-N without layer-zero",
         )
+        # TF-IDF has one layer, and no tokenizer of transformers
         is_tfidf = self.encoder.startswith("tfidf")
         yield (
             "layers",
@@ -581,6 +593,7 @@ class ImportConfig:
         "Labels of a split: whole numbers from 0, or strings; repeatable.",
         parse=parse_words,
     )
+    # what the arrays mean
     axes: Literal["nld", "lnd", "nd"] | None = key(
         None,
         "Axes of the states: rows n, layers l, features d (default: nld, or nd of "
@@ -606,6 +619,7 @@ class ImportConfig:
     storage_dtype: Literal["float16", "float32", "bfloat16"] | None = option(
         None, "Type of the stored states (default: the type of the arrays, or float32)."
     )
+    # names in reports
     encoder_name: str = key(IMPORTED, "Name of the encoder in reports.")
     dataset_name: str | None = key(
         None, "Name of the data set in reports (default: the files)."
@@ -651,6 +665,7 @@ def names_by_split(config: ImportConfig, setting: str) -> dict[str, list[str]]:
     option_name = name_in_messages(config, setting)
     for text in getattr(config, setting):
         split, _, name = text.partition("=")
+        # states may be several arrays, one for each layer; labels are one
         is_repeated = setting != "arrays" and split in names
         if not name or is_repeated or not NAME_PATTERN.fullmatch(split):
             raise ConfigError(

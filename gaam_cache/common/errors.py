@@ -36,6 +36,7 @@ class GaamError(Exception):
         hint: str | None = None,
     ) -> None:
         self.message = message
+        # these labels stand before the texts in every message
         parts = {"expected": expected, "found": found, "where": where, "to do": hint}
         self.details = {label: text for label, text in parts.items() if text}
         super().__init__(message)

@@ -46,6 +46,7 @@ def pipes(
 def _cell(text: str) -> str:
     """Text on one line, with every mark of Markdown escaped."""
     words = " ".join(visible(text).split())
+    # GitHub links some marks even after a backslash: they become hexadecimal escapes
     words = _LINK_MARKS.sub(lambda match: f"\\x{ord(match[0]):02x}", words)
     return _MARKUP.sub(lambda match: "\\" + match[0], words)
 
@@ -63,6 +64,7 @@ def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[st
         values: what is known; empty values are left out.
         slots: key -> meaning of what a person has to add, written as comments.
     """
+    # few commands write a card, and all would wait for this import
     import yaml
 
     shown = {key: visible_values(value) for key, value in values.items() if value}

@@ -37,6 +37,7 @@ def visible(text: str, *, keep: str = "") -> str:
         is_control = category.startswith("C") or category in ("Zl", "Zp")
         is_unseen = _UNSEEN.match(character) is not None
         is_harmful = is_control or is_unseen or marks > MOST_MARKS
+        # an escape shows what was there, and does nothing
         if is_harmful and character not in keep:
             escape = character.encode("unicode_escape", "surrogatepass")
             character = escape.decode()
@@ -94,6 +95,7 @@ def option_of(field: str) -> str:
 
 def nearest(word: str, valid: Iterable[str], aliases: Aliases = None) -> str | None:
     """The valid name that a person probably meant, by its spelling or an alias."""
+    # a valid name wins over an alias of the same spelling
     names = {_simplified(alias): name for alias, name in (aliases or {}).items()}
     names |= {_simplified(name): name for name in valid}
     target = _simplified(word[:LONGEST_WORD])
@@ -129,18 +131,20 @@ def did_you_mean(
 
 def duration(seconds: float) -> str:
     """A duration in at most two units: '1 h 20 min'."""
-    whole = max(0, round(seconds))
-    if whole >= 86400:
-        return f"{whole // 86400} d {whole % 86400 // 3600} h"
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    if whole >= 60:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole} s"
+    # an estimate of the time that is left may be negative for a moment
+    rounded = max(0, round(seconds))
+    if rounded >= 86400:
+        return f"{rounded // 86400} d {rounded % 86400 // 3600} h"
+    if rounded >= 3600:
+        return f"{rounded // 3600} h {rounded % 3600 // 60} min"
+    if rounded >= 60:
+        return f"{rounded // 60} min {rounded % 60:02} s"
+    return f"{rounded} s"
 
 
 def install(extra: str) -> str:
     """The command that installs an extra, from the checkout if there is one."""
+    # only a checkout has pyproject.toml beside the package
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").is_file():
         return f"pip install -e '{root}[{extra}]'"

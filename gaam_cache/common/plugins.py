@@ -68,6 +68,7 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
         TypeError: a class of another distribution does not extend our base class.
     """
     registered = _REGISTERED.get((package, name))
+    # the class of a person comes first: its name differs from all of ours
     if registered is not None:
         return registered.cls
     own_names = _own_names(package)
@@ -77,6 +78,7 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     if entry_point is not None:
         return _check_class(package, entry_point.load(), kind)
 
+    # only an unknown name is worth the import of every plug-in
     aliases: dict[str, str] = {}
     for own_name in own_names:
         for alias in getattr(_module(package, own_name), "ALIASES", ()):
@@ -84,13 +86,14 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     raise unknown(kind, name, names(package), aliases=aliases, **details)
 
 
-def _public_class(module: ModuleType) -> type:
+def _public_class(module: ModuleType) -> Any:
     """The one public class that a module defines, not imports."""
     classes = []
     for name, value in vars(module).items():
         is_own = inspect.isclass(value) and value.__module__ == module.__name__
         if is_own and not name.startswith("_"):
             classes.append(value)
+    # two public classes in a plug-in are a bug
     [cls] = classes
     return cls
 
@@ -118,6 +121,7 @@ def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, st
     except TypeError as error:
         raise ConfigError(f"no {kind}", found=str(error)) from error
 
+    # a class that was typed into a session has no file
     source = Path(inspect.getsourcefile(own_class) or "")
     is_file = source.is_file()
     name = str(own_class.__name__)
@@ -147,6 +151,7 @@ def _class_of_file(text: str) -> type:
         raise ConfigError(f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS")
     spec: Any = importlib.util.spec_from_file_location(f"gaam_given_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
+    # dataclasses look up their module while it is executed
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
@@ -168,6 +173,7 @@ def _check_class(package: str, cls: Any, kind: str) -> Any:
     """
     first_name = _own_names(package)[0]
     first_class: type = load(package, first_name, kind=kind)
+    # the base class of all plug-ins is the one that extends ABC itself
     base_classes = [base for base in first_class.__mro__ if ABC in base.__bases__]
     frame = base_classes[-1]
     if not issubclass(cls, frame):
@@ -204,6 +210,7 @@ def code(package: str, name: str, *, kind: str) -> str:
     distribution = origin(package, name)
     folders = getattr(sys.modules[module_name.partition(".")[0]], "__path__", None)
     files = [Path(str(sys.modules[module_name].__file__))]
+    # a plug-in of another distribution may use any module of its package
     if distribution and folders:
         files = sorted(
             file for folder in folders for file in Path(folder).rglob("*.py")
@@ -249,6 +256,7 @@ def _names_in_folders(*folders: Path) -> list[str]:
 
 def _folders(package: str) -> list[Path]:
     """The folders with the modules of a package, which is not imported for this."""
+    # an imported package may have folders of several distributions
     if package in sys.modules:
         return [Path(folder) for folder in sys.modules[package].__path__]
     return [Path(__file__).parents[2].joinpath(*package.split("."))]

@@ -83,9 +83,11 @@ class Setting:
         """The meaning, the choices and the default, in one line."""
         text = self.meaning.split(". ")[0].removesuffix(".")
         details = []
+        # a list of choices is in lower case: constant|plateau|cosine
         has_choices = self.type[0].islower() and not isinstance(self.default, bool)
         if has_choices:
             details.append(self.type.replace("|", ", "))
+        # without such a default the meaning says what happens
         has_default = self.default not in (None, False, (), (None,))
         if has_default and "default:" not in text:
             is_list = isinstance(self.default, tuple)
@@ -153,12 +155,14 @@ def settle(config: Any) -> None:
     hints = typing.get_type_hints(type(config))
     for field in fields_of(config):
         value = getattr(config, field.name)
+        # None is "not set" for these fields, and not a value to parse
         if value is None and field.default is None:
             continue
         try:
             parsed = parse_value(value, hints[field.name], field.metadata)
             if parsed == () and field.default:
                 raise ValueError("at least one")
+        # a parser may raise an error with details of its own
         except GaamError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
@@ -171,6 +175,7 @@ def _bad_value(config: Any, name: str, value: Any, error: Exception) -> ConfigEr
     text = str(value)
     if isinstance(value, (list, tuple)):
         text = ", ".join(map(str, value))
+    # the error lists the choices, one of which is close to a misspelt word
     choices = str(error).partition("one of: ")[2].split(", ")
     refusal = ConfigError(
         f"bad value for {name_in_messages(config, name)}",
@@ -213,6 +218,7 @@ def check_rules(config: Any, rules: Iterable[Rule]) -> None:
 
 def data_path() -> Path:
     """The ``data`` folder: inside the installed package, or beside it in a checkout."""
+    # a wheel has the folder inside the package
     package = Path(__file__).resolve().parents[1]
     installed = package / "data"
     if installed.is_dir():
@@ -247,12 +253,13 @@ def resolve(
         config_file: a TOML file.
         preset: the name of a file in ``data/presets``.
     """
+    # a later source overrides an earlier one
     sources: list[tuple[str, Mapping[str, Any]]] = []
     if preset is not None:
-        known = preset_names(section)
-        if preset not in known:
-            place = f"presets for gaam {section}"
-            raise plugins.unknown("preset", preset, known, where=place)
+        presets = preset_names(section)
+        if preset not in presets:
+            where = f"presets for gaam {section}"
+            raise plugins.unknown("preset", preset, presets, where=where)
         file = data_path() / "presets" / f"{preset}.toml"
         sources.append((f"preset '{preset}'", _read_section(file, section)))
     if config_file is not None:
@@ -261,6 +268,7 @@ def resolve(
     flags = {f"--{name}": value for name, value in options.items() if value is not None}
     sources.append(("the command line", parse_pairs(sets or ()) | flags))
 
+    # an error names the source of the value that it refuses
     values: dict[str, Any] = {}
     source_of: dict[str | None, str] = {}
     for source, written in sources:
@@ -284,14 +292,15 @@ def _by_field_name(
         ConfigError: a key that is unknown, or that is set twice.
     """
     fields = fields_of(cls)
+    # files may write text_columns, the name of the field, or text-column, its key
     fields_by_key = {field.name: field for field in fields}
     fields_by_key |= {key_of(field).replace("-", "_"): field for field in fields}
     values: dict[str, Any] = {}
     for name, value in written.items():
         field = fields_by_key.get(name.removeprefix("--").replace("-", "_"))
         if field is None:
-            known = sorted(map(key_of, fields))
-            raise plugins.unknown("setting", name, known, where=source)
+            keys = sorted(map(key_of, fields))
+            raise plugins.unknown("setting", name, keys, where=source)
         if field.name in values:
             raise ConfigError(
                 f"'{key_of(field)}' is set twice", expected="once", where=source
@@ -383,6 +392,7 @@ def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
 
 def _parse_single(value: Any, kind: Any) -> Any:
     """A truth value, number, text or path."""
+    # TOML has true and false as values, the command line as words
     word = str(value).lower()
     if kind is bool and word in ("true", "false"):
         return word == "true"

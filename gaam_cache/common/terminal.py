@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gaam_cache.common.devices import as_refusal as as_refusal
 from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
@@ -19,12 +19,15 @@ from gaam_cache.common.messages import duration, nearest, tell, visible
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.common.settings import settings_of
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 T = TypeVar("T")
 ReportProgress = Callable[[int, int, str], None]
 """Called with (done, total, current work); a total of 0 is not known yet."""
 LINE_SECONDS = 30.0
-EXIT_CODE = 130
-GARBAGE = gc.get_threshold()
+EXIT_CODE = 130  # of an interrupted program, as shells have it
+GARBAGE = gc.get_threshold()  # the usual threshold of the garbage collector
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 # SIGHUP: somebody closed the terminal
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,12 +46,12 @@ def no_progress(done: int, total: int, text: str) -> None:
 
 
 def with_progress(
-    items: Iterable[T], report: ReportProgress, text: str, *, every: int = 2048
+    items: Iterable[T], report: ReportProgress, text: str, *, interval: int = 2048
 ) -> Iterator[T]:
     """The same items; their count is reported after every 2,048 of them."""
     report(0, 0, text)
     for count, item in enumerate(items):
-        if count % every == every - 1:
+        if count % interval == interval - 1:
             report(count + 1, 0, text)
         yield item
 
@@ -65,24 +68,8 @@ def show_progress(
         quiet: show nothing.
         say: a line before the work.
     """
-    from rich import console, progress
-
     is_live = bool(not quiet and sys.stderr and sys.stderr.isatty())
-    # output that goes to a file is not for the bar to move
-    redirects_stdout = bool(sys.stdout and sys.stdout.isatty())
-    bar = progress.Progress(
-        title,
-        progress.BarColumn(16),
-        progress.MofNCompleteColumn(),
-        unit,
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description:.36}", markup=False),
-        console=console.Console(stderr=True),
-        transient=True,
-        redirect_stdout=redirects_stdout,
-        speed_estimate_period=3600,
-    )
-    bar.add_task("", total=None)
+    bar = _new_bar(title, unit)
     task = bar.tasks[0]
     last_line_time = time.monotonic()
 
@@ -109,10 +96,33 @@ def show_progress(
 
     if say and not quiet:
         tell(say, to=sys.stderr)
+    # the work begins: what the imports made stays, and need not be collected
     gc.freeze()
     gc.set_threshold(*GARBAGE)
     with bar if is_live else nullcontext():
         yield report
+
+
+def _new_bar(title: str, unit: str) -> "Progress":
+    """A bar on stderr with one task, whose total is not known yet."""
+    from rich import console, progress
+
+    # output that goes to a file is not for the bar to move
+    redirects_stdout = bool(sys.stdout and sys.stdout.isatty())
+    bar = progress.Progress(
+        title,
+        progress.BarColumn(16),
+        progress.MofNCompleteColumn(),
+        unit,
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description:.36}", markup=False),
+        console=console.Console(stderr=True),
+        transient=True,
+        redirect_stdout=redirects_stdout,
+        speed_estimate_period=3600,
+    )
+    bar.add_task("", total=None)
+    return bar
 
 
 @contextmanager
@@ -122,14 +132,15 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
         show_as_usual = warnings.showwarning
 
         def show(
-            message: Any, category: type[Warning], *place: Any, **file_and_line: Any
+            message: Any, category: type[Warning], *position: Any, **options: Any
         ) -> None:
             if issubclass(category, GaamWarning):
                 say(str(message))
             else:
-                show_as_usual(message, category, *place, **file_and_line)
+                show_as_usual(message, category, *position, **options)
 
         warnings.showwarning = show
+        # Python shows a warning once for each line of code: ours differ by their text
         warnings.simplefilter("always", GaamWarning)
         yield
 
@@ -201,7 +212,7 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         # without a command typer has shown the help, and has no message
         if not error.format_message():
             return 2
-        refusal: GaamError | None = _usage_error(error, settings)
+        refusal = _usage_error(error, settings)
     except Exception as error:
         number = getattr(error, "errno", None)
         if number in (errno.EPIPE, errno.ENOSPC):
@@ -209,9 +220,11 @@ def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         # the reader of a pipe has enough
         if number == errno.EPIPE:
             return 0
-        refusal = as_refusal(error)
-        if refusal is None:
+        known_error = as_refusal(error)
+        # a bug of ours needs its traceback
+        if known_error is None:
             raise
+        refusal = known_error
     tell(f"error: {refusal}", to=sys.stderr)
     return refusal.exit_code
 

@@ -343,18 +343,9 @@ def check_destination(
         ConfigError: another name, or a repository that may not be replaced.
         HubError: the hub is out of reach, or refuses this user.
     """
-    from huggingface_hub import HfApi, get_token
+    from huggingface_hub import HfApi
 
-    if repo_id.count("/") != 1:
-        raise ConfigError(
-            "--push needs USER/NAME", expected="one '/'", found=shortened(repo_id)
-        )
-    if not yes and not _can_ask():
-        raise ConfigError(
-            "--push asks, and nobody is there", expected="a terminal, or --yes"
-        )
-    if get_token() is None:
-        raise HubError("no token for the hub", hint="'hf auth login', or set HF_TOKEN")
+    _check_can_push(repo_id, yes)
     api = HfApi()
     repository: Any = None
     with hub_errors(repo_id, kind=kind):
@@ -378,8 +369,21 @@ def check_destination(
     return Destination(repo_id, kind, bool(repository.private), user, commit, url)
 
 
-def _can_ask() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
+def _check_can_push(repo_id: str, yes: bool) -> None:
+    """Refuse, before the hub is asked, what it could not accept."""
+    from huggingface_hub import get_token
+
+    if repo_id.count("/") != 1:
+        raise ConfigError(
+            "--push needs USER/NAME", expected="one '/'", found=shortened(repo_id)
+        )
+    can_ask = sys.stdin is not None and sys.stdin.isatty()
+    if not yes and not can_ask:
+        raise ConfigError(
+            "--push asks, and nobody is there", expected="a terminal, or --yes"
+        )
+    if get_token() is None:
+        raise HubError("no token for the hub", hint="'hf auth login', or set HF_TOKEN")
 
 
 def _check_files(

@@ -74,6 +74,7 @@ class Array:
         self.file = file
         self.where = f"{file}: {name}" if file.name else name
         with reading_file(self.where):
+            # a mask would be lost: the values behind it would count as states
             if np.ma.is_masked(values):
                 raise ValueError("values that are masked: gaam keeps no mask")
             if isinstance(values, (list, tuple)):
@@ -115,7 +116,8 @@ class Array:
         Raises:
             DataError: another type or shape, or a value that is not valid.
         """
-        found = f"{self.dtype} {self.shape}"
+        # the error shows the first bad value, or the array if its type is wrong
+        problem = f"{self.dtype} {self.shape}"
         where = self.where
         has_type = self.dtype.startswith(("int", "uint")) or self.dtype == STRINGS
         if has_type and len(self.shape) == 1 and rows in (None, self.shape[0]):
@@ -124,13 +126,13 @@ class Array:
             bad_row = next(bad_rows, None)
             if bad_row is None:
                 return values
-            found = excerpt(values[bad_row])
+            problem = excerpt(values[bad_row])
             where += f", row {bad_row + 1}"
         count = "" if rows is None else f" of {rows:,}"
         raise DataError(
             f"the array '{self.name}' cannot be {role}",
             expected=f"one for every row{count}: {expected}",
-            found=found,
+            found=problem,
             where=where,
         )
 
@@ -146,6 +148,7 @@ def _shape_and_type(values: Any) -> tuple[tuple[int, ...], str]:
         dtype = values.dtype
     if not isinstance(dtype, np.dtype):
         return shape, str(dtype).removeprefix("torch.")
+    # objects, bytes and texts: read() refuses objects that are no texts
     if dtype.kind in "OSU":
         return shape, STRINGS
     return shape, dtype.newbyteorder("=").name
@@ -156,6 +159,7 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
     import torch
 
     tensor = tensor.detach().cpu().contiguous()
+    # NumPy has no bfloat16: its bits travel as integers
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.int16)
     array: NDArray[Any] = tensor.numpy()
@@ -210,6 +214,7 @@ def open_file(path: Path, stack: ExitStack) -> list[Array]:
 
 
 def _open_numpy(path: Path) -> dict[str, Any]:
+    # a pickle would run code
     loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     if path.suffix.lower() == ".npy":
         return {path.stem: loaded}
@@ -248,11 +253,12 @@ def _is_complete(dataset: Any) -> bool:
             -(-length // chunk_length)
             for length, chunk_length in zip(dataset.shape, dataset.chunks, strict=False)
         ]
-        needed = math.prod(chunks_per_axis)
+        expected = math.prod(chunks_per_axis)
     else:
+        # HDF5 allocates a contiguous data set as a whole, or not at all
         stored = int(bool(dataset.id.get_storage_size()))
-        needed = 1
-    has_values = stored >= min(needed, dataset.size)
+        expected = 1
+    has_values = stored >= min(expected, dataset.size)
     return has_values and not dataset.is_virtual and not dataset.external
 
 
@@ -291,9 +297,11 @@ class _Choice:
 
     def make(self) -> tuple[Mapping[str, Roles], list[Array]]:
         candidates = self._candidates_by_name()
+        # options override names
         self._apply_options(candidates)
         if not candidates:
             raise self._unclear("it is not clear which arrays are states")
+        # an unlabelled split without arrays is refused, not ignored
         for split in self._unlabelled:
             candidates.setdefault(split, {})
 
@@ -341,13 +349,13 @@ class _Choice:
     ) -> Roles:
         if STATES not in candidates:
             raise self._unclear(f"'{split}' has no states")
-        needed = [STATES]
+        required = [STATES]
         if split not in self._unlabelled:
-            needed.append(LABELS)
-        needed += self._columns
+            required.append(LABELS)
+        required += self._columns
 
         roles: dict[str, list[Array]] = {}
-        for role in needed:
+        for role in required:
             if role not in candidates and role in self._columns:
                 column = self._find_column(split, role, is_only_split)
                 candidates[role] = _number(column)
@@ -389,6 +397,7 @@ class _Choice:
 
     def _in_order(self, numbered: Sequence[_NumberedArray], role: str) -> list[Array]:
         """Arrays by the numbers of their layers, which leave no gap."""
+        # two arrays of one layer, or all layers twice, leave the choice to chance
         numbers = sorted(entry.layer for entry in numbered)
         is_repeated = len(set(numbers)) < len(numbers)
         is_mixed = ALL_LAYERS in numbers and len(numbers) > 1

@@ -111,7 +111,9 @@ class ImportedRows(Rows):
     axes: str
     num_layers: int
     hidden_size: int
-    taken: dict[str, Any]  # role -> names of arrays, for the fingerprint: JSON values
+    array_names: dict[
+        str, Any
+    ]  # role -> names of arrays, for the fingerprint: JSON values
 
     @classmethod
     def from_arrays(
@@ -139,20 +141,17 @@ class ImportedRows(Rows):
 
         sizes = dict(zip(known_axes, first.shape, strict=False))
         columns = [role for role in roles if role not in (STATES, LABELS)]
-        kept: dict[str, list[str]] = {}
-        for name in columns:
-            column = roles[name][0]
-            values = column.values("a column", sizes["n"], _can_be_kept, KEPT)
-            kept[name] = list(map(str, values))
+        kept = {name: _read_column(roles[name][0], sizes["n"]) for name in columns}
 
-        taken: dict[str, Any] = {
+        # the fingerprint covers which array was taken as what
+        array_names: dict[str, Any] = {
             "states": [array.name for array in arrays],
             "dtypes": [first.dtype],
             "axes": known_axes,
             "columns": {name: roles[name][0].name for name in columns},
         }
         if LABELS in roles:
-            taken[LABELS] = roles[LABELS][0].name
+            array_names[LABELS] = roles[LABELS][0].name
         origin = first.where
         if len(arrays) > 1:
             origin += f" to {arrays[-1].name}"
@@ -167,7 +166,7 @@ class ImportedRows(Rows):
             axes=known_axes,
             num_layers=sizes.get("l", len(arrays)),
             hidden_size=sizes["d"],
-            taken=taken,
+            array_names=array_names,
         )
 
     def __len__(self) -> int:
@@ -244,6 +243,12 @@ def _read_labels(split: str, array: Array, class_of: Mapping[Any, str]) -> list[
     return [class_of[value] for value in values]
 
 
+def _read_column(array: Array, rows: int) -> list[str]:
+    """The text of a kept column for every row."""
+    values = array.values("a column", rows, _can_be_kept, KEPT)
+    return list(map(str, values))
+
+
 def _check_shapes(
     split: str,
     arrays: Sequence[Array],
@@ -307,6 +312,7 @@ def import_states(
         GaamError: as for ``write``; ConfigError if it is not clear which array is what.
     """
     report = None if preview else progress or no_progress
+    # hours of reading are lost if the folder turns out to be read-only
     check_writable(config.out, option="--out")
     paths = [absolute_path(file) for file in config.files]
     hashes: dict[str, str] = {}
@@ -314,13 +320,16 @@ def import_states(
         arrays: list[Array] = []
         for path in paths:
             arrays += open_file(path, stack)
-        taken, left = choose(arrays, config)
+        roles_by_split, unused = choose(arrays, config)
+        # a preview is quick: it does not hash the files
         if report is not None:
             folder = os.path.commonpath([path.parent for path in paths])
             for path in paths:
                 hashes[path.relative_to(folder).as_posix()] = hash_file(path)
         recorded = {"import": settings_of_import(config)}
-        return _make(taken, config, report, {"files": hashes}, recorded, left)
+        return _make(
+            roles_by_split, config, report, {"files": hashes}, recorded, unused
+        )
 
 
 def write(
@@ -377,7 +386,7 @@ def write(
         **settings,
     )
     check_writable(config.out, option="out")
-    taken: dict[str, Roles] = {}
+    roles_by_split: dict[str, Roles] = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
             raise ConfigError(
@@ -387,7 +396,7 @@ def write(
         values = {name: column[split] for name, column in columns.items()}
         if labels is not None:
             values[LABELS] = labels
-        taken[split] = _roles_of(split, states, values)
+        roles_by_split[split] = _roles_of(split, states, values)
 
     covered: dict[str, Any] = {"files": {}}
     recorded: dict[str, Any] = {}
@@ -395,7 +404,7 @@ def write(
         labels_rule, teacher = planted
         covered[KEY] = dict(labels_rule)
         recorded[KEY] = dict(teacher)
-    return _make(taken, config, progress or no_progress, covered, recorded)
+    return _make(roles_by_split, config, progress or no_progress, covered, recorded)
 
 
 def _roles_of(split: str, states: Any, values: Mapping[str, Any]) -> Roles:
@@ -416,33 +425,33 @@ def _roles_of(split: str, states: Any, values: Mapping[str, Any]) -> Roles:
 
 
 def _make(
-    taken: Mapping[str, Roles],
+    roles_by_split: Mapping[str, Roles],
     config: ImportConfig,
     report: ReportProgress | None,
     covered: Mapping[str, Any],
     recorded: Mapping[str, Any],
-    left: Sequence[Array] = (),
+    unused: Sequence[Array] = (),
 ) -> ImportSummary:
     """Make the cache of some arrays; without ``report`` only say what it would be.
 
     Args:
-        taken: split -> its arrays.
+        roles_by_split: split -> its arrays.
         config: the settings.
         report: called with the progress.
         covered: what the fingerprint covers beside the arrays.
         recorded: what the plan records of the data set.
-        left: arrays that are not used, for the summary.
+        unused: arrays that are not used, for the summary.
     """
-    if len({split.casefold() for split in taken}) < len(taken):
+    if len({split.casefold() for split in roles_by_split}) < len(roles_by_split):
         raise ConfigError(
             "splits differ in case alone",
             expected="names that every file system tells apart",
-            found=", ".join(taken),
+            found=", ".join(roles_by_split),
         )
-    class_names, class_of = _classes(taken, config.class_names)
+    class_names, class_of = _classes(roles_by_split, config.class_names)
     rows = {
         split: ImportedRows.from_arrays(split, roles, config.axes, class_of)
-        for split, roles in taken.items()
+        for split, roles in roles_by_split.items()
     }
     _check_sizes(rows)
     plan = _new_plan(config, rows, class_names, covered, recorded)
@@ -451,13 +460,13 @@ def _make(
         plan = _finish_plan(config, plan, rows, report)
         shards_made = _write_shards(config, plan, rows, report)
 
-    splits = {}
-    for split, split_rows in rows.items():
-        rows_per_class: dict[str, int] = {}
-        if split_rows.labelled and split_rows.labels:
-            counts = Counter(split_rows.labels)
-            rows_per_class = {name: counts[name] for name in class_names}
-        splits[split] = {"rows_per_class": rows_per_class, **split_rows.taken}
+    splits = {
+        split: {
+            "rows_per_class": _rows_per_class(split_rows, class_names),
+            **split_rows.array_names,
+        }
+        for split, split_rows in rows.items()
+    }
     return ImportSummary(
         path=str(config.out),
         fingerprint=plan.fingerprint if report is not None else "",
@@ -470,8 +479,16 @@ def _make(
         shards=plan.num_shards,
         shards_made=shards_made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
-        left=tuple(map(str, left)),
+        left=tuple(map(str, unused)),
     )
+
+
+def _rows_per_class(rows: ImportedRows, class_names: Sequence[str]) -> dict[str, int]:
+    """The number of rows of every class; empty without labels."""
+    if not rows.labelled or not rows.labels:
+        return {}
+    counts = Counter(rows.labels)
+    return {name: counts[name] for name in class_names}
 
 
 def _check_sizes(rows: Mapping[str, ImportedRows]) -> None:
@@ -497,14 +514,7 @@ def _new_plan(
 ) -> Plan:
     """The plan of the cache, whose fingerprint does not cover the states yet."""
     first_rows = next(iter(rows.values()))
-    taken = {split: split_rows.taken for split, split_rows in rows.items()}
-    identity = {
-        "imported": {"taken": taken, "num_tokens": {}, **covered},
-        "pooling": [config.pool],
-        "layers": "as in the files",  # only their order is known
-        "dtype": "unknown",
-        "max_length": 1,
-    }
+    identity = _identity(config, rows, covered)
     encoder = {
         "kind": IMPORTED,
         "name": config.encoder_name,
@@ -534,11 +544,26 @@ def _new_plan(
     )
 
 
+def _identity(
+    config: ImportConfig, rows: Mapping[str, ImportedRows], covered: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The part of the fingerprint that stands for the encoder, which is not known."""
+    array_names = {split: split_rows.array_names for split, split_rows in rows.items()}
+    return {
+        "imported": {"taken": array_names, "num_tokens": {}, **covered},
+        "pooling": [config.pool],
+        "layers": "as in the files",  # only their order is known
+        "dtype": "unknown",
+        "max_length": 1,
+    }
+
+
 def _lossless_dtype(rows: Mapping[str, ImportedRows]) -> str:
     """The type of the states if all splits have one that a cache can store."""
     types = {split_rows.arrays[0].dtype for split_rows in rows.values()}
     if len(types) == 1:
         dtype = types.pop()
+        # float64 is not among the types of a cache
         if dtype in dtypes.ITEM_BYTES:
             return dtype
     return "float32"
@@ -551,6 +576,7 @@ def _finish_plan(
     report: ReportProgress,
 ) -> Plan:
     """Check and hash every state, and write the plan with its fingerprint."""
+    # the digest of a row stands for its content, which the fingerprint covers
     fingerprint_fields = plan.fingerprint_fields
     for split, split_rows in rows.items():
         sums = Sums()
@@ -591,6 +617,7 @@ def _write_shards(
     for shard in plan.shards():
         split_size = plan.rows[shard.split]
         report(shard.start, split_size, f"writing shards of '{shard.split}'")
+        # an interrupted import goes on here
         if shard.name not in missing:
             continue
         states_NLD = rows[shard.split].stored(shard, plan.storage_dtype)
@@ -628,30 +655,25 @@ def _rounded_away(
 
 
 def _classes(
-    taken: Mapping[str, Roles], class_names: tuple[str, ...]
+    roles_by_split: Mapping[str, Roles], class_names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[Any, str]]:
     """The names of the classes in order, and label -> name.
 
     The labels of 'train' decide, or those of the first split with labels.
     """
     labels_by_split = {
-        split: roles[LABELS][0] for split, roles in taken.items() if LABELS in roles
+        split: roles[LABELS][0]
+        for split, roles in roles_by_split.items()
+        if LABELS in roles
     }
     if not labels_by_split:
         raise ConfigError(
             "no split has labels", expected="at least one split with labels"
         )
+    # 'train' decides which classes there are: a test row of another class is an error
     first_labels = next(iter(labels_by_split.values()))
     reference = labels_by_split.get("train", first_labels)
-    if reference.dtype.startswith(("float", "bfloat")):
-        raise DataError(
-            f"the labels '{reference.name}' are floating-point numbers: "
-            f"{NO_REGRESSION}",
-            expected="classes: whole numbers from 0, or strings",
-            found=f"{reference.dtype} {reference.shape}",
-            where=reference.where,
-            hint="numbers of classes that were stored so: labels.astype(int)",
-        )
+    _check_not_numbers(reference)
     # any whole number or string may be the label of a class
     expected = "whole numbers or strings"
     labels = reference.values("labels", None, lambda label: True, expected)
@@ -661,6 +683,7 @@ def _classes(
     if has_strings:
         refuse_quantities(labels, reference.where)
         names = names or job.class_order(set(labels))
+    # numbers of classes without names: 0, 1, 2 and so on
     if not names:
         class_count = min(max(labels, default=-1) + 1, MOST_CLASSES)
         names = tuple(map(str, range(class_count)))
@@ -671,3 +694,15 @@ def _classes(
     if has_strings:
         return names, {name: name for name in names}
     return names, dict(enumerate(names))
+
+
+def _check_not_numbers(labels: Array) -> None:
+    """Refuse fractions as labels: a decoder would learn each number as a class."""
+    if labels.dtype.startswith(("float", "bfloat")):
+        raise DataError(
+            f"the labels '{labels.name}' are floating-point numbers: {NO_REGRESSION}",
+            expected="classes: whole numbers from 0, or strings",
+            found=f"{labels.dtype} {labels.shape}",
+            where=labels.where,
+            hint="numbers of classes that were stored so: labels.astype(int)",
+        )
