@@ -124,7 +124,7 @@ def did_you_mean(
 ) -> str | None:
     """The hint that names the nearest valid name; None if there is none."""
     name = nearest(word, valid, aliases)
-    if name is None:
+    if not name:
         return None
     return f"did you mean '{name}'?"
 

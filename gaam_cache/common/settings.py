@@ -175,8 +175,9 @@ def _bad_value(config: Any, name: str, value: Any, error: Exception) -> ConfigEr
     text = str(value)
     if isinstance(value, (list, tuple)):
         text = ", ".join(map(str, value))
-    # the error lists the choices, one of which is close to a misspelt word
-    choices = str(error).partition("one of: ")[2].split(", ")
+    # some errors list the choices, and one of them may be close to a misspelt word
+    listed = str(error).partition("one of: ")[2]
+    choices = listed.split(", ") if listed else []
     refusal = ConfigError(
         f"bad value for {name_in_messages(config, name)}",
         expected=str(error),

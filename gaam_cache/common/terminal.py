@@ -46,12 +46,12 @@ def no_progress(done: int, total: int, text: str) -> None:
 
 
 def with_progress(
-    items: Iterable[T], report: ReportProgress, text: str, *, interval: int = 2048
+    items: Iterable[T], report: ReportProgress, text: str, *, every: int = 2048
 ) -> Iterator[T]:
     """The same items; their count is reported after every 2,048 of them."""
     report(0, 0, text)
     for count, item in enumerate(items):
-        if count % interval == interval - 1:
+        if count % every == every - 1:
             report(count + 1, 0, text)
         yield item
 
@@ -265,7 +265,7 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     # the word may be the name of a setting that has no option
     if name in keys or not suggestions:
         key = nearest(name, keys)
-        if key is not None:
+        if key:
             hint = f"did you mean '--set {key}=VALUE'?"
     return ConfigError(message, hint=hint)
 
