@@ -1,19 +1,20 @@
 """The command line: parse -> config -> one library call -> show. Nothing is computed here.
 
-Imports of torch and transformers happen inside the commands: ``gaam --help`` needs neither. What an
-option means is said by the field of the configuration that it sets; what has no option is a key.
-Annotations are no strings here: typer would take each apart three times, for every help.
+The commands import torch and transformers when they run: ``gaam --help`` needs neither.
+The field of a configuration says the type and the meaning of its option. This file does
+not postpone annotations: typer would evaluate every string three times for each help.
 """
 
-import dataclasses
+import functools
 import json
 import os
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,9 +31,10 @@ from gaam_cache.config import ExtractConfig, ImportConfig
 from gaam_decoder.config import PlantConfig, TrainConfig
 
 # fmt: off
-SETTINGS = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig}
+SETTINGS: dict[str, type] = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig}
 THREE, CARE, UNDERSTAND, USE = "The three commands", "Look after caches and runs", "Understand", "Use and share"
 DATA, ENCODER, RECIPE, PROTOCOL, MACHINE, OUTPUT = "Data", "Encoder", "Recipe", "Protocol", "Machine", "Settings and output"
+OPTION_TYPES = {"LIST": list[str], "true|false": bool, "N": int, "NUMBER": float, "PATH": Path}
 WHERE = ("layers", "lr", "cache")
 COLUMNS = "decoder, verdict, accuracy (or the --score), 95% CI + rows, difference, 95% CI of it, p Holm, would decide, sd, seeds, 95% CI seeds, p training, settings, validation, parameters, s/seed"
 # fmt: on
@@ -45,40 +47,117 @@ app = typer.Typer(
 )
 
 
-def _option(*names: str, kind: str = "", panel: str | None = None, offers: Any = None, **more: Any) -> Any:  # fmt: skip
-    """An option, under a heading of the help; ``offers`` are words for a shell."""
-    # readable: what cannot be read is for the library to say, as all else about files
-    more |= {"rich_help_panel": panel, "autocompletion": offers, "readable": False}
-    return typer.Option(*names, metavar=kind, **more)
+def _option(
+    *names: str,
+    kind: str = "",
+    panel: str | None = None,
+    offers: Callable[..., list[str]] | None = None,
+    **typer_settings: Any,
+) -> Any:
+    """An option under a heading of the help; ``offers`` completes words for a shell."""
+    return typer.Option(
+        *names,
+        metavar=kind,
+        rich_help_panel=panel,
+        autocompletion=offers,
+        # the library refuses unreadable files, as it does all other bad files
+        readable=False,
+        **typer_settings,
+    )
 
 
-def _field(config: type, *names: str, **more: Any) -> Any:
-    """An option of a field of a configuration, which says what it means."""
-    key = names[0].partition("/")[0][2:]
-    return _option(*names, help=settings.in_words(config, key), **more)
+def _parameter(name: str, annotation: Any, *, required: bool = False) -> Parameter:
+    """A parameter of a command that is declared outside of its function."""
+    default = Parameter.empty if required else None
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
-def _named(package: str) -> Callable[[str], list[str]]:
-    """What a shell is offered where names of plug-ins stand, also after a comma."""
+def _field_option(config: type, *names: str, **option_settings: Any) -> Parameter:
+    """An option of a field of a configuration, which says its type and meaning."""
+    key = names[0].partition("/")[0].removeprefix("--")
+    setting = settings.find_setting(config, key)
+    value_type: Any = OPTION_TYPES.get(setting.type, str)
+    option = _option(*names, help=setting.in_words(), **option_settings)
+    return _parameter(setting.name, Annotated[value_type | None, option])
 
-    def offered(incomplete: str) -> list[str]:
+
+def _preset_option(section: str) -> Parameter:
+    names = settings.preset_names(section)
+    option = _option(
+        "--preset",
+        kind="NAME",
+        help=f"Prepared settings: {', '.join(names)}.",
+        offers=lambda: names,
+    )
+    return _parameter("preset", Annotated[str | None, option])
+
+
+def _takes_settings(
+    section: str, parameters: Sequence[Parameter]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a command with the configuration that these parameters make.
+
+    The command's first argument is the configuration. Its other arguments follow the
+    parameters in the help.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            options = {
+                parameter.name: values.pop(parameter.name) for parameter in parameters
+            }
+            command(_resolve(section, options), **values)
+
+        # typer reads the parameters of a command from its signature
+        _config, *own_parameters = signature(command).parameters.values()
+        keyword_parameters = [
+            parameter.replace(kind=Parameter.KEYWORD_ONLY)
+            for parameter in own_parameters
+        ]
+        every_parameter = Signature([*parameters, *keyword_parameters])
+        run.__signature__ = every_parameter  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _resolve(section: str, options: dict[str, Any]) -> Any:
+    """The configuration that the options of a command, its files and ``--set`` make."""
+    sources = {
+        "sets": options.pop("sets"),
+        "config_file": options.pop("config", None),
+        "preset": options.pop("preset", None),
+    }
+    return settings.resolve(SETTINGS[section], section, options, **sources)
+
+
+def _plugin_names(package: str) -> Callable[[str], list[str]]:
+    """Complete the names of plug-ins for a shell, also after a comma."""
+
+    def complete(incomplete: str) -> list[str]:
         before, comma, _ = incomplete.rpartition(",")
         return [f"{before}{comma}{name}" for name in plugins.names(package)]
 
-    return offered
+    return complete
 
 
-def _preset(section: str) -> Any:
-    names = settings.preset_names(section)
-    return _option("--preset", kind="NAME", help=f"Prepared settings: {', '.join(names)}.", offers=lambda: names)  # fmt: skip
-
-
-attentions, heads, losses, optimizers = (_named(f"gaam_decoder.{name}") for name in ("attention", "heads", "losses", "optimizers"))  # fmt: skip
-_e, _i, _t, _p = (partial(_field, config) for config in SETTINGS.values())
+attentions = _plugin_names("gaam_decoder.attention")
+heads = _plugin_names("gaam_decoder.heads")
+losses = _plugin_names("gaam_decoder.losses")
+optimizers = _plugin_names("gaam_decoder.optimizers")
+engines = _plugin_names("gaam_cache.workers.engines")
+poolings = _plugin_names("gaam_cache.encoders.poolings")
+extract_option = partial(_field_option, ExtractConfig)
+import_option = partial(_field_option, ImportConfig)
+train_option = partial(_field_option, TrainConfig)
+plant_option = partial(_field_option, PlantConfig)
 Strings = list[str] | None
 # fmt: off
-Config = Annotated[Path | None, _option("--config", kind="FILE", help="TOML with the sections extract and train, or config.toml of a run.", panel=OUTPUT)]
-Sets = Annotated[Strings, _option("--set", kind="KEY=VAL", help="Any other setting, repeatable; 'gaam describe --settings' lists them.", panel=OUTPUT)]
+CONFIG_FILE = _parameter("config", Annotated[Path | None, _option("--config", kind="FILE", help="TOML with the sections extract and train, or config.toml of a run.", panel=OUTPUT)])
+SETS = _parameter("sets", Annotated[Strings, _option("--set", kind="KEY=VAL", help="Any other setting, repeatable; 'gaam describe --settings' lists them.", panel=OUTPUT)])
 DryRun = Annotated[bool, _option("--dry-run", help="Say what it will cost; write nothing.", panel=OUTPUT)]
 Quiet = Annotated[bool, _option("--quiet", "-q", help="No progress.", panel=OUTPUT)]
 AsJson = Annotated[bool, _option("--json", help="Print JSON on stdout.", panel=OUTPUT)]
@@ -103,34 +182,42 @@ def _main(
     """Run a frozen encoder once, then train attention decoders on its layers over many seeds."""
 
 
+# fmt: off
+EXTRACT_OPTIONS = [
+    _preset_option("extract"),
+    extract_option("--encoder", kind="NAME"),
+    extract_option("--dataset", kind="NAME"),
+    extract_option("--out", "-o", kind="FOLDER"),
+    extract_option("--pool", kind="NAME", offers=poolings),
+    extract_option("--dtype", kind="TYPE"),
+    extract_option("--limit", kind="N"),
+    extract_option("--subset", kind="NAME", panel=DATA),
+    extract_option("--text-column", kind="NAME", panel=DATA),
+    extract_option("--label-column", kind="NAME", panel=DATA),
+    extract_option("--file-column", kind="NAME", panel=DATA),
+    extract_option("--keep-column", kind="NAME", panel=DATA),
+    extract_option("--split", kind="NAME", panel=DATA),
+    extract_option("--test-fraction", kind="0.2", panel=DATA),
+    extract_option("--test-groups", kind="COLUMN", panel=DATA),
+    extract_option("--prompt", kind="TEXT", panel=ENCODER),
+    extract_option("--chat-template", panel=ENCODER),
+    extract_option("--max-length", kind="N", panel=ENCODER),
+    extract_option("--layers", kind="N-M", panel=ENCODER),
+    extract_option("--untrained-encoder", panel=ENCODER),
+    extract_option("--storage-dtype", kind="TYPE", panel=ENCODER),
+    extract_option("--device", kind="NAME", panel=MACHINE),
+    extract_option("--engine", kind="NAME", panel=MACHINE, offers=engines),
+    extract_option("--devices", kind="N", panel=MACHINE),
+    CONFIG_FILE,
+    SETS,
+]
+# fmt: on
+
+
 @app.command(rich_help_panel=THREE)
+@_takes_settings("extract", EXTRACT_OPTIONS)
 def extract(
-    preset: Annotated[str | None, _preset("extract")] = None,
-    encoder: Annotated[str | None, _e("--encoder", kind="NAME")] = None,
-    dataset: Annotated[str | None, _e("--dataset", kind="NAME")] = None,
-    out: Annotated[Path | None, _e("--out", "-o", kind="FOLDER")] = None,
-    pool: Annotated[Strings, _e("--pool", kind="NAME", offers=_named("gaam_cache.encoders.poolings"))] = None,
-    dtype: Annotated[str | None, _e("--dtype", kind="TYPE")] = None,
-    limit: Annotated[int | None, _e("--limit", kind="N")] = None,
-    subset: Annotated[str | None, _e("--subset", kind="NAME", panel=DATA)] = None,
-    text_columns: Annotated[Strings, _e("--text-column", kind="NAME", panel=DATA)] = None,
-    label_column: Annotated[str | None, _e("--label-column", kind="NAME", panel=DATA)] = None,
-    file_column: Annotated[str | None, _e("--file-column", kind="NAME", panel=DATA)] = None,
-    keep_columns: Annotated[Strings, _e("--keep-column", kind="NAME", panel=DATA)] = None,
-    splits: Annotated[Strings, _e("--split", kind="NAME", panel=DATA)] = None,
-    test_fraction: Annotated[float | None, _e("--test-fraction", kind="0.2", panel=DATA)] = None,
-    test_groups: Annotated[str | None, _e("--test-groups", kind="COLUMN", panel=DATA)] = None,
-    prompt: Annotated[str | None, _e("--prompt", kind="TEXT", panel=ENCODER)] = None,
-    chat_template: Annotated[bool | None, _e("--chat-template", panel=ENCODER)] = None,
-    max_length: Annotated[int | None, _e("--max-length", kind="N", panel=ENCODER)] = None,
-    layers: Annotated[str | None, _e("--layers", kind="N-M", panel=ENCODER)] = None,
-    untrained_encoder: Annotated[bool | None, _e("--untrained-encoder", panel=ENCODER)] = None,
-    storage_dtype: Annotated[str | None, _e("--storage-dtype", kind="TYPE", panel=ENCODER)] = None,
-    device: Annotated[str | None, _e("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _e("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers.engines"))] = None,
-    devices: Annotated[str | None, _e("--devices", kind="N", panel=MACHINE)] = None,
-    config: Config = None,
-    sets: Sets = None,
+    config: ExtractConfig,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -140,12 +227,11 @@ def extract(
     Without arguments: the bundled news sample through all-MiniLM-L6-v2. Run again after an
     interruption, it goes on where it stopped.
     """
-    resolved = _resolved("extract", locals())
     work: Any = gaam_cache.estimate if dry_run else gaam_cache.extract
     with show_progress(
         "dry run" if dry_run else "extract", "rows", quiet=quiet
     ) as progress:
-        found = work(resolved, progress=progress)
+        found = work(config, progress=progress)
     _show(found, as_json)
     if not (dry_run or as_json or found.missing):
         attn = (
@@ -156,34 +242,42 @@ def extract(
         )
 
 
+# fmt: off
+TRAIN_OPTIONS = [
+    train_option("--attn", kind="NAME", offers=attentions),
+    _preset_option("train"),
+    train_option("--cache", kind="FOLDER"),
+    train_option("--runs", "--out", "-o", kind="FOLDER"),
+    train_option("--seeds", kind="LIST"),
+    train_option("--head", kind="NAME", offers=heads),
+    train_option("--layers", kind="LIST"),
+    train_option("--lr", kind="LIST"),
+    train_option("--tune-seeds", kind="LIST"),
+    train_option("--epochs", kind="N", panel=RECIPE),
+    train_option("--batch-size", kind="N", panel=RECIPE),
+    train_option("--loss", kind="NAME", panel=RECIPE, offers=losses),
+    train_option("--optimizer", kind="NAME", panel=RECIPE, offers=optimizers),
+    train_option("--pool", kind="NAME", panel=RECIPE),
+    train_option("--dtype", kind="TYPE", panel=RECIPE),
+    train_option("--select", kind="RULE", panel=PROTOCOL),
+    train_option("--folds", kind="N", panel=PROTOCOL),
+    train_option("--groups", kind="NAME", panel=PROTOCOL),
+    train_option("--train-rows", kind="LIST", panel=PROTOCOL),
+    train_option("--final", panel=PROTOCOL),
+    train_option("--probe/--no-probe", panel=PROTOCOL),
+    train_option("--device", kind="NAME", panel=MACHINE),
+    train_option("--engine", kind="NAME", panel=MACHINE, offers=engines),
+    train_option("--devices", kind="N", panel=MACHINE),
+    CONFIG_FILE,
+    SETS,
+]
+# fmt: on
+
+
 @app.command(rich_help_panel=THREE)
+@_takes_settings("train", TRAIN_OPTIONS)
 def train(
-    attn: Annotated[Strings, _t("--attn", kind="NAME", offers=attentions)] = None,
-    preset: Annotated[str | None, _preset("train")] = None,
-    cache: Annotated[Path | None, _t("--cache", kind="FOLDER")] = None,
-    runs: Annotated[Path | None, _t("--runs", "--out", "-o", kind="FOLDER")] = None,
-    seeds: Annotated[Strings, _t("--seeds", kind="LIST")] = None,
-    head: Annotated[Strings, _t("--head", kind="NAME", offers=heads)] = None,
-    layers: Annotated[Strings, _t("--layers", kind="LIST")] = None,
-    lr: Annotated[Strings, _t("--lr", kind="LIST")] = None,
-    tune_seeds: Annotated[Strings, _t("--tune-seeds", kind="LIST")] = None,
-    epochs: Annotated[int | None, _t("--epochs", kind="N", panel=RECIPE)] = None,
-    batch_size: Annotated[int | None, _t("--batch-size", kind="N", panel=RECIPE)] = None,
-    loss: Annotated[str | None, _t("--loss", kind="NAME", panel=RECIPE, offers=losses)] = None,
-    optimizer: Annotated[str | None, _t("--optimizer", kind="NAME", panel=RECIPE, offers=optimizers)] = None,
-    pool: Annotated[Strings, _t("--pool", kind="NAME", panel=RECIPE)] = None,
-    dtype: Annotated[str | None, _t("--dtype", kind="TYPE", panel=RECIPE)] = None,
-    select: Annotated[str | None, _t("--select", kind="RULE", panel=PROTOCOL)] = None,
-    folds: Annotated[int | None, _t("--folds", kind="N", panel=PROTOCOL)] = None,
-    groups: Annotated[str | None, _t("--groups", kind="NAME", panel=PROTOCOL)] = None,
-    train_rows: Annotated[Strings, _t("--train-rows", kind="LIST", panel=PROTOCOL)] = None,
-    final: Annotated[bool | None, _t("--final", panel=PROTOCOL)] = None,
-    probe: Annotated[bool | None, _t("--probe/--no-probe", panel=PROTOCOL)] = None,
-    device: Annotated[str | None, _t("--device", kind="NAME", panel=MACHINE)] = None,
-    engine: Annotated[str | None, _t("--engine", kind="NAME", panel=MACHINE, offers=_named("gaam_cache.workers.engines"))] = None,
-    devices: Annotated[str | None, _t("--devices", kind="N", panel=MACHINE)] = None,
-    config: Config = None,
-    sets: Sets = None,
+    config: TrainConfig,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -192,32 +286,31 @@ def train(
 
     What is there already is not trained again. No encoder is loaded.
     """
-    resolved = _resolved("train", locals())
     import gaam_decoder
     from gaam_decoder.training.sweep import is_candidate, what_came_of_it, what_next
 
     if dry_run:
-        _show(gaam_decoder.estimate(resolved), as_json)
+        _show(gaam_decoder.estimate(config), as_json)
         return
     told = list[Path]()
 
     def say(run: Any) -> None:
-        if is_candidate(resolved, run):
+        if is_candidate(config, run):
             return
         told.append(run.path)
         if not (quiet and as_json):
             tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
     with show_progress(
-        "train", "seed-epochs", quiet=quiet, say=resolved.tuning
+        "train", "seed-epochs", quiet=quiet, say=config.tuning
     ) as progress:
-        results = gaam_decoder.train(resolved, progress=progress, on_run=say)
+        results = gaam_decoder.train(config, progress=progress, on_run=say)
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
-        lines = what_came_of_it(resolved, results, told)
-        tell("\n".join([*lines, *what_next(resolved, results)]))
-    gaam_decoder.check_failures(results, resolved.seeds)
+        lines = what_came_of_it(config, results, told)
+        tell("\n".join([*lines, *what_next(config, results)]))
+    gaam_decoder.check_failures(results, config.seeds)
 
 
 @app.command(rich_help_panel=THREE)
@@ -227,7 +320,7 @@ def report(
     head: OnlyHead = None,
     where: Where = None,
     baseline: Annotated[str | None, _option("--baseline", kind="NAME", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).", offers=attentions)] = None,
-    score: Annotated[str, _option("--score", kind="NAME", help="What is compared: " + ", ".join(plugins.names("gaam_decoder.stats.scores")) + ".", offers=_named("gaam_decoder.stats.scores"))] = "accuracy",
+    score: Annotated[str, _option("--score", kind="NAME", help="What is compared: " + ", ".join(plugins.names("gaam_decoder.stats.scores")) + ".", offers=_plugin_names("gaam_decoder.stats.scores"))] = "accuracy",
     margin: Annotated[float | None, _option("--margin", kind="POINTS", help="Largest difference that does not matter (default: 0.5 points; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
     temperature: Annotated[bool, _option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch.")] = False,
     pairs: Annotated[str | None, _option("--pairs", kind="SETTING", help="Compare all rows that differ in this alone (attn, head, layers, lr, ...), each with each.")] = None,
@@ -237,7 +330,7 @@ def report(
     columns: Annotated[str | None, _option("--columns", kind="NAMES", help=f"Columns of the table, in this order, parted by commas: {COLUMNS}.", panel=OUTPUT)] = None,
     section: Annotated[str | None, _option("--section", kind="NAME", help="Write this part alone, in any format; every report says which there are.", panel=OUTPUT)] = None,
     explain: Annotated[bool, _option("--explain", help="Print how each column and verdict is made.", panel=OUTPUT)] = False,
-    format: Annotated[str | None, _option("--format", kind="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + " (default: terminal).", panel=OUTPUT, offers=_named("gaam_decoder.reports.formats"))] = None,
+    format: Annotated[str | None, _option("--format", kind="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + " (default: terminal).", panel=OUTPUT, offers=_plugin_names("gaam_decoder.reports.formats"))] = None,
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Write to this file instead of stdout.", panel=OUTPUT)] = None,
     figures: Annotated[Path | None, _option("--figures", kind="FOLDER", help="Also write the pictures as PDF and PNG.", panel=OUTPUT)] = None,
     as_json: Annotated[bool, _option("--json", help="The same as --format json.", panel=OUTPUT)] = False,
@@ -280,14 +373,22 @@ def report(
         found.show(name, section, columns)
 
 
+# fmt: off
+IMPORT_OPTIONS = [
+    _parameter("files", Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)], required=True),
+    import_option("--out", "-o", kind="FOLDER"),
+    import_option("--array", kind="SPLIT=NAME"),
+    import_option("--labels", kind="SPLIT=NAME"),
+    import_option("--storage-dtype", kind="TYPE"),
+    SETS,
+]
+# fmt: on
+
+
 @app.command("import", rich_help_panel=CARE)
+@_takes_settings("import", IMPORT_OPTIONS)
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)],
-    out: Annotated[Path | None, _i("--out", "-o", kind="FOLDER")] = None,
-    arrays: Annotated[Strings, _i("--array", kind="SPLIT=NAME")] = None,
-    labels: Annotated[Strings, _i("--labels", kind="SPLIT=NAME")] = None,
-    storage_dtype: Annotated[str | None, _i("--storage-dtype", kind="TYPE")] = None,
-    sets: Sets = None,
+    config: ImportConfig,
     dry_run: Annotated[bool, _option("--dry-run", help="Say what would be taken as what; write nothing.", panel=OUTPUT)] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -297,9 +398,8 @@ def import_(
     What is called as usual (train.npz with embeddings and labels; train/embeddings; X_train and
     y_train; layer_0, layer_1, ...) is found by its name, all else is named by --array and --labels.
     """
-    resolved = _resolved("import", locals())
     with show_progress("import", "rows", quiet=quiet) as progress:
-        found = gaam_cache.import_states(resolved, preview=dry_run, progress=progress)
+        found = gaam_cache.import_states(config, preview=dry_run, progress=progress)
     _show(found, as_json)
 
 
@@ -386,7 +486,8 @@ def describe(
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     if list_settings:
         listed = {
-            section: settings.keys(config) for section, config in SETTINGS.items()
+            section: [setting.to_dict() for setting in settings.settings_of(config)]
+            for section, config in SETTINGS.items()
         }
         _print_json(listed) if as_json else tell(
             settings.list_in_words(SETTINGS, width)
@@ -436,15 +537,23 @@ def ablate(
     result.check()
 
 
+# fmt: off
+PLANT_OPTIONS = [
+    _parameter("out", Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")], required=True),
+    plant_option("--gate", kind="NAME"),
+    plant_option("--strength", kind="NUMBER"),
+    plant_option("--from", kind="CACHE"),
+    plant_option("--rows", kind="N"),
+    plant_option("--seed", kind="N"),
+    SETS,
+]
+# fmt: on
+
+
 @app.command(rich_help_panel=UNDERSTAND)
+@_takes_settings("plant", PLANT_OPTIONS)
 def plant(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")],
-    gate: Annotated[str | None, _p("--gate", kind="NAME")] = None,
-    strength: Annotated[float | None, _p("--strength", kind="NUMBER")] = None,
-    from_cache: Annotated[Path | None, _p("--from", kind="CACHE")] = None,
-    rows: Annotated[int | None, _p("--rows", kind="N")] = None,
-    seed: Annotated[int | None, _p("--seed", kind="N")] = None,
-    sets: Sets = None,
+    config: PlantConfig,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -453,11 +562,10 @@ def plant(
     The mechanism of that shape must win on it, and a report must say so; where the gate is none,
     no gate may.
     """
-    resolved = _resolved("plant", locals())
     import gaam_decoder
 
     with show_progress("plant", "rows", quiet=quiet) as progress:
-        _show(gaam_decoder.plant(resolved, progress=progress), as_json)
+        _show(gaam_decoder.plant(config, progress=progress), as_json)
 
 
 @app.command(rich_help_panel=UNDERSTAND)
@@ -480,7 +588,7 @@ def study(
     known = sorted(name.replace("_", "-") for name in studies.MACHINE)
     machine = {
         k.replace("-", "_"): v
-        for k, v in settings.pairs(sets or (), "--set", known).items()
+        for k, v in settings.parse_pairs(sets or (), "--set", known).items()
     }
     recipe = studies.read_study(what, out=out, dataset=dataset, machine=machine)
     if dry_run:
@@ -521,14 +629,24 @@ def predict(
     Probabilities are averaged over the seeds; agreement is how many of them say the same. A file
     keeps its columns and gains predicted, probability and agreement; it needs no labels.
     """
-    given = {k: v for k, v in locals().items() if v is not None}
-    for name in ("quiet", "as_json", "sets"):
-        given.pop(name, None)
-    given |= settings.pairs(sets or (), "--set", ("encoding", "delimiter"))
+    file_format = settings.parse_pairs(sets or (), "--set", ("encoding", "delimiter"))
     import gaam_decoder
 
-    several = {name: tuple(given.get(name, ())) for name in ("texts", "text_columns")}
-    config = gaam_decoder.PredictConfig(**given | several)
+    config = gaam_decoder.PredictConfig(
+        run=run,
+        texts=tuple(texts or ()),
+        file=file,
+        out=out,
+        text_columns=tuple(text_columns or ()),
+        attn=attn,
+        encoder=encoder,
+        cache=cache,
+        split=split,
+        top=top,
+        temperature=temperature,
+        device=device,
+        **file_format,
+    )
     # a table on a terminal and a bar on the same one would be mixed
     quiet = quiet or (out is None and not config.of_texts and sys.stdout.isatty())
     streams: dict[str, Any] = {"stdin": getattr(sys.stdin, "buffer", None)}
@@ -572,10 +690,12 @@ def export(
         )
     where = sent = None
     if push is not None:
-        from gaam_cache.hub.push import look
+        from gaam_cache.hub.push import check_destination
 
         kind = "dataset" if of_cache else "model"
-        where = look(push, kind=kind, private=private, overwrite=overwrite, yes=yes)
+        where = check_destination(
+            push, kind=kind, private=private, overwrite=overwrite, yes=yes
+        )
     if of_cache:
         with show_progress("export", "steps", quiet=quiet) as progress:
             made: Any = gaam_cache.export_cache(
@@ -597,19 +717,11 @@ def export(
         tell(f"sent to {sent}")
 
 
-def _resolved(section: str, values: dict[str, Any]) -> Any:
-    """The configuration that the options of a command, its files and ``--set`` make."""
-    config = SETTINGS[section]
-    given = {one.name: values.get(one.name) for one in dataclasses.fields(config)}
-    places = {"sets": values["sets"], "config_file": values.get("config")}
-    return settings.resolve(
-        config, section, given, preset=values.get("preset"), **places
-    )
-
-
 def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
     """Which runs are meant, as ``gaam_decoder.report`` takes it."""
-    return {"attn": attn, "head": head} | settings.pairs(where or (), "--where", WHERE)
+    return {"attn": attn, "head": head} | settings.parse_pairs(
+        where or (), "--where", WHERE
+    )
 
 
 def _show(found: Any, as_json: bool) -> None:

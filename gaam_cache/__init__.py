@@ -6,7 +6,8 @@
     gaam_cache.extract(config)
     gaam_cache.open_cache("cache")["train"].embeddings.shape  # (360, 6, 384)
 
-Importing this package imports neither torch nor transformers; the names below load on first use.
+Importing this package imports neither torch nor transformers. Each name below loads its
+module on first use.
 """
 # ruff: noqa: F401 names that ``__all__`` holds, for type checkers
 
@@ -26,29 +27,59 @@ if TYPE_CHECKING:
     from gaam_cache.importing.states import import_states, write
     from gaam_cache.store.reader import EmbeddingCache, open_cache
 
-_HOMES = {
-    **dict.fromkeys(("EmbeddingCache", "open_cache"), "store.reader"),
-    **dict.fromkeys(("ExtractConfig", "ImportConfig"), "config"),
+_MODULES = {
+    "EmbeddingCache": "store.reader",
+    "ExtractConfig": "config",
     "GaamError": "common.errors",
+    "ImportConfig": "config",
+    "Verification": "extraction.verify",
     "estimate": "extraction.estimate",
     "export_cache": "hub.push",
     "extract": "extraction.extract",
-    **dict.fromkeys(("import_states", "write"), "importing.states"),
-    **dict.fromkeys(("Verification", "verify"), "extraction.verify"),
+    "import_states": "importing.states",
+    "open_cache": "store.reader",
+    "verify": "extraction.verify",
+    "write": "importing.states",
 }
-__all__ = list(_HOMES)
+"""Public name -> the module that defines it."""
+
+__all__ = [
+    "EmbeddingCache",
+    "ExtractConfig",
+    "GaamError",
+    "ImportConfig",
+    "Verification",
+    "estimate",
+    "export_cache",
+    "extract",
+    "import_states",
+    "open_cache",
+    "verify",
+    "write",
+]
 
 
-def offer(package: str, homes: dict[str, str]) -> None:
-    """Let a package offer names, imported on first use: name -> module that has it or is it."""
+def offer(package: str, modules: dict[str, str]) -> None:
+    """Let a package import its public names on first use.
 
-    def get(name: str) -> Any:
-        if name not in homes:
+    Args:
+        package: the dotted name of the package.
+        modules: public name -> the module that defines it, or that is it.
+    """
+
+    def load_name(name: str) -> Any:
+        if name not in modules:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        module = importlib.import_module(f"{package}.{homes[name]}")
+        module = importlib.import_module(f"{package}.{modules[name]}")
         return getattr(module, name, module)
 
-    vars(sys.modules[package]).update(__getattr__=get, __dir__=lambda: sorted(homes))
+    def list_names() -> list[str]:
+        return sorted(modules)
+
+    # Python calls these two for a name that the package does not have (PEP 562)
+    namespace = vars(sys.modules[package])
+    namespace["__getattr__"] = load_name
+    namespace["__dir__"] = list_names
 
 
-offer(__name__, _HOMES)
+offer(__name__, _MODULES)

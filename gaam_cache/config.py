@@ -1,12 +1,13 @@
-"""What an extraction is, an import of states that others made, and who does the work.
+"""The configurations of an extraction, of an import, and of their workers.
 
-Each is a frozen dataclass that validates itself by a table of rules.
+Each configuration is a frozen dataclass. Its constructor parses every value and checks
+the rules of the class.
 """
 
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,85 +16,94 @@ from gaam_cache.common.devices import check_device
 from gaam_cache.common.errors import ConfigError
 from gaam_cache.common.messages import shortened
 from gaam_cache.common.settings import (
-    KEY,
-    UNCHECKED,
     Rule,
     check_at_least,
     check_rules,
+    key,
+    name_in_messages,
+    option,
     settle,
-    spelled,
 )
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"
 ENGINES = "gaam_cache.workers.engines"
 IMPORTED = "imported"
-"""Kind of the encoder in the plan of a cache of states that others made."""
+"""Kind of the encoder in the plan of a cache of imported states."""
 SHARD_ROWS = 2048
-"""Of one shard at most, where nobody says."""
+"""Most rows of a shard by default."""
 CPU_BATCH_TOKENS = 2048  # more is slower on a CPU: the activations leave its cache
 GPU_BATCH_TOKENS = 16384
 PUBLISHED_SECONDS = 5.0
-"""Of every sound in the published code."""
+"""Length of every sound in the published code."""
 CLIP_OF = "clip_of"
-"""The kept column that says, where long sounds become several rows, which each is a piece of."""
+"""Kept column that names the sound of a row, if long sounds become several rows."""
 PLACE = "{text}"
-"""Of the text in a prompt."""
+"""Where a prompt takes its text."""
 RECORDED = "recorded"
-"""Metadata of a field that a plan records where it is not at its default: under ``dataset`` what it
-takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
-OF_ROWS, OF_ENCODER = {RECORDED: "dataset"}, {RECORDED: "encoder"}
+"""Metadata of a field that a plan records if its value is not the default.
+
+Its value is the part of the plan: ``dataset`` for settings that decide which rows are
+read, ``encoder`` for settings that decide how they are encoded.
+"""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
-"""Words for what shells and people trip over."""
+"""Words for delimiters that are hard to type in a shell."""
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
-"""What a split may be called: it becomes part of a file name."""
+"""Names of splits: they become parts of file names."""
 COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-"""What a kept column may be called: it becomes part of the name of an array."""
+"""Names of kept columns: they become parts of the names of arrays."""
 COLUMN_NAME = "a letter, then letters, digits and '_', 64 at most"
 RANGE = "is out of range"
 
 
-def budget_of(asked: int | None, device_type: str) -> int:
-    """Tokens of a batch: as asked for, else what suits the kind of device."""
-    if asked is not None:
-        return asked
-    return CPU_BATCH_TOKENS if device_type == "cpu" else GPU_BATCH_TOKENS
+def budget_of(batch_tokens: int | None, device_type: str) -> int:
+    """Tokens of a batch: the setting, or what suits the kind of device."""
+    if batch_tokens is not None:
+        return batch_tokens
+    if device_type == "cpu":
+        return CPU_BATCH_TOKENS
+    return GPU_BATCH_TOKENS
 
 
 def parse_devices(value: Any) -> str:
-    """How many devices, 'all', or which, from a number, text or list."""
-    if isinstance(
-        value, (list, tuple)
-    ):  # [1] of a file is GPU 1, and no number of workers
-        value = ",".join(map(str, value)) + "," * all(
-            type(number) is int for number in value
-        )
+    """A number of devices, 'all', or a list of GPUs, from a number, text or list."""
+    if isinstance(value, (list, tuple)):
+        is_numbers = all(type(number) is int for number in value)
+        value = ",".join(map(str, value))
+        # [1] in a file is GPU 1, but "1" is one worker: the comma makes it a list
+        if is_numbers:
+            value += ","
     text = "".join(str(value).split())
     if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
         raise ValueError(
             "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
         )
-    numbers = re.findall(r"\d+", text)
-    if len(set(map(int, numbers))) < len(numbers):
+    numbers = [int(digits) for digits in re.findall(r"\d+", text)]
+    if len(set(numbers)) < len(numbers):
         raise ValueError("numbers of GPUs, each once")
     return text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
-    """Which workers there are to be: part of every configuration that has work for them."""
+    """The workers of a command: part of every configuration that may use several."""
 
-    engine: str = "local"
-    """Who starts the workers."""
-    devices: str = field(default="1", metadata={"parse": parse_devices})
-    """Workers, one for each GPU or group of cores: a number, all, or which GPUs (0,2)."""
-    address: str | None = field(default=None, metadata=KEY)
-    """Address of a cluster of Ray that is there already; auto finds one."""
-    gpus_per_worker: float | None = field(default=None, metadata=KEY)
-    """GPUs of one worker of a cluster; default: 1, or 0 on a CPU."""
-    rank: str | None = field(default=None, metadata=KEY)
-    """This process is worker i of n that were started by hand: i/n, from 0."""
+    engine: str = option("local", "Engine that runs the workers: local or ray.")
+    devices: str = option(
+        "1",
+        "Workers, one for each GPU or group of cores: a number, all, or which "
+        "GPUs (0,2).",
+        parse=parse_devices,
+    )
+    address: str | None = key(None, "Address of a running Ray cluster; auto finds one.")
+    gpus_per_worker: float | None = key(
+        None, "GPUs of one worker of a cluster; default: 1, or 0 on a CPU."
+    )
+    rank: str | None = key(
+        None,
+        "Number of this process among n workers that you start yourself: i/n, from 0.",
+    )
 
     @property
     def alone(self) -> bool:
@@ -104,160 +114,273 @@ P = TypeVar("P", bound=WorkerConfig)
 
 
 def without_workers(config: P) -> P:
-    values: dict[str, Any] = {one.name: one.default for one in fields(WorkerConfig)}
+    """The same configuration with the default worker: one, in this process."""
+    defaults = {field.name: field.default for field in fields(WorkerConfig)}
+    values: dict[str, Any] = defaults
     return replace(config, **values)
 
 
 def check_workers(config: WorkerConfig) -> None:
-    if config.engine not in (known := plugins.names(ENGINES)):
-        raise plugins.unknown("engine", config.engine, known)
+    """Refuse an unknown engine, a bad rank and a share of GPUs that Ray cannot give."""
+    engines = plugins.names(ENGINES)
+    if config.engine not in engines:
+        raise plugins.unknown("engine", config.engine, engines)
     if config.rank is not None:
         parse_rank(config.rank)
+    # Ray gives a part of one GPU or whole GPUs, and never one and a half
     share = config.gpus_per_worker
-    fits = share is None or 0 < share < 1 or (1 <= share < 1024 and share == int(share))
-    check_rules(
-        config,
-        [("gpus_per_worker", fits, RANGE, "a part of one GPU (0.25), or whole ones")],
-    )
+    is_part = share is None or 0 < share < 1
+    is_integer = share is not None and 1 <= share < 1024 and share == int(share)
+    expected = "a part of one GPU (0.25), or whole ones"
+    check_rules(config, [("gpus_per_worker", is_part or is_integer, RANGE, expected)])
 
 
 def parse_rank(text: str) -> tuple[int, int]:
-    """Number of a worker, from 0, and how many there are."""
+    """Number of a worker, from 0, and the number of all workers."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
-    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not number < count:
-        expected = "i/n, from 0/n to n-1/n, such as 0/4"
-        raise ConfigError("bad rank", expected=expected, found=shortened(text))
-    return number, count
+    if match is not None:
+        number = int(match[1])
+        count = int(match[2])
+        if number < count:
+            return number, count
+    expected = "i/n, from 0/n to n-1/n, such as 0/4"
+    raise ConfigError("bad rank", expected=expected, found=shortened(text))
 
 
 def parse_range(value: Any) -> str:
-    """Layers that follow each other, ``20-40`` or ``7``."""
-    found = re.fullmatch(r"(0|[1-9]\d{0,3})(?:-([1-9]\d{0,3}))?", str(value), re.ASCII)
-    if found is None or int(found[2] or found[1]) < int(found[1]):
-        raise ValueError("layers that follow each other, such as 20-40, or one")
+    """Consecutive layers, ``20-40`` or ``7``."""
+    match = re.fullmatch(r"(0|[1-9]\d{0,3})(?:-([1-9]\d{0,3}))?", str(value), re.ASCII)
+    if match is None or int(match[2] or match[1]) < int(match[1]):
+        raise ValueError("consecutive layers, such as 20-40, or one")
     return str(value)
 
 
 def _or_none(word: str) -> str | None:
-    return None if word == "none" else word  # which takes back what a preset says
+    """The word, or None for 'none', which takes back the value of a preset."""
+    if word == "none":
+        return None
+    return word
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtractConfig(WorkerConfig):
-    """Everything ``gaam extract`` can be told; ``gaam describe --settings`` says what each means.
+    """The settings of ``gaam extract``; ``gaam describe --settings`` explains each.
 
-    >>> config = gaam_cache.ExtractConfig(dataset="news.csv", text_columns=("title", "body"))
+    >>> config = gaam_cache.ExtractConfig(dataset="news.csv", text_columns=("title",))
 
     Raises:
         ConfigError: on construction, when a value is out of its range.
     """
 
-    encoder: str = DEFAULT_ENCODER
-    """Folder or hub id of an encoder of texts, sounds or pictures; or tfidf."""
-    revision: str | None = field(default=None, metadata=KEY)
-    """Branch, tag or commit of the encoder on the hub."""
-    untrained_encoder: bool = False
-    """Random weights: the control for pre-training."""
-    encoder_seed: int | None = field(default=None, metadata=KEY)
-    """Seed of the random weights; default: 0."""
-    dataset: str = DEFAULT_DATASET
-    """File, folder with train.csv and test.csv (sounds, pictures: one per class), or hub id."""
-    dataset_revision: str | None = field(default=None, metadata=KEY)
-    """Branch, tag or commit of the data set on the hub."""
-    subset: str | None = field(default=None, metadata=OF_ROWS)
-    """Subset (configuration) of a data set on the hub."""
-    text_columns: tuple[str, ...] = field(
-        default=(), metadata={"option": "--text-column"}
+    # the encoder and its revision
+    encoder: str = option(
+        DEFAULT_ENCODER,
+        "Folder or hub id of an encoder of texts, sounds or pictures; or tfidf.",
     )
-    """Column of the text; several are joined by a space (default: text)."""
-    label_column: str = "label"
-    """Column of the class."""
-    file_column: str | None = field(default=None, metadata=OF_ROWS)
-    """Column of sounds or pictures (default: file, audio or image)."""
-    allow_outside: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Take files outside of the folder of the table that names them."""
-    keep_columns: tuple[str, ...] = field(
-        default=(), metadata={"option": "--keep-column"} | OF_ROWS
+    revision: str | None = key(None, "Branch, tag or commit of the encoder on the hub.")
+    untrained_encoder: bool = option(
+        False, "Random weights: the control for pre-training."
     )
-    """Column that the cache keeps, such as who speaks; repeatable."""
-    delimiter: str | None = field(
-        default=None, metadata={UNCHECKED: True} | KEY | OF_ROWS
+    encoder_seed: int | None = key(None, "Seed of the random weights; default: 0.")
+    # the data set, its columns and its tables
+    dataset: str = option(
+        DEFAULT_DATASET,
+        "File, folder with train.csv and test.csv (sounds, pictures: one per "
+        "class), or hub id.",
     )
-    """What parts the fields of a CSV file: a character, or tab, semicolon, pipe, space (default: a
-    comma)."""
-    encoding: str | None = field(default=None, metadata=OF_ROWS | KEY)
-    """How characters are stored in CSV and JSON lines (default: UTF-8)."""
-    strip_labels: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Leave out white space around class names."""
-    odd_classes: tuple[str, ...] = field(default=(), metadata=KEY)
-    """Classes that are called as what often means 'no label' (-1, nan), or as a quantity (0.5)."""
-    skip_empty: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Leave out rows of which nothing is to be encoded, and count them."""
-    test_fraction: float | None = field(default=None, metadata=OF_ROWS)
-    """Part of a single file, or of the only split, that becomes 'test', stratified."""
-    test_groups: str | None = field(default=None, metadata=OF_ROWS)
-    """Column by which test-fraction takes whole groups, such as who speaks; the cache keeps it."""
-    split_seed: int = field(default=0, metadata=OF_ROWS | KEY)
-    """Which rows test-fraction takes."""
-    unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS | KEY)
-    """Splits without labels: to predict on, never to report on."""
-    clip_seconds: float | None = field(default=None, metadata=OF_ROWS | KEY)
-    """Longest sound, or piece of one (default: 30, or less where the encoder takes less)."""
-    clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS | KEY)
-    """What becomes of a longer sound: its beginning, or a row for every piece (limit: sounds)."""
-    grey_bits: int | None = field(default=None, metadata=OF_ROWS | KEY)
-    """Bits that grey pictures of 16 bits use: 12 of many cameras (default: 16)."""
-    published_audio: bool = field(default=False, metadata=OF_ROWS | KEY)
-    """Sounds as the published code has them: filled with zeros to 5 s, not normalised."""
-    splits: tuple[str, ...] = field(
-        default=("train", "test"), metadata={"option": "--split"}
+    dataset_revision: str | None = key(
+        None, "Branch, tag or commit of the data set on the hub."
     )
-    """Split to encode, repeatable."""
-    out: Path = Path("cache")
-    """Folder of the cache."""
-    pool: tuple[str, ...] = ("mean",)
-    """Of a layer's tokens to one vector; several from one pass."""
-    pool_over: Literal["all", "text"] = field(default="all", metadata=OF_ENCODER | KEY)
-    """Which tokens are pooled: all, or those of the row's own text without the prompt."""
-    prompt: str | None = field(default=None, metadata={UNCHECKED: True})
-    """Text around every text, which stands where '{text}' is."""
-    chat_template: bool = field(default=False, metadata=OF_ENCODER)
-    """Write every text as a user's message, by the tokenizer's own chat template."""
-    layers: str | None = field(
-        default=None, metadata={"parse": parse_range} | OF_ENCODER
+    subset: str | None = option(
+        None,
+        "Subset (configuration) of a data set on the hub.",
+        recorded="dataset",
     )
-    """Layers to keep: 20-40, or one; 0 is the input of the first (default: all, from 1)."""
-    layer_zero: bool = field(default=False, metadata=OF_ENCODER | KEY)
-    """Keep the input of the first layer too, as layer 0."""
-    max_length: int | None = None
-    """Tokens of the longest text (default: 512, or the encoder's limit)."""
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
-    """Arithmetic of the encoder. Pooling is float32 always. auto: bfloat16 where the device
-    computes in it natively, else float16 on a GPU of CUDA and float32 elsewhere."""
-    storage_dtype: Literal["float16", "float32", "bfloat16"] = "float16"
-    """What the cache stores."""
-    batch_tokens: int | None = field(default=None, metadata=KEY)
-    """Tokens of one batch, padding included (default: 2,048 on a CPU, 16,384 on a GPU)."""
-    shard_rows: int = field(default=SHARD_ROWS, metadata=KEY)
-    """Rows of one shard at most; a shard is also at most 512 MB."""
-    limit: int | None = None
-    """Only so many rows of each split: of every class its share, the first ones."""
-    limit_rule: Literal["classes", "first"] = field(default="classes", metadata=KEY)
-    """Which rows limit takes: of every class its share, or the first as before gaam 0.3."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
-    device_map: str | None = field(default=None, metadata={"parse": _or_none} | KEY)
-    """auto spreads an encoder over several GPUs (accelerate); none does not."""
-    tokens_per_second: float | None = field(default=None, metadata=KEY)
-    """What the encoder reads, for a dry run, which then needs no weights (default: timed here)."""
+    text_columns: tuple[str, ...] = option(
+        (),
+        "Column of the text; several are joined by a space (default: text).",
+        flag="--text-column",
+    )
+    label_column: str = option("label", "Column of the class.")
+    file_column: str | None = option(
+        None,
+        "Column of sounds or pictures (default: file, audio or image).",
+        recorded="dataset",
+    )
+    allow_outside: bool = key(
+        False,
+        "Allow files outside of the folder of their table.",
+        recorded="dataset",
+    )
+    keep_columns: tuple[str, ...] = option(
+        (),
+        "Column to keep in the cache, such as the speaker; repeatable.",
+        flag="--keep-column",
+        recorded="dataset",
+    )
+    delimiter: str | None = key(
+        None,
+        "Delimiter of a CSV file: a character, or tab, semicolon, pipe, space "
+        "(default: a comma).",
+        unchecked=True,
+        recorded="dataset",
+    )
+    encoding: str | None = key(
+        None,
+        "Encoding of CSV and JSON lines (default: UTF-8).",
+        recorded="dataset",
+    )
+    strip_labels: bool = key(
+        False,
+        "Strip white space around class names.",
+        recorded="dataset",
+    )
+    odd_classes: tuple[str, ...] = key(
+        (),
+        "Class names to accept although they look like 'no label' (-1, nan) or a "
+        "quantity (0.5).",
+    )
+    skip_empty: bool = key(
+        False,
+        "Skip and count rows with nothing to encode.",
+        recorded="dataset",
+    )
+    # rows that become 'test', and splits without labels
+    test_fraction: float | None = option(
+        None,
+        "Share of a single file, or of the only split, that becomes 'test', "
+        "stratified.",
+        recorded="dataset",
+    )
+    test_groups: str | None = option(
+        None,
+        "Column of groups that test-fraction never splits, such as the speaker; "
+        "the cache keeps it.",
+        recorded="dataset",
+    )
+    split_seed: int = key(
+        0,
+        "Seed of the rows that test-fraction draws.",
+        recorded="dataset",
+    )
+    unlabelled: tuple[str, ...] = key(
+        (),
+        "Splits without labels: to predict on, never to report on.",
+        recorded="dataset",
+    )
+    # sounds and pictures
+    clip_seconds: float | None = key(
+        None,
+        "Seconds of the longest sound or piece of a sound (default: 30, or the "
+        "encoder's limit if it is less).",
+        recorded="dataset",
+    )
+    clip_mode: Literal["cut", "split"] = key(
+        "cut",
+        "Cut a longer sound to its beginning, or split it into a row for every "
+        "piece (limit then counts sounds).",
+        recorded="dataset",
+    )
+    grey_bits: int | None = key(
+        None,
+        "Bits that grey pictures of 16 bits use: 12 with many cameras (default: 16).",
+        recorded="dataset",
+    )
+    published_audio: bool = key(
+        False,
+        "Prepare sounds as the published code does: padded with zeros to 5 s, not "
+        "normalised.",
+        recorded="dataset",
+    )
+    # what is encoded, and where the states go
+    splits: tuple[str, ...] = option(
+        ("train", "test"),
+        "Split to encode, repeatable.",
+        flag="--split",
+    )
+    out: Path = option(Path("cache"), "Folder of the cache.")
+    pool: tuple[str, ...] = option(
+        ("mean",), "Pooling of a layer's tokens to one vector; several in one pass."
+    )
+    pool_over: Literal["all", "text"] = key(
+        "all",
+        "Tokens to pool: all, or those of the row's own text without the prompt.",
+        recorded="encoder",
+    )
+    # how texts become tokens
+    prompt: str | None = option(
+        None,
+        "Template around every text; '{text}' stands for the text.",
+        unchecked=True,
+    )
+    chat_template: bool = option(
+        False,
+        "Write every text as a user's message in the tokenizer's chat template.",
+        recorded="encoder",
+    )
+    # which states are stored, and in which precision
+    layers: str | None = option(
+        None,
+        "Layers to keep: 20-40, or one; 0 is the input of the first layer "
+        "(default: all, from 1).",
+        parse=parse_range,
+        recorded="encoder",
+    )
+    layer_zero: bool = key(
+        False,
+        "Keep the input of the first layer too, as layer 0.",
+        recorded="encoder",
+    )
+    max_length: int | None = option(
+        None, "Tokens of the longest text (default: 512, or the encoder's limit)."
+    )
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = option(
+        "float32",
+        "Arithmetic of the encoder. Pooling is float32 always. auto: bfloat16 "
+        "where the device computes in it natively, else float16 on a GPU of CUDA "
+        "and float32 elsewhere.",
+    )
+    storage_dtype: Literal["float16", "float32", "bfloat16"] = option(
+        "float16", "Type of the stored states."
+    )
+    # sizes of batches, shards and splits
+    batch_tokens: int | None = key(
+        None,
+        "Tokens of one batch, padding included (default: 2,048 on a CPU, 16,384 "
+        "on a GPU).",
+    )
+    shard_rows: int = key(
+        SHARD_ROWS, "Rows of one shard at most; a shard is also at most 512 MB."
+    )
+    limit: int | None = option(
+        None,
+        "Largest number of rows of each split: of every class its share, the "
+        "first ones.",
+    )
+    limit_rule: Literal["classes", "first"] = key(
+        "classes",
+        "Rows that limit takes: of every class its share, or the first as before "
+        "gaam 0.3.",
+    )
+    # the machine
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
+    device_map: str | None = key(
+        None,
+        "auto spreads an encoder over several GPUs (accelerate); none does not.",
+        parse=_or_none,
+    )
+    tokens_per_second: float | None = key(
+        None,
+        "Speed of the encoder for a dry run, which then needs no weights "
+        "(default: measured here).",
+    )
 
     def __post_init__(self) -> None:
         settle(self)
+        # a reader of the cache needs the groups of the rows
         if self.test_groups is not None and self.test_groups not in self.keep_columns:
-            object.__setattr__(
-                self, "keep_columns", (*self.keep_columns, self.test_groups)
-            )
+            columns = (*self.keep_columns, self.test_groups)
+            object.__setattr__(self, "keep_columns", columns)
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
         check_rules(self, self._rules())
@@ -265,83 +388,187 @@ class ExtractConfig(WorkerConfig):
         check_workers(self)
 
     def _rules(self) -> Iterator[Rule]:
-        speed, seconds, part = (
-            self.tokens_per_second,
-            self.clip_seconds,
-            self.test_fraction,
+        """The conditions in the order in which they are checked."""
+        yield from self._rules_of_numbers()
+        yield from self._rules_of_names()
+        yield from self._rules_of_the_encoder()
+        yield from self._rules_of_splits()
+        yield from self._rules_of_inputs()
+
+    def _rules_of_numbers(self) -> Iterator[Rule]:
+        speed = self.tokens_per_second
+        is_speed = speed is None or 0 < speed < math.inf
+        yield ("tokens_per_second", is_speed, RANGE, "> 0")
+
+        seconds = self.clip_seconds
+        is_duration = seconds is None or 0.1 <= seconds < math.inf
+        yield ("clip_seconds", is_duration, RANGE, ">= 0.1")
+
+        is_depth = self.grey_bits in (None, *range(8, 17))
+        yield ("grey_bits", is_depth, RANGE, "8 to 16")
+
+        fraction = self.test_fraction
+        is_fraction = fraction is None or 0 < fraction < 1
+        yield ("test_fraction", is_fraction, RANGE, "> 0 and < 1")
+
+    def _rules_of_names(self) -> Iterator[Rule]:
+        yield (
+            "device_map",
+            self.device_map in (None, *DEVICE_MAPS),
+            "is unknown",
+            f"one of: {', '.join(DEVICE_MAPS)}",
         )
-        splits, unlabelled, spread = self.splits, self.unlabelled, self.device_map
-        # fmt: off
-        yield "tokens_per_second", speed is None or 0 < speed < math.inf, RANGE, "> 0"
-        yield "clip_seconds", seconds is None or 0.1 <= seconds < math.inf, RANGE, ">= 0.1"
-        yield "grey_bits", self.grey_bits in (None, *range(8, 17)), RANGE, "8 to 16"
-        yield "test_fraction", part is None or 0 < part < 1, RANGE, "> 0 and < 1"
-        yield ("device_map", spread in (None, *DEVICE_MAPS),
-               "is unknown", f"one of: {', '.join(DEVICE_MAPS)}")
-        yield ("encoding", _is_encoding(self.encoding or "utf-8"), "is unknown",
-               "one that Python knows, such as cp1252, latin-1, utf-16, gb18030 or shift_jis")
-        yield ("delimiter", re.fullmatch('[^"\r\n\0\ud800-\udfff]', delimiter_of(self)), "is none",
-               f"a character, no quote, or: {', '.join(DELIMITERS)}")
-        yield ("splits", all(map(NAME_PATTERN.fullmatch, splits)),
-               "cannot be part of a file name", "letters, digits, '_' and '.'")
-        yield ("splits", len({one.casefold() for one in splits}) == len({*splits}),
-               "differ in case alone", "names that every file system tells apart")
-        yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
-               "becomes the name of an array: rename the column in the data", COLUMN_NAME)
-        yield ("layer_zero layers", not (self.layer_zero and self.layers),
-               "is what layers from 0 are", "one of the two")
-        yield ("layers", not (self.layers and self.encoder.startswith("tfidf")),
-               "are of an encoder that has several", "another --encoder")
-        yield ("chat_template", not (self.chat_template and self.encoder.startswith("tfidf")),
-               "is of an encoder with a tokenizer", "another --encoder")
-        yield ("device_map", not (spread and self.untrained_encoder),
-               "cannot spread an untrained encoder", "one device that holds it: --device")
-        yield ("device_map devices", not spread or self.alone or self.engine != "local",
-               "spreads one encoder over all GPUs", "one worker, --engine ray, or device-map=none")
-        yield ("file_column text_columns", not (self.file_column and self.text_columns),
-               "is for sounds and pictures, --text-column for texts", "one of the two")
-        yield ("test_fraction splits", part is None or sorted(splits) == ["test", "train"],
-               "makes the splits 'train' and 'test'", "no --split beside it")
-        yield ("test_fraction unlabelled", part is None or not unlabelled,
-               "needs the labels of all rows", "no unlabelled beside it")
-        yield ("unlabelled", set(unlabelled) <= set(splits),
-               "is no split that is read", f"one of: {', '.join(splits)}")
-        yield ("unlabelled", ("train" if "train" in splits else splits[0]) not in unlabelled,
-               "leaves no classes", "labels in 'train', or in the first split")
-        yield ("prompt", self.prompt is None or (self.prompt.count(PLACE) == 1
-               and not re.search("[\ud800-\udfff]", self.prompt)),
-               "says once where the text stands", f"'{PLACE}' exactly once")
-        yield ("published_audio clip_seconds", not self.published_audio
-               or seconds in (None, PUBLISHED_SECONDS), "is of 5 s", "no clip-seconds beside it")
-        yield ("published_audio pool", not self.published_audio or self.pool == ("mean",),
-               "is the mean over all that the encoder hears", "--pool mean")
-        # fmt: on
+        yield (
+            "encoding",
+            _is_encoding(self.encoding or "utf-8"),
+            "is unknown",
+            "an encoding of Python, such as cp1252, latin-1, utf-16, gb18030 or "
+            "shift_jis",
+        )
+        yield (
+            "delimiter",
+            re.fullmatch('[^"\r\n\0\ud800-\udfff]', delimiter_of(self)),
+            "is not valid",
+            f"a character, no quote, or: {', '.join(DELIMITERS)}",
+        )
+        yield (
+            "splits",
+            all(map(NAME_PATTERN.fullmatch, self.splits)),
+            "cannot be part of a file name",
+            "letters, digits, '_' and '.'",
+        )
+        # macOS and Windows do not tell Train from train
+        folded_names = {split.casefold() for split in self.splits}
+        yield (
+            "splits",
+            len(folded_names) == len(set(self.splits)),
+            "differ in case alone",
+            "names that every file system tells apart",
+        )
+        yield (
+            "keep_columns",
+            all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
+            "becomes the name of an array: rename the column in the data",
+            COLUMN_NAME,
+        )
+
+    def _rules_of_the_encoder(self) -> Iterator[Rule]:
+        yield (
+            "layer_zero layers",
+            not (self.layer_zero and self.layers),
+            "and --layers exclude each other",
+            "--layers 0-N without layer-zero",
+        )
+        # TF-IDF has one layer, and no tokenizer of transformers
+        is_tfidf = self.encoder.startswith("tfidf")
+        yield (
+            "layers",
+            not (self.layers and is_tfidf),
+            "needs an encoder with several layers",
+            "another --encoder",
+        )
+        yield (
+            "chat_template",
+            not (self.chat_template and is_tfidf),
+            "needs an encoder with a tokenizer",
+            "another --encoder",
+        )
+        yield (
+            "device_map",
+            not (self.device_map and self.untrained_encoder),
+            "cannot spread an untrained encoder",
+            "one device that holds it: --device",
+        )
+        yield (
+            "device_map devices",
+            not self.device_map or self.alone or self.engine != "local",
+            "spreads one encoder over all GPUs",
+            "one worker, --engine ray, or device-map=none",
+        )
+
+    def _rules_of_splits(self) -> Iterator[Rule]:
+        yield (
+            "file_column text_columns",
+            not (self.file_column and self.text_columns),
+            "is for sounds and pictures, --text-column for texts",
+            "one of the two",
+        )
+        yield (
+            "test_fraction splits",
+            self.test_fraction is None or sorted(self.splits) == ["test", "train"],
+            "makes the splits 'train' and 'test'",
+            "no --split beside it",
+        )
+        yield (
+            "test_fraction unlabelled",
+            self.test_fraction is None or not self.unlabelled,
+            "needs the labels of all rows",
+            "no unlabelled beside it",
+        )
+        yield (
+            "unlabelled",
+            set(self.unlabelled) <= set(self.splits),
+            "names a split that is not encoded",
+            f"one of: {', '.join(self.splits)}",
+        )
+        # the labels of this split decide which classes there are
+        split_of_classes = "train" if "train" in self.splits else self.splits[0]
+        yield (
+            "unlabelled",
+            split_of_classes not in self.unlabelled,
+            "leaves no classes",
+            "labels in 'train', or in the first split",
+        )
+
+    def _rules_of_inputs(self) -> Iterator[Rule]:
+        yield (
+            "prompt",
+            self.prompt is None or _is_prompt(self.prompt),
+            "needs one place for the text",
+            f"'{PLACE}' exactly once",
+        )
+        yield (
+            "published_audio clip_seconds",
+            not self.published_audio or self.clip_seconds in (None, PUBLISHED_SECONDS),
+            "uses sounds of 5 s",
+            "no clip-seconds beside it",
+        )
+        yield (
+            "published_audio pool",
+            not self.published_audio or self.pool == ("mean",),
+            "takes the mean over the whole sound",
+            "--pool mean",
+        )
+
+
+def _is_prompt(text: str) -> bool:
+    """Whether a prompt has one place for the text and can be written as UTF-8."""
+    return text.count(PLACE) == 1 and not re.search("[\ud800-\udfff]", text)
 
 
 def _is_encoding(name: str) -> bool:
     try:
-        return "".encode(name) is not None
+        "".encode(name)
     except (LookupError, ValueError):
         return False
+    return True
 
 
 def delimiter_of(config: ExtractConfig) -> str:
-    return DELIMITERS.get(config.delimiter or "comma", config.delimiter or "")
+    """The character between the fields of a CSV file; a comma if nothing is set."""
+    delimiter = config.delimiter or "comma"
+    return DELIMITERS.get(delimiter, config.delimiter or "")
 
 
 def parse_words(value: Any) -> tuple[str, ...]:
-    """Texts as they were given: a comma in one is part of it."""
+    """Texts, unchanged: a comma in a text is part of it."""
     words = value if isinstance(value, (list, tuple)) else [value]
     return tuple(map(str, words))
 
 
-def _words(option: str, **more: Any) -> Any:
-    return field(default=(), metadata={"option": option, "parse": parse_words, **more})
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportConfig:
-    """Everything ``gaam import`` can be told.
+    """The settings of ``gaam import``.
 
     >>> config = gaam_cache.ImportConfig(files=("train.npz", "test.npz"), axes="nld")
 
@@ -349,32 +576,58 @@ class ImportConfig:
         ConfigError: on construction, when a value is out of its range.
     """
 
-    files: tuple[str, ...] = field(default=(), metadata={"parse": parse_words})
-    """Files of arrays: safetensors, npz, npy, HDF5."""
-    out: Path = Path("cache")
-    """Folder of the cache."""
-    arrays: tuple[str, ...] = _words("--array")
-    """States of a split: one array, or one for each layer ('layer_*'); repeatable."""
-    labels: tuple[str, ...] = _words("--labels")
-    """Labels of a split: whole numbers from 0, or strings; repeatable."""
-    axes: Literal["nld", "lnd", "nd"] | None = field(default=None, metadata=KEY)
-    """What the axes of states are: rows n, layers l, features d (default: nld, or nd of two)."""
-    class_names: tuple[str, ...] = _words("--class-name", **KEY)
-    """Names of the classes in order, where labels are numbers."""
-    keep_columns: tuple[str, ...] = _words("--keep-column", **KEY)
-    """Arrays of strings or whole numbers, one for each row, that the cache keeps."""
-    unlabelled: tuple[str, ...] = _words("--unlabelled", **KEY)
-    """Splits without labels: to predict on, never to report on."""
-    storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None
-    """What the cache stores (default: the type of the states, or float32)."""
-    encoder_name: str = field(default=IMPORTED, metadata=KEY)
-    """What reports call the encoder."""
-    dataset_name: str | None = field(default=None, metadata=KEY)
-    """What reports call the data (default: the files)."""
-    pool: str = field(default=IMPORTED, metadata=KEY)
-    """What reports call the way the states were pooled."""
-    shard_rows: int = field(default=SHARD_ROWS, metadata=KEY)
-    """Rows of one shard at most; a shard is also at most 512 MB."""
+    files: tuple[str, ...] = option(
+        (),
+        "Files of arrays: safetensors, npz, npy, HDF5.",
+        parse=parse_words,
+    )
+    out: Path = option(Path("cache"), "Folder of the cache.")
+    arrays: tuple[str, ...] = option(
+        (),
+        "States of a split: one array, or one for each layer ('layer_*'); repeatable.",
+        flag="--array",
+        parse=parse_words,
+    )
+    labels: tuple[str, ...] = option(
+        (),
+        "Labels of a split: whole numbers from 0, or strings; repeatable.",
+        parse=parse_words,
+    )
+    # what the arrays mean
+    axes: Literal["nld", "lnd", "nd"] | None = key(
+        None,
+        "Axes of the states: rows n, layers l, features d (default: nld, or nd of "
+        "two).",
+    )
+    class_names: tuple[str, ...] = key(
+        (),
+        "Names of the classes in order, where labels are numbers.",
+        flag="--class-name",
+        parse=parse_words,
+    )
+    keep_columns: tuple[str, ...] = key(
+        (),
+        "Arrays of strings or whole numbers, one for each row, that the cache keeps.",
+        flag="--keep-column",
+        parse=parse_words,
+    )
+    unlabelled: tuple[str, ...] = key(
+        (),
+        "Splits without labels: to predict on, never to report on.",
+        parse=parse_words,
+    )
+    storage_dtype: Literal["float16", "float32", "bfloat16"] | None = option(
+        None, "Type of the stored states (default: the type of the arrays, or float32)."
+    )
+    # names in reports
+    encoder_name: str = key(IMPORTED, "Name of the encoder in reports.")
+    dataset_name: str | None = key(
+        None, "Name of the data set in reports (default: the files)."
+    )
+    pool: str = key(IMPORTED, "Name of the pooling in reports.")
+    shard_rows: int = key(
+        SHARD_ROWS, "Rows of one shard at most; a shard is also at most 512 MB."
+    )
 
     def __post_init__(self) -> None:
         settle(self)
@@ -383,32 +636,44 @@ class ImportConfig:
             raise ConfigError(
                 "nothing to import", expected="one file of arrays, or several"
             )
-        columns = all(map(COLUMN_PATTERN.fullmatch, self.keep_columns))
-        pool, letters = (
-            re.fullmatch(r"[a-z]{1,16}", self.pool),
-            "1 to 16 lower-case letters",
+        check_rules(self, self._rules())
+        for name in ("arrays", "labels"):
+            names_by_split(self, name)
+
+    def _rules(self) -> Iterator[Rule]:
+        yield (
+            "keep_columns",
+            all(map(COLUMN_PATTERN.fullmatch, self.keep_columns)),
+            "cannot be the name of a column",
+            COLUMN_NAME,
         )
-        rules: list[Rule] = [
-            ("keep_columns", columns, "cannot be the name of a column", COLUMN_NAME),
-            ("pool", pool, "cannot be a name", f"{letters}, such as mean"),
-        ]
-        check_rules(self, rules)
-        for option in ("arrays", "labels"):
-            of_splits(self, option)
+        yield (
+            "pool",
+            re.fullmatch(r"[a-z]{1,16}", self.pool),
+            "cannot be a name",
+            "1 to 16 lower-case letters, such as mean",
+        )
 
 
-def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:
-    """Split -> the names that were given for it after ``option``, in order."""
-    found: dict[str, list[str]] = {}
-    called = spelled(config, option)
-    for text in getattr(config, option):
+def names_by_split(config: ImportConfig, setting: str) -> dict[str, list[str]]:
+    """The names of every split in ``arrays`` or ``labels``, in order.
+
+    Raises:
+        ConfigError: a text that is not ``SPLIT=NAME``, or a second array of labels.
+    """
+    names: dict[str, list[str]] = {}
+    option_name = name_in_messages(config, setting)
+    for text in getattr(config, setting):
         split, _, name = text.partition("=")
-        twice = option != "arrays" and split in found
-        if not name or twice or not NAME_PATTERN.fullmatch(split):
+        # states may be several arrays, one for each layer; labels are one
+        is_repeated = setting != "arrays" and split in names
+        if not name or is_repeated or not NAME_PATTERN.fullmatch(split):
             raise ConfigError(
-                f"{called} {shortened(text)!r} does not say which array is of which split",
-                expected=f"{called} SPLIT=NAME, such as {called} train=embeddings",
-                found="another array of that split" if twice else None,
+                f"{option_name} {shortened(text)!r} does not say which array belongs "
+                "to which split",
+                expected=f"{option_name} SPLIT=NAME, such as "
+                f"{option_name} train=embeddings",
+                found="another array of that split" if is_repeated else None,
             )
-        found.setdefault(split, []).append(name)
-    return found
+        names.setdefault(split, []).append(name)
+    return names

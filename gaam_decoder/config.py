@@ -1,14 +1,21 @@
 """What a training is, and what is planted: frozen dataclasses that validate themselves."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gaam_cache.common.devices import check_device
-from gaam_cache.common.settings import KEY, Rule, check_at_least, check_rules, settle
+from gaam_cache.common.settings import (
+    Rule,
+    check_at_least,
+    check_rules,
+    key,
+    option,
+    settle,
+)
 from gaam_cache.config import WorkerConfig, check_workers
 from gaam_decoder import number_lists
 from gaam_decoder.recipe import NO_TEST
@@ -24,14 +31,6 @@ from gaam_decoder.specs import (
 OUT = "is out of range"
 
 
-def _key(default: Any) -> Any:
-    return field(default=default, metadata=KEY)
-
-
-def _parsed(default: Any, parse: Callable[[Any], Any], **more: Any) -> Any:
-    return field(default=default, metadata={"parse": parse, **more})
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig(WorkerConfig):
     """Everything ``gaam train`` can be told; ``gaam describe --settings`` says what each means.
@@ -45,101 +44,169 @@ class TrainConfig(WorkerConfig):
         ConfigError: on construction, when a value is out of its range or a name is unknown.
     """
 
-    attn: tuple[Spec, ...] = _parsed(("gaam",), partial(parse_specs, kind="mechanism"))
-    """Mechanism as name or name:key=value, repeatable; 'gaam describe' explains them."""
-    head: tuple[Spec, ...] = _parsed(("linear",), partial(parse_specs, kind="head"))
-    """Classifier on top: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
-    loss: Spec = _parsed("cross-entropy", partial(parse_built, kind="loss"))  # noqa: RUF009
-    """What is minimised; as in the paper for speech: focal:gamma=2.5,alpha=0.25."""
-    class_weights: Literal["none", "balanced"] = _key("none")
-    """Weights of the classes in the training loss; balanced: all classes count alike."""
-    cache: Path = Path("cache")
-    """Folder of the cache."""
-    runs: Path = Path("runs")
-    """Folder of the runs."""
-    seeds: tuple[int, ...] = _parsed(tuple(range(10)), number_lists.parse_seeds)
-    """A number (10), a range (0-31) or a list (3,5,9) (default: 10)."""
-    tune_seeds: tuple[int, ...] | None = _parsed(None, number_lists.parse_seeds)
-    """Seeds that choose between several --lr and weight decays by validation, which --seeds then
-    train (default, where --lr is not given: 1000-1002)."""
-    epochs: int = 25
-    """Passes over the training rows."""
-    batch_size: int = 32
-    """Rows of one step."""
-    optimizer: Spec = _parsed("adamw", partial(parse_built, kind="optimizer"))  # noqa: RUF009
-    """What makes steps of gradients: adamw, or sgd:momentum=0.9,nesterov=true."""
-    lr: tuple[float, ...] | None = _parsed(None, number_lists.parse_rates)
-    """Learning rate, or several (default: of 3e-4, 2e-3, 1e-2 and 5e-2, of sgd 3e-3 to 5e-1, that
-    which --tune-seeds choose; the first where no rows of train may choose)."""
-    weight_decay: tuple[float, ...] = _parsed(
-        (USUAL_DECAY,), number_lists.parse_rates, **KEY
+    attn: tuple[Spec, ...] = option(
+        ("gaam",),
+        "Mechanism as name or name:key=value, repeatable; 'gaam describe' "
+        "explains them.",
+        parse=partial(parse_specs, kind="mechanism"),
     )
-    """Weight decay, or several."""
-    schedule: Literal["constant", "plateau", "cosine"] = _key("constant")
-    """Course of the rate; plateau: a tenth after 10 epochs without a better accuracy; cosine: up
-    over a twentieth of all steps, then half a cosine to 0."""
-    clip_grad_norm: float | None = _key(None)
-    """Largest gradient norm (default: no clipping)."""
-    loss_scale: Literal["auto", "none", "dynamic"] = _key("auto")
-    """Whether the loss is scaled so that small gradients are kept; auto: with float16."""
-    clip_order: Literal["unscale-first", "clip-first"] = _key("unscale-first")
-    """Whether the gradient is clipped, or (as published) that of the scaled loss."""
-    select: Literal["val", "last", "test"] = "val"
-    """Epoch that is kept: best on a part of train, the last, or (optimistic) best on test."""
-    ties: Literal["loss", "first"] = _key("loss")
-    """Of equally good epochs: that of the lowest loss, or the first, as published."""
-    val_fraction: float = _key(0.1)
-    """Share of every class of train that --select val holds out."""
-    val_folds: int | None = _key(None)
-    """In how many parts train is cut, of which seed n holds out part n modulo their number; 1: all
-    hold out the same (default: as many as --tune-seeds, for these alone)."""
-    split_seed: int = _key(0)
-    """Which rows choose, which folds test, and which are drawn."""
-    train_rows: number_lists.Sizes = _parsed((None,), number_lists.parse_sizes)  # noqa: RUF009
-    """Learn from so many rows of train, or of every class: 100,1k,all,5/class."""
-    pool: tuple[str, ...] = ()
-    """Pooling to read, or several (default: the first in the cache)."""
-    layers: number_lists.LayerSets = _parsed((None,), number_lists.parse_layer_sets)  # noqa: RUF009
-    """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable; each: a row a layer
-    (default: all)."""
-    train_split: str = _key("train")
-    """Split to learn from."""
-    test_split: str = _key("test")
-    """Split to report on; none: learn from all of train and report nothing."""
-    final: bool = False
-    """Also train a final model on all of train."""
-    allow_train_as_test: bool = _key(False)
-    """Report on rows that were learned from; every report marks it."""
-    folds: int | None = None
-    """Cross-validation over so many parts of train; the test split is left alone."""
-    groups: str | None = None
-    """Kept column, or file with a name per row: neither folds nor choosing rows part a name."""
-    repeats: int = _key(1)
-    """Cross-validations, each with folds of its own."""
-    fold: int | None = _key(None)
-    """Only this fold, from 1 (default: all)."""
-    shuffle_labels: bool = _key(False)
-    """A sanity check: learn from, and choose by, shuffled labels; it must end at chance."""
-    shuffle: str = _parsed("full", number_lists.parse_shuffle, **KEY)
-    """Order of the training rows: full, or window:ROWS for a cache larger than memory."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
-    """Arithmetic of matrix products; auto: bfloat16 where the device has it."""
-    eval_dtype: Literal["same", "float32"] = _key("same")
-    """The same in evaluation, or float32, as published."""
-    seed_batch: int | None = _key(None)
-    """Seeds trained together at most (default: by memory)."""
-    memory_share: float = _key(0.5)
-    """Share of the free memory that rows may take; what does not fit stays on disk."""
-    compile: Literal["auto", "on", "off"] = _key("auto")
-    """Whether torch.compile is used; auto: where there is enough work for it."""
-    track: str = _key("none")
-    """Where else curves go, below the runs: tensorboard, which is an extra."""
-    probe: bool = True
-    """Add the linear probe none + lbfgs, where it takes less than about a minute."""
-    skip_impossible: bool = _key(False)
-    """Leave out what of a sweep cannot be built, such as 8 heads on 3 layers."""
+    head: tuple[Spec, ...] = option(
+        ("linear",),
+        "Classifier on top: linear, mlp, conv as published, or lbfgs, which is "
+        "fitted in one step.",
+        parse=partial(parse_specs, kind="head"),
+    )
+    loss: Spec = option(
+        "cross-entropy",
+        "Loss to minimise; the paper on speech uses focal:gamma=2.5,alpha=0.25.",
+        parse=partial(parse_built, kind="loss"),
+    )
+    class_weights: Literal["none", "balanced"] = key(
+        "none",
+        "Weights of the classes in the training loss; balanced: all classes count "
+        "alike.",
+    )
+    cache: Path = option(Path("cache"), "Folder of the cache.")
+    runs: Path = option(Path("runs"), "Folder of the runs.")
+    seeds: tuple[int, ...] = option(
+        tuple(range(10)),
+        "A number (10), a range (0-31) or a list (3,5,9) (default: 10).",
+        parse=number_lists.parse_seeds,
+    )
+    tune_seeds: tuple[int, ...] | None = option(
+        None,
+        "Tuning seeds: they choose between several --lr and weight decays on "
+        "validation rows, before --seeds train (default, without --lr: "
+        "1000-1002).",
+        parse=number_lists.parse_seeds,
+    )
+    epochs: int = option(25, "Passes over the training rows.")
+    batch_size: int = option(32, "Rows of one step.")
+    optimizer: Spec = option(
+        "adamw",
+        "Optimizer: adamw, or sgd:momentum=0.9,nesterov=true.",
+        parse=partial(parse_built, kind="optimizer"),
+    )
+    lr: tuple[float, ...] | None = option(
+        None,
+        "Learning rate; a list is tuned on validation rows (default: tune over "
+        "3e-4, 2e-3, 1e-2, 5e-2, with sgd over 3e-3 to 5e-1; without validation "
+        "rows: the first).",
+        parse=number_lists.parse_rates,
+    )
+    weight_decay: tuple[float, ...] = key(
+        (USUAL_DECAY,),
+        "Weight decay; a list is tuned on validation rows.",
+        parse=number_lists.parse_rates,
+    )
+    schedule: Literal["constant", "plateau", "cosine"] = key(
+        "constant",
+        "Schedule of the learning rate; plateau: a tenth after 10 epochs without "
+        "a better accuracy; cosine: up over a twentieth of all steps, then half a "
+        "cosine to 0.",
+    )
+    clip_grad_norm: float | None = key(
+        None, "Largest gradient norm (default: no clipping)."
+    )
+    loss_scale: Literal["auto", "none", "dynamic"] = key(
+        "auto", "Scale the loss to keep small gradients; auto: with float16."
+    )
+    clip_order: Literal["unscale-first", "clip-first"] = key(
+        "unscale-first",
+        "Clip the gradient, or (as published) the gradient of the scaled loss.",
+    )
+    select: Literal["val", "last", "test"] = option(
+        "val",
+        "Epoch to keep: best on validation rows, the last, or (optimistic) best "
+        "on test.",
+    )
+    ties: Literal["loss", "first"] = key(
+        "loss",
+        "Choice between equally good epochs: the lowest loss, or the first, as "
+        "published.",
+    )
+    val_fraction: float = key(
+        0.1,
+        "Share of every class of train that --select val holds out for validation.",
+    )
+    val_folds: int | None = key(
+        None,
+        "Number of validation folds of train: seed n holds out fold n modulo this "
+        "number; 1: all seeds hold out the same rows (default: the number of "
+        "tuning seeds, for these alone).",
+    )
+    split_seed: int = key(
+        0, "Seed of the validation rows, the folds and the drawn training rows."
+    )
+    train_rows: number_lists.Sizes = option(
+        (None,),
+        "Number of training rows, in all or of every class: 100,1k,all,5/class.",
+        parse=number_lists.parse_sizes,
+    )
+    pool: tuple[str, ...] = option(
+        (), "Pooling to read, or several (default: the first in the cache)."
+    )
+    layers: number_lists.LayerSets = option(
+        (None,),
+        "Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable; "
+        "each: every layer by itself (default: all).",
+        parse=number_lists.parse_layer_sets,
+    )
+    train_split: str = key("train", "Split to learn from.")
+    test_split: str = key(
+        "test", "Split to report on; none: learn from all of train and report nothing."
+    )
+    final: bool = option(False, "Also train a final model on all of train.")
+    allow_train_as_test: bool = key(
+        False, "Allow a report on training rows; every report marks it."
+    )
+    folds: int | None = option(
+        None, "Number of cross-validation folds of train; the test split is left alone."
+    )
+    groups: str | None = option(
+        None,
+        "Kept column, or file with a name per row: rows of one group are never "
+        "split between training, validation and test.",
+    )
+    repeats: int = key(1, "Repeats of the cross-validation, each with its own folds.")
+    fold: int | None = key(None, "Only this fold, from 1 (default: all).")
+    shuffle_labels: bool = key(
+        False,
+        "Sanity check: train and validate on shuffled labels; it must end at chance.",
+    )
+    shuffle: str = key(
+        "full",
+        "Order of the training rows: full, or window:ROWS for a cache larger than "
+        "memory.",
+        parse=number_lists.parse_shuffle,
+    )
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.")
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = option(
+        "float32",
+        "Arithmetic of matrix products; auto: bfloat16 where the device has it.",
+    )
+    eval_dtype: Literal["same", "float32"] = key(
+        "same", "Arithmetic of evaluation: the same, or float32, as published."
+    )
+    seed_batch: int | None = key(
+        None, "Largest number of seeds that train together (default: by memory)."
+    )
+    memory_share: float = key(
+        0.5, "Share of the free memory for rows; all other rows stay on disk."
+    )
+    compile: Literal["auto", "on", "off"] = key(
+        "auto", "Use torch.compile; auto: where there is enough work for it."
+    )
+    track: str = key(
+        "none", "Tracker that receives the curves too: tensorboard, which is an extra."
+    )
+    probe: bool = option(
+        True, "Add the linear probe none + lbfgs, if it takes less than about a minute."
+    )
+    skip_impossible: bool = key(
+        False,
+        "Skip decoders of a sweep that cannot be built, such as 8 heads on 3 layers.",
+    )
 
     def __post_init__(self) -> None:
         """Parse every value into its type, and refuse what cannot work before anything is read."""
@@ -235,26 +302,28 @@ class PlantConfig:
         ConfigError: on construction, when a value is out of its range.
     """
 
-    out: Path = Path("planted")
-    """Folder of the cache."""
-    gate: Literal["laplace", "gaussian", "student-t", "two-peaks", "none"] = "laplace"
-    """Through which the labels depend on the states; none: through their mean."""
-    strength: float = 4.0
-    """Standard deviation of the teacher's logits."""
-    from_cache: Path | None = field(default=None, metadata={"option": "--from"})
-    """Take the rows of this cache, with labels drawn anew (default: Gaussian states)."""
-    layers: int | None = _key(None)
-    """Layers of Gaussian states (default: 16)."""
-    width: int | None = _key(None)
-    """Hidden size of Gaussian states (default: 8)."""
-    classes: int = _key(4)
-    """Classes that the labels name."""
-    rows: int | None = None
-    """Rows in all, of which a third is 'test' (default: 6,000, or all of the cache)."""
-    seed: int = 0
-    """Decides states, teacher and labels."""
-    storage_dtype: Literal["float16", "float32"] | None = _key(None)
-    """What the cache stores (default: float32, or that of the cache)."""
+    out: Path = option(Path("planted"), "Folder of the cache.")
+    gate: Literal["laplace", "gaussian", "student-t", "two-peaks", "none"] = option(
+        "laplace",
+        "Gate through which the labels depend on the states; none: through their mean.",
+    )
+    strength: float = option(4.0, "Standard deviation of the teacher's logits.")
+    from_cache: Path | None = option(
+        None,
+        "Take the rows of this cache and draw new labels (default: Gaussian states).",
+        flag="--from",
+    )
+    layers: int | None = key(None, "Layers of Gaussian states (default: 16).")
+    width: int | None = key(None, "Hidden size of Gaussian states (default: 8).")
+    classes: int = key(4, "Number of classes.")
+    rows: int | None = option(
+        None,
+        "Rows in all; a third of them is 'test' (default: 6,000, or all of the cache).",
+    )
+    seed: int = option(0, "Seed of states, teacher and labels.")
+    storage_dtype: Literal["float16", "float32"] | None = key(
+        None, "Type of the stored states (default: float32, or that of the cache)."
+    )
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""

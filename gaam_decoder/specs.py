@@ -73,7 +73,7 @@ def own_spec(what: Any, kind: str) -> Spec:
     package, tail = KINDS[kind][0], ""
     if isinstance(what, Spec):
         if what.file and plugins.origin(package, what.name) is None:  # in a worker
-            plugins.give(package, f"{what.file}:{what.name}", kind=kind)
+            plugins.register_class(package, f"{what.file}:{what.name}", kind=kind)
         return what
     if isinstance(what, str):
         found = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", what.strip())
@@ -82,7 +82,7 @@ def own_spec(what: Any, kind: str) -> Spec:
         what, tail = found[1], found[2] or ""
     elif not isinstance(what, type):
         raise ValueError("a string, or a list of strings")
-    name, file = plugins.give(package, what, kind=kind)
+    name, file = plugins.register_class(package, what, kind=kind)
     return replace(parse_spec(f"{name}{tail}", kind), file=file)
 
 
@@ -108,7 +108,7 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
                 where, part, known, found=found, hint=did_you_mean(key, known)
             )
         try:
-            given[key] = settings.parsed(value, known[key][0], {})
+            given[key] = settings.parse_value(value, known[key][0], {})
         except (TypeError, ValueError) as error:
             message = f"bad value for {option} {name}:{key}"
             raise ConfigError(

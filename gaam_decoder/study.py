@@ -111,7 +111,9 @@ class Step:
             for f in every
             for name in (f.name, settings.key_of(f).replace("-", "_"))
         }
-        spelled = (settings.words(fields[name], value) for name, value in given.items())
+        spelled = (
+            settings.command_words(fields[name], value) for name, value in given.items()
+        )
         return shlex.join(
             ["gaam", self.command, *first, *(w for words in spelled for w in words)]
         )

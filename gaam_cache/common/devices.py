@@ -1,4 +1,4 @@
-"""What computes: its name, what it can do, the memory that it has left, what it says without."""
+"""Devices that compute: names, abilities, free memory, and errors about memory."""
 
 from __future__ import annotations
 
@@ -24,68 +24,96 @@ if TYPE_CHECKING:
 
 NAMES = "auto, cpu, cuda, cuda:N or mps"
 _NO_MEMORY = re.compile(
-    r"MemoryError|not enough memory|can(no|')t allocate memory|out of memory|unable to allocate"
+    r"MemoryError|not enough memory|can(no|')t allocate memory|out of memory"
+    r"|unable to allocate"
     r"|bad_alloc|failed to map segment|OutOfMemory|could not create a primitive"
     r"|_ALLOC(ATION)?_FAILED|error return without exception set",
     re.IGNORECASE,
 )
-"""How torch, oneDNN, NumPy, HDF5, the dynamic loader, CPython, CUDA and its libraries say it."""
+"""Messages about memory of torch, oneDNN, NumPy, HDF5, the loader, CPython and CUDA."""
 _workers_here = 1
 
 
 def check_device(name: str) -> None:
-    """Refuse what names no device, whether or not there is one."""
+    """Refuse a text that is not the name of a device; the device need not exist."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
         raise ConfigError("unknown --device", expected=NAMES, found=shortened(name))
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that is named; ``auto``: a GPU that CUDA can use, else the CPU, never ``mps``.
+    """The device of a name; ``auto`` is a GPU of CUDA, else the CPU, never mps.
 
-    From here on float32 means float32 in this process, and a GPU gives the same bits twice.
+    Afterwards float32 means float32 in this process, and a GPU repeats its bits.
     """
     import torch
 
     check_device(name)
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    gpu_count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        name = "cuda" if count else "cpu"
-    there = name == "cpu" or (name == "mps" and torch.backends.mps.is_available())
-    if not there and (name == "mps" or int(name.partition(":")[2] or 0) >= count):
+        name = "cuda" if gpu_count else "cpu"
+    if not _exists(name, gpu_count):
         raise ConfigError(
             f"no device '{name}'",
             expected="a GPU that this build of torch can use",
-            found=f"torch {torch.__version__}, GPUs: {count}",
+            found=f"torch {torch.__version__}, GPUs: {gpu_count}",
             hint="--device cpu",
         )
-    # float32 keeps its 24 bits (cuDNN's TensorFloat-32 has 11), and cuDNN the order of sums
-    torch.set_float32_matmul_precision("highest")
-    backends: Any = torch.backends
-    matmul, cudnn, mkldnn = backends.cuda.matmul, backends.cudnn, backends.mkldnn
-    matmul.allow_tf32 = cudnn.allow_tf32 = False
-    if hasattr(
-        cudnn, "conv"
-    ):  # from torch 2.9; where both ways were used, the newer one decides
-        for part in (matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv):
-            part.fp32_precision = "ieee"
-    cudnn.deterministic, cudnn.benchmark = True, False
-    if (
-        name == "cuda"
-    ):  # with its number: each thread may have a current device of its own
-        name = (
-            f"cuda:{torch.cuda.current_device() if torch.cuda.is_initialized() else 0}"
-        )
+    _make_exact()
+    # each thread may have a current device of its own: the name needs its number
+    if name == "cuda":
+        is_initialized: Any = torch.cuda.is_initialized
+        number = torch.cuda.current_device() if is_initialized() else 0
+        name = f"cuda:{number}"
     return torch.device(name)
 
 
+def _exists(name: str, gpu_count: int) -> bool:
+    """Whether this machine has the device ``cpu``, ``mps``, ``cuda`` or ``cuda:N``."""
+    import torch
+
+    if name == "cpu":
+        return True
+    if name == "mps":
+        return torch.backends.mps.is_available()
+    number = int(name.partition(":")[2] or 0)
+    return number < gpu_count
+
+
+def _make_exact() -> None:
+    """Compute in full float32, in an order that does not change from run to run."""
+    import torch
+
+    # float32 has 24 bits; TensorFloat-32, cuDNN's default, keeps 11 of them
+    torch.set_float32_matmul_precision("highest")
+    backends: Any = torch.backends
+    cudnn = backends.cudnn
+    backends.cuda.matmul.allow_tf32 = False
+    cudnn.allow_tf32 = False
+    # torch 2.9 has a newer switch too, and the newer one decides
+    if hasattr(cudnn, "conv"):
+        mkldnn = backends.mkldnn
+        parts = (
+            backends.cuda.matmul,
+            cudnn.conv,
+            cudnn.rnn,
+            mkldnn.matmul,
+            mkldnn.conv,
+        )
+        for part in parts:
+            part.fp32_precision = "ieee"
+    cudnn.deterministic = True
+    cudnn.benchmark = False
+
+
 def check_arithmetic(dtype: str, device: torch.device) -> None:
+    """Refuse a dtype in which the device does not compute."""
     if device.type == "mps" and dtype not in ("float32", "auto"):
         expected = "--dtype float32, or another --device"
         raise ConfigError(f"--dtype {dtype} is not used on mps", expected=expected)
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device computes in bfloat16 natively; older GPUs emulate it, slowly."""
+    """Whether the device computes in bfloat16 itself; older GPUs emulate it slowly."""
     import torch
 
     if device.type == "cuda":
@@ -97,62 +125,80 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def name_of(device: torch.device) -> str:
+    """The product name of a GPU, or the type of another device."""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return device.type
 
 
 def cpu_name() -> str:
-    """What the processor is called; as far as the system says so, else its architecture."""
+    """The product name of the processor, or its architecture."""
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
-        if found := re.search(r"^model name.*?:(.*)", text, re.MULTILINE):
-            return " ".join(visible(found[1]).split())
+        match = re.search(r"^model name.*?:(.*)", text, re.MULTILINE)
+        if match is not None:
+            return " ".join(visible(match[1]).split())
     return platform.processor() or platform.machine()
 
 
 def free_on(device: torch.device) -> int:
-    """Bytes of memory that a GPU has left for this process, with what torch keeps for tensors."""
+    """Bytes of a GPU's memory for this process, with the cache that torch keeps."""
     import torch
 
     if device.type == "mps":
-        return max(
-            0, torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
-        )
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + kept
+        allocated = torch.mps.current_allocated_memory()
+        return max(0, torch.mps.recommended_max_memory() - allocated)
+    reserved = torch.cuda.memory_reserved(device)
+    cached = reserved - torch.cuda.memory_allocated(device)
+    free, _total = torch.cuda.mem_get_info(device)
+    return free + cached
 
 
 def memory_left(device: torch.device) -> int:
-    """Bytes that are free on a GPU, or of the machine's memory for each of its workers."""
-    return free_memory() // workers_here() if device.type == "cpu" else free_on(device)
+    """Free bytes of a GPU, or this worker's share of the machine's free bytes."""
+    if device.type == "cpu":
+        return free_memory() // workers_here()
+    return free_on(device)
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still take: of the machine and of its cgroup (v2)."""
+    """Bytes that this process may still take of the machine and of its cgroup (v2)."""
+    free = _free_on_machine()
     try:
-        lines = Path("/proc/meminfo").read_text()
-        free = int(lines.partition("MemAvailable:")[2].split()[0]) * 1024
-    except (OSError, IndexError, ValueError):
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        root = Path("/sys/fs/cgroup")
-        own = root / Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
-        folder = own if (own / "memory.max").exists() else root
-        left = int((folder / "memory.max").read_text())
-        left -= int((folder / "memory.current").read_text())
-        stat = dict(
-            x.split() for x in (folder / "memory.stat").read_text().splitlines()
-        )
-    except (OSError, ValueError):  # no cgroup, or "max"
+        free_in_cgroup = _free_in_cgroup()
+    except (OSError, ValueError):
+        # there is no cgroup, or its limit is "max"
         return max(0, free)
-    # what files occupy of it is given back under pressure and counts as free
-    return max(
-        0, min(free, left + int(stat["file"]) + int(stat.get("slab_reclaimable", 0)))
-    )
+    return max(0, min(free, free_in_cgroup))
+
+
+def _free_on_machine() -> int:
+    try:
+        text = Path("/proc/meminfo").read_text()
+        return int(text.partition("MemAvailable:")[2].split()[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _free_in_cgroup() -> int:
+    root = Path("/sys/fs/cgroup")
+    own_folder = Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
+    folder = root / own_folder
+    if not (folder / "memory.max").exists():
+        folder = root
+    limit = int((folder / "memory.max").read_text())
+    used = int((folder / "memory.current").read_text())
+    lines = (folder / "memory.stat").read_text().splitlines()
+    stat = dict(line.split() for line in lines)
+    # the system takes back the memory of files when programs need it
+    reclaimable = int(stat["file"]) + int(stat.get("slab_reclaimable", 0))
+    return limit - used + reclaimable
 
 
 def give_back(device: torch.device) -> None:
+    """Return the memory that torch has cached on a GPU."""
     import torch
 
     if device.type != "cpu":
@@ -160,22 +206,23 @@ def give_back(device: torch.device) -> None:
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the CPU on the device; a copy to a GPU neither waits nor makes Python wait."""
+    """Copy a tensor from the CPU to the device; Python does not wait for a GPU."""
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
 class CopyBack:
-    """Brings tensors to the host on a stream of their own, so that the device need not wait."""
+    """Copies tensors to the host on a stream of its own, while the device computes."""
 
     def __init__(self, device: torch.device) -> None:
         import torch
 
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        new_stream: Any = torch.cuda.Stream
+        self._stream = new_stream(device) if device.type == "cuda" else None
 
     def start(self, x: Tensor) -> Tensor:
-        """The tensor on the host; its content is there after ``wait``."""
+        """The tensor on the host; its content is complete after ``wait``."""
         import torch
 
         if self._stream is None:
@@ -184,18 +231,18 @@ class CopyBack:
         with torch.cuda.stream(self._stream):
             host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
             host.copy_(x, non_blocking=True)
-        x.record_stream(
-            self._stream
-        )  # its memory is not reused before the copy is done
+        # the allocator must not reuse the memory before the copy is done
+        x.record_stream(self._stream)
         return host
 
     def wait(self) -> None:
+        """Wait until every copy is complete."""
         if self._stream is not None:
             self._stream.synchronize()
 
 
 def bits(states: Tensor) -> NDArray[Any]:
-    """The tensor as NumPy sees it; bfloat16, which NumPy lacks, as its raw bits."""
+    """The tensor as a NumPy array; bfloat16, which NumPy lacks, as its raw bits."""
     import torch
 
     if states.dtype == torch.bfloat16:
@@ -204,63 +251,75 @@ def bits(states: Tensor) -> NDArray[Any]:
 
 
 def with_float64(device: torch.device) -> torch.device:
-    """Where numbers of a device are computed with in float64: mps has none."""
+    """The device, or the CPU in place of mps, which has no float64."""
     import torch
 
     return torch.device("cpu") if device.type == "mps" else device
 
 
 def float64(tensor: Tensor) -> Tensor:
-    """The tensor in float64, where its device has that."""
+    """The tensor in float64, on a device that has it."""
     return tensor.to(with_float64(tensor.device)).double()
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out: of a device or of the machine."""
-    # torch.OutOfMemoryError is found by its name: nothing is imported to look at an error
+    """Whether an exception means that a device or the machine has no memory left."""
+    # the name of torch.OutOfMemoryError is enough: torch need not be imported
     return _NO_MEMORY.search(f"{type(error).__name__} {error}") is not None
 
 
-def said_of_memory(error: BaseException) -> str:
-    """The first sentence or two of an exception, on a line."""
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return ". ".join(said.split(". ")[:2])
+def memory_message(error: BaseException) -> str:
+    """The first two sentences of an exception, on one line."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return ". ".join(lines[0].split(". ")[:2])
 
 
 def as_refusal(error: BaseException) -> GaamError | None:
-    """What a person is told of an exception: our own words, or what the machine refused.
+    """The error that a person reads for any exception; None if it is a bug of ours.
 
-    None where it is a bug of ours. Libraries wrap what the system said, and so may we.
+    Libraries wrap the errors of the system, and so do we: the chain of causes decides.
     """
-    cause = (
-        None if isinstance(error, ShortOfMemoryError) else error
-    )  # that says more than we can
+    cause: BaseException | None = error
+    # this error of ours says more about memory than its cause
+    if isinstance(error, ShortOfMemoryError):
+        cause = None
     while cause is not None:
         if not isinstance(cause, GaamError) and out_of_memory(cause):
-            hint = (
-                "extract with --set batch-tokens=512, or train with --set seed-batch=1"
-            )
             return GaamError(
-                "not enough memory", found=said_of_memory(cause), hint=hint
+                "not enough memory",
+                found=memory_message(cause),
+                hint="extract with --set batch-tokens=512, "
+                "or train with --set seed-batch=1",
             )
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, OSError) and not isinstance(error, GaamError):
-        hint = "look at the disk, its permissions and 'ulimit -n'; what is finished is kept"
-        return StorageError("the system refused", found=str(error), hint=hint)
-    return error if isinstance(error, GaamError) else None
+
+    if isinstance(error, GaamError):
+        return error
+    if isinstance(error, OSError):
+        return StorageError(
+            "the system refused",
+            found=str(error),
+            hint="look at the disk, its permissions and 'ulimit -n'; "
+            "finished work is kept",
+        )
+    return None
 
 
 def cores() -> list[int]:
+    """Numbers of the cores that this process may use."""
+    # only Linux tells which cores a process may use
     affinity = getattr(os, "sched_getaffinity", None)
-    return sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
+    if affinity is None:
+        return list(range(os.cpu_count() or 1))
+    return sorted(affinity(0))
 
 
 def share_machine(workers: int) -> None:
-    """Say that so many workers of ours share the memory and the cores of this machine."""
-    global _workers_here  # noqa: PLW0603 true of the process
+    """Set how many workers share the memory and the cores of this machine."""
+    global _workers_here  # noqa: PLW0603 there is one number for the process
     _workers_here = max(1, workers)
 
 
 def workers_here() -> int:
-    """Workers of ours on this machine, this one too: each takes its part of the memory."""
+    """Number of workers on this machine; each has a share of the memory."""
     return _workers_here

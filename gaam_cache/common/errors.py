@@ -1,4 +1,4 @@
-"""Every error that gaam raises on purpose, each with its exit code; and its kind of warning."""
+"""The errors that gaam raises on purpose, their exit codes, and its warning."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,22 +6,22 @@ from pathlib import Path
 
 from gaam_cache.common.messages import brief
 
-LONGEST = 4000  # characters of a message that people are shown, and of each detail
+LONGEST = 4000  # characters of a message, and of each of its details
 
 
 class GaamError(Exception):
-    """A problem that a person can act on.
+    """A problem that a person can solve.
 
     >>> gaam_cache.open_cache("nowhere")
     Traceback (most recent call last):
     gaam_cache.common.errors.NotFoundError: no cache at 'nowhere'...
 
     Args:
-        message: what went wrong, in one sentence.
-        expected: what must hold.
-        found: what was there instead.
+        message: the problem, in one sentence.
+        expected: what gaam needs.
+        found: what it got instead.
         where: the file, row, option or address.
-        hint: what to do about it.
+        hint: what to do.
     """
 
     exit_code = 1
@@ -36,78 +36,79 @@ class GaamError(Exception):
         hint: str | None = None,
     ) -> None:
         self.message = message
+        # these labels stand before the texts in every message
         parts = {"expected": expected, "found": found, "where": where, "to do": hint}
         self.details = {label: text for label, text in parts.items() if text}
         super().__init__(message)
 
     @property
     def reason(self) -> str:
-        """What went wrong and what was found, for a line of somebody else's."""
+        """The problem and what was found, on one line of another message."""
         return f"{self.message}: {self.details.get('found', '')}"
 
     def __str__(self) -> str:
-        """The message and an indented line for each detail; text from elsewhere is deeper."""
+        """The message, and one indented line for each detail."""
+        lines = [_indented(self.message, 4)]
+        for label, text in self.details.items():
+            lines.append(f"  {label + ':':<10}{_indented(text, 12)}")
+        return "\n".join(lines)
 
-        def indented(text: str, indent: int) -> str:
-            lines = brief(text, LONGEST, keep="\n").split("\n")
-            return f"\n{' ' * indent}".join(line.strip(" ") for line in lines)
 
-        lines = [
-            f"  {name + ':':<10}{indented(text, 12)}"
-            for name, text in self.details.items()
-        ]
-        return "\n".join([indented(self.message, 4), *lines])
+def _indented(text: str, indent: int) -> str:
+    """Text from elsewhere: all lines but the first are indented below their label."""
+    lines = brief(text, LONGEST, keep="\n").split("\n")
+    return f"\n{' ' * indent}".join(line.strip(" ") for line in lines)
 
 
 class ConfigError(GaamError, ValueError):
     """An argument, option or configuration file is wrong."""
 
     exit_code = 2
-    setting: str | None = None  # the field of a configuration whose value it is
+    setting: str | None = None  # field of the configuration that has the bad value
 
 
 class NotFoundError(ConfigError, FileNotFoundError):
-    """A path, encoder or data set that was named does not exist."""
+    """A path, encoder or data set does not exist."""
 
 
 class DataError(GaamError, ValueError):
-    """Rows that cannot be used: ragged, empty, or with an unknown label."""
+    """Rows are unusable: ragged, empty, or with an unknown label."""
 
     exit_code = 3
 
 
 class CacheError(GaamError, RuntimeError):
-    """A cache or run on disk is incomplete, corrupt or of another kind."""
+    """A cache or run on disk is incomplete, corrupt or of another format."""
 
     exit_code = 3
 
 
 class OutOfReachError(CacheError):
-    """A cache or run cannot be read here, and nothing is known to be wrong with it.
+    """A cache or run cannot be read here, although it may be intact.
 
-    A link leads to what was not fetched, its folder was moved, another version wrote it: it is
-    not damaged, and nothing of it is to be removed.
+    Its files were not fetched, its folder was moved, or another version wrote it.
+    Nothing may be removed from it.
     """
 
 
 class NumericsError(GaamError, ArithmeticError):
-    """A number that cannot be stored truthfully (overflow, inf, NaN)."""
+    """A number cannot be stored faithfully (overflow, inf, NaN)."""
 
 
 class ShortOfMemoryError(GaamError, MemoryError):
-    """A device has too little memory for what was asked of it, and nothing smaller was left."""
+    """A device has too little memory even for the smallest batch."""
 
 
 class HubError(GaamError, ConnectionError):
-    """A model hub or data-set hub could not be reached or said no."""
+    """A hub of models or data sets could not be reached, or refused."""
 
 
 class StorageError(GaamError, OSError):
-    """The file system refused: full, read-only, or without the feature that is needed."""
+    """The file system refused: full, read-only, or without a needed feature."""
 
 
 def check_option(holds: bool, name: str, value: object, expected: str) -> None:
-    """Refuse the option of a mechanism, head or loss where what must hold of it does not."""
+    """Refuse an option of a mechanism, head or loss unless its condition ``holds``."""
     if not holds:
         raise ConfigError(
             f"{name} is out of range", expected=expected, found=str(value)
@@ -115,20 +116,21 @@ def check_option(holds: bool, name: str, value: object, expected: str) -> None:
 
 
 class GaamWarning(UserWarning):
-    """Something that can be gone on with and that a person should know: a leak, cut texts."""
+    """Something that a person should know while the work goes on: a leak, cut texts."""
 
 
 @contextmanager
 def reading_file(where: str) -> Iterator[None]:
-    """Turn whatever a library says of a bad file or value into one DataError."""
+    """Turn every error of a library that reads a file or value into one DataError."""
     try:
         yield
-    except Exception as error:  # whatever a library raises: the file is bad
-        if isinstance(error, PermissionError):
-            raise
+    except PermissionError:
+        raise
+    except Exception as error:
+        # libraries raise errors of many types, and each means a bad file
         raise DataError(
             f"'{Path(where).name}' cannot be read",
-            expected="a whole file of the kind that its suffix says, or an array or list",
+            expected="a complete file of the type of its suffix, or an array or list",
             found=" ".join(str(error).split()) or type(error).__name__,
             where=where,
         ) from error

@@ -1,4 +1,4 @@
-"""Markdown of cards and reports, in which nothing from elsewhere is more than text."""
+"""Markdown of cards and reports, in which text from elsewhere is plain text."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,58 +6,68 @@ from typing import Any
 
 from gaam_cache.common.messages import visible, visible_values
 
-MOST_CLASSES = 100  # that a card names; of more it names so many and counts the rest
+MOST_CLASSES = 100  # names of classes on a card
 NOUNS = {"text": "texts", "audio": "sounds", "vision": "pictures"}
-"""What people call rows of a kind."""
-TODO = "TODO: "  # with it begins a line of a card that a person has to fill in
-_LINKED = re.compile(
+"""Kind of an encoder -> the word for its rows."""
+TODO = "TODO: "  # starts each line of a card that a person has to fill in
+_LINK_MARKS = re.compile(
     r"@|:(?=//)|(?<=www)\.|(?<=mailto):|(?<=xmpp):|#(?=\d)", re.IGNORECASE
 )
-"""What programs make links, mentions and references of, also after a backslash."""
+"""Characters that make links, mentions and references, even after a backslash."""
+_LINE_START = re.compile(r"^(?:[#+=-]|\d+[.)])")
+"""What makes a heading, a rule or a list of a line."""
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>|~&$]")
 
 
 def plain(text: str) -> str:
-    """A line of Markdown that is nothing but text: no heading, list, rule, HTML or link."""
-    return re.sub(
-        r"^(?:[#+=-]|\d+[.)])", lambda m: f"{m[0][:-1]}\\{m[0][-1]}", _cell(text)
-    )
+    """A line of Markdown without any markup: no heading, list, rule, HTML or link."""
+
+    def escape_last_character(match: re.Match[str]) -> str:
+        start = match[0]
+        return f"{start[:-1]}\\{start[-1]}"
+
+    return _LINE_START.sub(escape_last_character, _cell(text))
 
 
 def items(lines: Iterable[str]) -> list[str]:
-    """A list in Markdown; each line is text."""
+    """A Markdown list of plain lines."""
     return [f"- {plain(line)}" for line in lines]
 
 
 def pipes(
     header: Sequence[str], lines: Iterable[Sequence[str]], left: Sequence[str]
 ) -> list[str]:
-    """A table as GitHub reads it; ``left`` names the columns that are text."""
+    """A table in GitHub's Markdown; the columns in ``left`` are aligned left."""
     rule = [":--" if name in left else "--:" for name in header]
     body = [f"| {' | '.join(map(_cell, line))} |" for line in lines]
     return [f"| {' | '.join(map(_cell, header))} |", f"|{'|'.join(rule)}|", *body]
 
 
 def _cell(text: str) -> str:
+    """Text on one line, with every mark of Markdown escaped."""
     words = " ".join(visible(text).split())
-    words = _LINKED.sub(lambda found: f"\\x{ord(found[0]):02x}", words)
-    return re.sub(r"[\\`*_{}\[\]<>|~&$]", lambda found: "\\" + found[0], words)
+    # GitHub links some marks even after a backslash: they become hexadecimal escapes
+    words = _LINK_MARKS.sub(lambda match: f"\\x{ord(match[0]):02x}", words)
+    return _MARKUP.sub(lambda match: "\\" + match[0], words)
 
 
-def licences(of: Iterable[str]) -> list[str]:
-    return ["## Licences", "", *items(f"{TODO}of {one}" for one in of)]
+def licences(subjects: Iterable[str]) -> list[str]:
+    """The section of a card with the licences that a person has to fill in."""
+    lines = [f"{TODO}of {subject}" for subject in subjects]
+    return ["## Licences", "", *items(lines)]
 
 
 def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[str]:
-    """The YAML at the beginning of a card; ``slots`` say what a person has to add, as comments."""
+    """The YAML at the start of a card.
+
+    Args:
+        values: what is known; empty values are left out.
+        slots: key -> meaning of what a person has to add, written as comments.
+    """
+    # few commands write a card, and all would wait for this import
     import yaml
 
     shown = {key: visible_values(value) for key, value in values.items() if value}
-    lines = yaml.safe_dump(
-        shown, sort_keys=False, allow_unicode=True, width=10**6
-    ).splitlines()
-    return [
-        "---",
-        *lines,
-        *(f"# {TODO}{key}: {meaning}" for key, meaning in slots.items()),
-        "---",
-    ]
+    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=10**6)
+    todo_lines = [f"# {TODO}{key}: {meaning}" for key, meaning in slots.items()]
+    return ["---", *text.splitlines(), *todo_lines, "---"]

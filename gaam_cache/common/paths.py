@@ -1,4 +1,4 @@
-"""Paths at the border: absolute once, whatever folder a program goes to; and as people see them."""
+"""Paths: made absolute when they come in, and short when people see them."""
 
 import os
 from pathlib import Path
@@ -7,28 +7,31 @@ from gaam_cache.common.errors import NotFoundError
 
 
 def absolute_path(path: str | Path) -> Path:
-    """A path that means the same from any working folder; ``~`` is the user's own.
+    """A path that means the same from any working folder; ``~`` is the user's home.
 
     Raises:
-        NotFoundError: it is relative, and the working folder was removed; or ``~`` is nobody's.
+        NotFoundError: the home is unknown, or a relative path has no working folder.
     """
     try:
         path = Path(path).expanduser()
     except RuntimeError as error:
         raise NotFoundError(f"'{path}' means nothing: {error}") from error
     try:
-        # '..' has no name that a run or cache could be called by
-        return Path(os.path.realpath(path)) if ".." in path.parts else path.absolute()
+        # a run or cache takes its name from its path, and '..' is not a name
+        if ".." in path.parts:
+            return Path(os.path.realpath(path))
+        return path.absolute()
     except FileNotFoundError as error:
         raise NotFoundError(
             f"the working folder is gone, and '{path}' means nothing",
-            hint="go to a folder that is there",
+            hint="change to a folder that exists",
         ) from error
 
 
 def shown_path(path: str | Path) -> str:
-    """A path for people: from the working folder on where it lies below it."""
+    """A path for people: relative if it lies below the working folder."""
     try:
-        return str(Path(path).relative_to(os.getcwd()))  # noqa: PTH109 the folder may be gone
+        working_folder = os.getcwd()  # noqa: PTH109 the folder may be gone
+        return str(Path(path).relative_to(working_folder))
     except (ValueError, FileNotFoundError):
         return str(path)

@@ -1,8 +1,9 @@
-"""What names on the command line stand for.
+"""Plug-ins: the names of interchangeable parts, and the classes that they stand for.
 
-A module in a folder is a name: ``student_t.py`` <-> ``student-t``. It defines one public class, and
-may say in ``ALIASES`` what else people call it. Other installed distributions add to the folder
-``a.b.attention`` by entry points of the group ``gaam.attention``. Listing imports nothing.
+A module of a folder is a plug-in: ``student_t.py`` is called ``student-t``. It defines
+one public class; its ``ALIASES`` are names that other people use. Other distributions
+add plug-ins to the folder ``a.b.attention`` by entry points of the group
+``gaam.attention``. A list of names imports no plug-in.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import inspect
 import re
 import sys
 from abc import ABC
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -28,180 +30,256 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-"""What a distribution may call what it offers; an entry point with another name is not listed."""
-
-
+"""Names that another distribution may use; other entry points are ignored."""
 FRAME = "base"
-"""The module of a folder that defines what its classes extend; it is no name."""
-_GIVEN: dict[tuple[str, str], tuple[type, str, str, Path]] = {}
-"""Classes of a person's own by folder and name: the class, its file's name, its code's hash."""
+"""Module with the base class of a folder's plug-ins; it is not a plug-in."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredClass:
+    """A plug-in that a person defined in a file or in a session of Python."""
+
+    cls: type
+    file_name: str
+    code_hash: str
+    source: Path
+
+
+_REGISTERED: dict[tuple[str, str], RegisteredClass] = {}
+"""Package and name -> the class that a person registered in this process."""
 
 
 def names(package: str) -> list[str]:
-    """Names of all plug-ins of ``package`` (dotted), ours and others', sorted."""
-    return sorted({*_own(package), *_offered(package)})
+    """Names of all plug-ins of ``package`` (dotted), sorted."""
+    return sorted({*_own_names(package), *_offered(package)})
 
 
 def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
-    """The public class that ``name`` of a folder stands for; ``kind`` is what people call it.
+    """The class of a plug-in.
 
-    ``details`` are of the error, such as where the name was written.
-
-    Raises:
-        ConfigError: no plug-in of that name.
-        TypeError: one of another distribution that extends another class.
-    """
-    own, point = _own(package), _offered(package).get(name)
-    if (package, name) in _GIVEN:
-        return _GIVEN[package, name][0]
-    if name in own:
-        module = _module(package, name)
-        [cls] = [
-            value
-            for key, value in vars(module).items()
-            if inspect.isclass(value)
-            and value.__module__ == module.__name__
-            and key[0] != "_"
-        ]
-        return cls
-    if point is None:
-        aliases = {
-            w: one for one in own for w in getattr(_module(package, one), "ALIASES", ())
-        }
-        raise unknown(kind, name, names(package), aliases=aliases, **details)
-    return _checked(package, point.load(), kind)
-
-
-def give(package: str, what: str | type, *, kind: str) -> tuple[str, str]:
-    """Let a class of a person's own be known by its name in this process: ``FILE.py:CLASS``, or it.
-
-    Only who was asked by a person may call this: what a run or a model names is never run. Returns
-    the name, and the file, which is empty where the class was typed into a session.
+    Args:
+        package: dotted name of the folder.
+        name: of the plug-in.
+        kind: what people call such a plug-in, for messages.
+        details: of the error, such as ``where`` the name was written.
 
     Raises:
-        ConfigError: no such file or class, one that extends another, or a name that is ours.
+        ConfigError: the name is unknown.
+        TypeError: a class of another distribution does not extend our base class.
     """
-    cls: Any = what
-    if isinstance(what, str):
-        stem, _, name = what.rpartition(".py")
-        if not (path := Path(f"{stem}.py").expanduser()).is_file():
-            raise ConfigError(
-                f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS"
-            )
-        spec: Any = importlib.util.spec_from_file_location(
-            f"gaam_given_{path.stem}", path
-        )
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except (SyntaxError, ImportError) as error:
-            found = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"'{path}' cannot be imported", found=found) from error
-        if not inspect.isclass(cls := getattr(module, name[1:], None)):
-            found = f"no class '{shortened(name[1:])}' in '{path}'"
-            raise ConfigError(
-                "no class of yours", expected="FILE.py:CLASS", found=found
-            )
+    registered = _REGISTERED.get((package, name))
+    # the class of a person comes first: its name differs from all of ours
+    if registered is not None:
+        return registered.cls
+    own_names = _own_names(package)
+    if name in own_names:
+        return _public_class(_module(package, name))
+    entry_point = _offered(package).get(name)
+    if entry_point is not None:
+        return _check_class(package, entry_point.load(), kind)
+
+    # only an unknown name is worth the import of every plug-in
+    aliases: dict[str, str] = {}
+    for own_name in own_names:
+        for alias in getattr(_module(package, own_name), "ALIASES", ()):
+            aliases[alias] = own_name
+    raise unknown(kind, name, names(package), aliases=aliases, **details)
+
+
+def _public_class(module: ModuleType) -> Any:
+    """The one public class that a module defines, not imports."""
+    classes = []
+    for name, value in vars(module).items():
+        is_own = inspect.isclass(value) and value.__module__ == module.__name__
+        if is_own and not name.startswith("_"):
+            classes.append(value)
+    # two public classes in a plug-in are a bug
+    [cls] = classes
+    return cls
+
+
+def register_class(package: str, cls: str | type, *, kind: str) -> tuple[str, str]:
+    """Make a class of a person's own a plug-in in this process, under its name.
+
+    Call this only with what a person wrote on the command line or in Python: the code
+    that a run or a model names is never executed.
+
+    Args:
+        package: dotted name of the folder.
+        cls: the class, or ``FILE.py:CLASS``.
+        kind: what people call such a plug-in, for messages.
+
+    Returns:
+        The name, and the path of the file; the path is empty for a class of a session.
+
+    Raises:
+        ConfigError: no such file or class, another base class, or a name of ours.
+    """
+    own_class: Any = _class_of_file(cls) if isinstance(cls, str) else cls
     try:
-        _checked(package, cls, kind)
+        _check_class(package, own_class, kind)
     except TypeError as error:
         raise ConfigError(f"no {kind}", found=str(error)) from error
-    source = Path(inspect.getsourcefile(cls) or "")
-    other = _GIVEN.get((package, name := cls.__name__))
-    if name in names(package) or (other and source.is_file() and other[3] != source):
+
+    # a class that was typed into a session has no file
+    source = Path(inspect.getsourcefile(own_class) or "")
+    is_file = source.is_file()
+    name = str(own_class.__name__)
+    earlier = _REGISTERED.get((package, name))
+    is_another = earlier is not None and is_file and earlier.source != source
+    if name in names(package) or is_another:
         raise ConfigError(
             f"'{name}' is the name of another {kind}", expected="another name"
         )
-    text = source.read_bytes() if source.is_file() else inspect.getsource(cls).encode()
-    file = str(source) if source.is_file() else ""
-    digest = hashlib.sha256(_code(text).encode()).hexdigest()[:8]
-    _GIVEN[package, name] = cls, source.name if file else "a session", digest, source
-    return name, file
+
+    text = source.read_bytes() if is_file else inspect.getsource(own_class).encode()
+    _REGISTERED[package, name] = RegisteredClass(
+        cls=own_class,
+        file_name=source.name if is_file else "a session",
+        code_hash=_short_hash(_code(text)),
+        source=source,
+    )
+    return name, str(source) if is_file else ""
 
 
-def _checked(package: str, cls: Any, kind: str) -> Any:
-    """Refuse what does not extend what all classes of the folder do."""
-    first: type = load(package, _own(package)[0], kind=kind)
-    frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
+def _class_of_file(text: str) -> type:
+    """The class of ``FILE.py:CLASS``; the file is executed."""
+    stem, _, class_name = text.rpartition(".py")
+    class_name = class_name[1:]
+    path = Path(f"{stem}.py").expanduser()
+    if not path.is_file():
+        raise ConfigError(f"no file '{shortened(str(path))}'", expected="FILE.py:CLASS")
+    spec: Any = importlib.util.spec_from_file_location(f"gaam_given_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    # dataclasses look up their module while it is executed
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError) as error:
+        message = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"'{path}' cannot be imported", found=message) from error
+    cls = getattr(module, class_name, None)
+    if not inspect.isclass(cls):
+        found = f"no class '{shortened(class_name)}' in '{path}'"
+        raise ConfigError("no class of yours", expected="FILE.py:CLASS", found=found)
+    return cls
+
+
+def _check_class(package: str, cls: Any, kind: str) -> Any:
+    """The class, if it extends the base class of the folder's plug-ins.
+
+    Raises:
+        TypeError: it extends another class, or lacks a method.
+    """
+    first_name = _own_names(package)[0]
+    first_class: type = load(package, first_name, kind=kind)
+    # the base class of all plug-ins is the one that extends ABC itself
+    base_classes = [base for base in first_class.__mro__ if ABC in base.__bases__]
+    frame = base_classes[-1]
     if not issubclass(cls, frame):
         raise TypeError(f"{cls!r} is no {frame.__module__}.{frame.__name__}")
-    if lacks := ", ".join(sorted(cls.__abstractmethods__)):
-        raise TypeError(f"{cls!r} lacks {lacks}")
+    missing_methods = ", ".join(sorted(cls.__abstractmethods__))
+    if missing_methods:
+        raise TypeError(f"{cls!r} lacks {missing_methods}")
     return cls
 
 
 def origin(package: str, name: str) -> str | None:
-    """The distribution that ``name`` comes from, with its version, or file; None: it is ours."""
-    if (package, name) in _GIVEN:
-        return _GIVEN[package, name][1]
-    point = None if name in _own(package) else _offered(package).get(name)
-    return f"{point.dist.name} {point.dist.version}" if point and point.dist else None
+    """The file or the distribution, with its version, of a plug-in; None for ours."""
+    registered = _REGISTERED.get((package, name))
+    if registered is not None:
+        return registered.file_name
+    if name in _own_names(package):
+        return None
+    entry_point = _offered(package).get(name)
+    if entry_point is None or not entry_point.dist:
+        return None
+    return f"{entry_point.dist.name} {entry_point.dist.version}"
 
 
 def code(package: str, name: str, *, kind: str) -> str:
-    """Eight digits that change with the code of a plug-in's module, though not with its words.
+    """A hash of the code of a plug-in, after its ``origin`` if it is not ours.
 
-    Where it is not ours, with that of its whole package, and after its ``origin``.
+    Comments and docstrings do not change the hash. The hash of a plug-in of another
+    distribution covers the whole package.
     """
-    if (package, name) in _GIVEN:
-        return " ".join(_GIVEN[package, name][1:3])
-    home, where = load(package, name, kind=kind).__module__, origin(package, name)
-    folders = getattr(sys.modules[home.partition(".")[0]], "__path__", None)
-    files = [Path(str(sys.modules[home].__file__))]
-    if where and folders:
+    registered = _REGISTERED.get((package, name))
+    if registered is not None:
+        return f"{registered.file_name} {registered.code_hash}"
+    module_name = load(package, name, kind=kind).__module__
+    distribution = origin(package, name)
+    folders = getattr(sys.modules[module_name.partition(".")[0]], "__path__", None)
+    files = [Path(str(sys.modules[module_name].__file__))]
+    # a plug-in of another distribution may use any module of its package
+    if distribution and folders:
         files = sorted(
             file for folder in folders for file in Path(folder).rglob("*.py")
         )
     text = "".join(_code(file.read_bytes()) for file in files)
-    return f"{where or ''} {hashlib.sha256(text.encode()).hexdigest()[:8]}".strip()
+    return f"{distribution or ''} {_short_hash(text)}".strip()
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @functools.cache
 def _code(text: bytes) -> str:
-    """What a file does, in one spelling: without comments and docstrings."""
+    """Python code in one spelling, without comments and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+        body = getattr(node, "body", None)
+        # the body of a lambda is an expression, not a list of statements
+        if isinstance(body, list):
+            statements = [statement for statement in body if not _is_text(statement)]
+            node.body = statements  # type: ignore[attr-defined]
     return ast.unparse(tree)
 
 
-def _is_text(line: ast.AST) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(
-        getattr(line.value, "value", None), str
-    )
+def _is_text(statement: ast.AST) -> bool:
+    """Whether a statement is nothing but a string, such as a docstring."""
+    if not isinstance(statement, ast.Expr):
+        return False
+    return isinstance(getattr(statement.value, "value", None), str)
 
 
-def _own(package: str) -> list[str]:
-    return _in_folders(*_folders(package))
+def _own_names(package: str) -> list[str]:
+    return _names_in_folders(*_folders(package))
 
 
 @functools.cache
-def _in_folders(*folders: Path) -> list[str]:
+def _names_in_folders(*folders: Path) -> list[str]:
     files = [file for folder in folders for file in folder.glob("[!_]*.py")]
     stems = {file.stem for file in files if file.stem != FRAME}
     return sorted(stem.replace("_", "-") for stem in stems)
 
 
 def _folders(package: str) -> list[Path]:
-    """Where its modules lie; importing it to ask would import what lies around it."""
+    """The folders with the modules of a package, which is not imported for this."""
+    # an imported package may have folders of several distributions
     if package in sys.modules:
         return [Path(folder) for folder in sys.modules[package].__path__]
     return [Path(__file__).parents[2].joinpath(*package.split("."))]
 
 
 def _offered(package: str) -> dict[str, EntryPoint]:
-    group, points = f"gaam.{package.rpartition('.')[2]}", _entry_points(tuple(sys.path))
-    return {p.name: p for p in points if p.group == group and NAME.fullmatch(p.name)}
+    """The entry points of other distributions for a package, by name."""
+    group = f"gaam.{package.rpartition('.')[2]}"
+    offered = {}
+    for point in _entry_points(tuple(sys.path)):
+        if point.group == group and NAME.fullmatch(point.name):
+            offered[point.name] = point
+    return offered
 
 
 @functools.cache
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001
+    """All entry points for us; ``path`` is the search path that they depend on."""
     from importlib.metadata import entry_points
 
-    found = entry_points()
-    ours = [group for group in found.groups if group.startswith("gaam.")]
-    return tuple(point for group in ours for point in found.select(group=group))
+    installed = entry_points()
+    groups = [group for group in installed.groups if group.startswith("gaam.")]
+    return tuple(point for group in groups for point in installed.select(group=group))
 
 
 def _module(package: str, name: str) -> ModuleType:
@@ -216,10 +294,12 @@ def unknown(
     aliases: Mapping[str, str] | None = None,
     **details: str | None,
 ) -> ConfigError:
-    """The refusal of a name that there is not, with those there are and the one that was meant."""
-    listed = list(valid)
-    hint = details.pop("hint", None) or did_you_mean(word, listed, aliases)
-    expected = f"one of: {', '.join(listed)}" if listed else "none: there are none"
+    """The error for an unknown name; it lists the valid names and suggests one."""
+    valid_names = list(valid)
+    hint = details.pop("hint", None) or did_you_mean(word, valid_names, aliases)
+    expected = "none: there are none"
+    if valid_names:
+        expected = f"one of: {', '.join(valid_names)}"
     return ConfigError(
         f"unknown {kind} '{shortened(word)}'", expected=expected, hint=hint, **details
     )

@@ -1,18 +1,17 @@
-"""Settings: what they are called and mean, where they come from, what they may be.
+"""Settings: their declaration, their names, their sources and their checks.
 
-A setting is a field of a configuration; the string under it says what it means. One with ``KEY`` in
-its metadata has no option: it is a key of TOML files and of ``--set``. The command line counts
-before a config file, that before a preset, that before the default.
+A setting is a field of a configuration dataclass. ``option`` and ``key`` declare one
+with its default and its meaning. The command line overrides a config file, a config
+file overrides a preset, and a preset overrides the default.
 """
 
+import dataclasses
 import functools
-import inspect
-import re
 import textwrap
 import tomllib
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,118 +21,214 @@ from gaam_cache.common.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.common.messages import did_you_mean, option_of, shortened
 from gaam_cache.common.paths import absolute_path
 
-KEY = {"key": True}  # metadata of a setting without an option
-UNCHECKED = "unchecked"  # metadata of a field that may be any text, white space too
-LARGEST_NUMBER = (
-    2**31 - 1
-)  # of any setting that counts something; more is a slip of the finger
+UNCHECKED = "unchecked"  # metadata of a field that accepts blank text
+LARGEST_NUMBER = 2**31 - 1  # a larger count is a typing error
 SECTIONS = ("extract", "import", "train", "plant")
-WORDS = {
+EXPECTED = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
     str: "text",
     Path: "path",
 }
-TAKEN: Any = {bool: (), int: (Integral, str), float: (Real, str)}
-KINDS: dict[Any, str] = {bool: "true|false", int: "N", float: "NUMBER", Path: "PATH"}
-"""What a list of settings calls a type; any other is TEXT."""
+ACCEPTED_TYPES: Any = {bool: (), int: (Integral, str), float: (Real, str)}
+TYPE_WORDS: dict[Any, str] = {
+    bool: "true|false",
+    int: "N",
+    float: "NUMBER",
+    Path: "PATH",
+}
+"""Type of a field -> its word in a list of settings; every other type is TEXT."""
 Config = TypeVar("Config")
 Rule = tuple[str, object, str, str]
-"""Settings, what must hold of them, what is wrong with the first where it does not, what to do."""
+"""Names of settings, their condition, the problem of the first one, what to expect."""
+
+
+def option(default: Any, meaning: str, **metadata: Any) -> Any:
+    """Declare a field of a configuration that has an option on the command line.
+
+    Args:
+        default: the value of a setting that no source sets.
+        meaning: one or two sentences for help and lists of settings.
+        metadata: ``flag``, the option where its name is not that of the field;
+            ``parse``, a function that makes the field's value of any input;
+            ``unchecked``, true where blank text is allowed; and marks of other modules.
+    """
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **metadata})
+
+
+def key(default: Any, meaning: str, **metadata: Any) -> Any:
+    """Declare a field without an option: a key of TOML files and of ``--set``."""
+    return option(default, meaning, key=True, **metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of a configuration as people see it."""
+
+    name: str  # of the field
+    key: str  # as TOML files and the command line spell it
+    type: str
+    default: Any
+    option: bool
+    meaning: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The setting as JSON values, without the name of its field."""
+        values = dataclasses.asdict(self)
+        del values["name"]
+        return values
+
+    def in_words(self) -> str:
+        """The meaning, the choices and the default, in one line."""
+        text = self.meaning.split(". ")[0].removesuffix(".")
+        details = []
+        # a list of choices is in lower case: constant|plateau|cosine
+        has_choices = self.type[0].islower() and not isinstance(self.default, bool)
+        if has_choices:
+            details.append(self.type.replace("|", ", "))
+        # without such a default the meaning says what happens
+        has_default = self.default not in (None, False, (), (None,))
+        if has_default and "default:" not in text:
+            is_list = isinstance(self.default, tuple)
+            defaults = self.default if is_list else [self.default]
+            words = ", ".join(map(str, defaults)).replace("True", "yes")
+            details.append(f"default: {words}")
+        if details:
+            text += f" ({'; '.join(details)})"
+        return f"{text}."
+
+
+def fields_of(config: object) -> tuple[Field[Any], ...]:
+    """The fields of a configuration, or of a class of configurations."""
+    return dataclasses.fields(config)  # type: ignore[arg-type]
+
+
+def is_key(field: Field[Any]) -> bool:
+    """Whether a field has no option of its own."""
+    return "key" in field.metadata
 
 
 def key_of(field: Field[Any]) -> str:
     """How a field is written as a key: ``text-column`` for ``text_columns``."""
-    return str(field.metadata.get("option") or option_of(field.name))[2:]
+    flag = field.metadata.get("flag") or option_of(field.name)
+    return str(flag).removeprefix("--")
 
 
-def words(field: Field[Any], value: Any) -> Iterator[str]:
-    """A setting as the command line has it; of a list each by itself."""
-    key, is_key = key_of(field), "key" in field.metadata
-    if isinstance(value, bool) and not is_key:
-        yield from [f"--{key}"] * value + [f"--no-{key}"] * (
-            field.default is True and not value
-        )
+def command_words(field: Field[Any], value: Any) -> Iterator[str]:
+    """The words of a command line that set a field; each value of a list by itself."""
+    name = key_of(field)
+    if isinstance(value, bool) and not is_key(field):
+        if value:
+            yield f"--{name}"
+        elif field.default is True:
+            yield f"--no-{name}"
         return
-    for one in value if isinstance(value, (list, tuple)) else [value]:
-        text = str(one).lower() if isinstance(one, bool) else str(one)
-        yield from ("--set", f"{key}={text}") if is_key else (f"--{key}", text)
+
+    for entry in value if isinstance(value, (list, tuple)) else [value]:
+        text = str(entry)
+        if isinstance(entry, bool):
+            text = text.lower()
+        if is_key(field):
+            yield "--set"
+            yield f"{name}={text}"
+        else:
+            yield f"--{name}"
+            yield text
 
 
-def spelled(config: object, name: str) -> str:
-    """How a field of a configuration is called: ``--limit``, or ``shard-rows`` without option."""
-    field = next(one for one in fields(config) if one.name == name)  # type: ignore[arg-type]
-    return key_of(field) if "key" in field.metadata else f"--{key_of(field)}"
+def name_in_messages(config: object, name: str) -> str:
+    """What messages call a field: ``--limit``, or ``shard-rows`` without an option."""
+    fields_by_name = {field.name: field for field in fields_of(config)}
+    field = fields_by_name[name]
+    if is_key(field):
+        return key_of(field)
+    return f"--{key_of(field)}"
 
 
 def settle(config: Any) -> None:
-    """Parse every field into its type, whatever options, files or Python code handed over.
+    """Parse every field into its type, whatever its source.
 
     Raises:
-        ConfigError: the first that cannot be; its ``setting`` is the name of the field.
+        ConfigError: the first value that is not valid; ``setting`` names its field.
     """
     hints = typing.get_type_hints(type(config))
-    for one in fields(config):
-        value = getattr(config, one.name)
-        if value is None and one.default is None:
+    for field in fields_of(config):
+        value = getattr(config, field.name)
+        # None is "not set" for these fields, and not a value to parse
+        if value is None and field.default is None:
             continue
         try:
-            made = parsed(value, hints[one.name], one.metadata)
-            if made == () and one.default:
+            parsed = parse_value(value, hints[field.name], field.metadata)
+            if parsed == () and field.default:
                 raise ValueError("at least one")
+        # a parser may raise an error with details of its own
         except GaamError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
-            said = (
-                ", ".join(map(str, value))
-                if isinstance(value, (list, tuple))
-                else str(value)
-            )
-            choices = str(error).partition("one of: ")[2].split(", ")
-            refusal = ConfigError(
-                f"bad value for {spelled(config, one.name)}",
-                expected=str(error),
-                found=shortened(repr(said)),
-                hint=did_you_mean(said, choices),
-            )
-            refusal.setting = one.name
-            raise refusal from error
-        object.__setattr__(config, one.name, made)
+            raise _bad_value(config, field.name, value, error) from error
+        # the dataclass is frozen: this is its constructor's last step
+        object.__setattr__(config, field.name, parsed)
+
+
+def _bad_value(config: Any, name: str, value: Any, error: Exception) -> ConfigError:
+    text = str(value)
+    if isinstance(value, (list, tuple)):
+        text = ", ".join(map(str, value))
+    # some errors list the choices, and one of them may be close to a misspelt word
+    listed = str(error).partition("one of: ")[2]
+    choices = listed.split(", ") if listed else []
+    refusal = ConfigError(
+        f"bad value for {name_in_messages(config, name)}",
+        expected=str(error),
+        found=shortened(repr(text)),
+        hint=did_you_mean(text, choices),
+    )
+    refusal.setting = name
+    return refusal
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:
-    """Refuse values below ``minimum`` or senselessly large; None means not set and passes."""
+    """Refuse values below ``minimum`` or absurdly large; None is not set and passes."""
     for name in names:
         value = getattr(config, name)
         if value is not None and not minimum <= value <= LARGEST_NUMBER:
-            expected = f"{minimum} to {LARGEST_NUMBER:,}"
-            message, found = (
-                f"{spelled(config, name)} is out of range",
-                shortened(str(value)),
+            raise ConfigError(
+                f"{name_in_messages(config, name)} is out of range",
+                expected=f"{minimum} to {LARGEST_NUMBER:,}",
+                found=shortened(str(value)),
             )
-            raise ConfigError(message, expected=expected, found=found)
 
 
 def check_rules(config: Any, rules: Iterable[Rule]) -> None:
-    """Refuse settings that cannot work, alone or together; a rule may rely on those before it."""
-    for names, holds, problem, expected in rules:
-        if not holds:
-            shown = [one for one in fields(config) if one.name in names.split()]
-            found = " ".join(
-                w for one in shown for w in words(one, getattr(config, one.name))
-            )
-            message = f"{spelled(config, names.split()[0])} {problem}"
-            raise ConfigError(message, expected=expected, found=shortened(found))
+    """Refuse the first broken rule; a rule may rely on the rules before it."""
+    for rule_names, holds, problem, expected in rules:
+        if holds:
+            continue
+        names = rule_names.split()
+        words: list[str] = []
+        for field in fields_of(config):
+            if field.name in names:
+                words += command_words(field, getattr(config, field.name))
+        raise ConfigError(
+            f"{name_in_messages(config, names[0])} {problem}",
+            expected=expected,
+            found=shortened(" ".join(words)),
+        )
 
 
 def data_path() -> Path:
     """The ``data`` folder: inside the installed package, or beside it in a checkout."""
-    here = Path(__file__).resolve().parents[1]
-    return here / "data" if (here / "data").is_dir() else here.parent / "data"
+    # a wheel has the folder inside the package
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "data"
+    if installed.is_dir():
+        return installed
+    return package.parent / "data"
 
 
 def preset_names(section: str) -> list[str]:
+    """Names of the presets that have settings of a command, sorted."""
     files = sorted((data_path() / "presets").glob("*.toml"))
     return [
         file.stem for file in files if section in tomllib.loads(file.read_text("utf-8"))
@@ -143,57 +238,80 @@ def preset_names(section: str) -> list[str]:
 def resolve(
     cls: type[Config],
     section: str,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     sets: Iterable[str] | None = None,
     config_file: Path | None = None,
     preset: str | None = None,
 ) -> Config:
-    """Build a configuration from every place that may set its fields.
+    """Build a configuration from every source of settings.
 
-    What options say is ``given``, None where they do not; ``sets`` are ``KEY=VALUE``. ``section``
-    is its table in TOML files: ``config_file``, and ``preset`` of ``data/presets``.
+    Args:
+        cls: the class of the configuration.
+        section: its table in TOML files.
+        options: values of command line options; None where an option is not set.
+        sets: ``KEY=VALUE`` of every ``--set``.
+        config_file: a TOML file.
+        preset: the name of a file in ``data/presets``.
     """
-    layers: list[tuple[str, Mapping[str, Any]]] = []
+    # a later source overrides an earlier one
+    sources: list[tuple[str, Mapping[str, Any]]] = []
     if preset is not None:
-        if preset not in (known := preset_names(section)):
-            raise plugins.unknown(
-                "preset", preset, known, where=f"presets for gaam {section}"
-            )
+        presets = preset_names(section)
+        if preset not in presets:
+            where = f"presets for gaam {section}"
+            raise plugins.unknown("preset", preset, presets, where=where)
         file = data_path() / "presets" / f"{preset}.toml"
-        layers.append((f"preset '{preset}'", _read(file, section)))
+        sources.append((f"preset '{preset}'", _read_section(file, section)))
     if config_file is not None:
-        layers.append((str(config_file), _read(config_file, section)))
-    # an option and --set are one place: a setting in both is set twice
-    options = {f"--{key}": value for key, value in given.items() if value is not None}
-    layers.append(("the command line", pairs(sets or ()) | options))
-    every = fields(cls)  # type: ignore[arg-type]
-    named = {one.name: one for one in every} | {
-        key_of(one).replace("-", "_"): one for one in every
-    }
-    values, places = dict[str, Any](), dict[str | None, str]()
-    for where, layer in layers:
-        written = set()
-        for key, value in layer.items():
-            if (field := named.get(key.removeprefix("--").replace("-", "_"))) is None:
-                raise plugins.unknown(
-                    "setting", key, sorted(map(key_of, every)), where=where
-                )
-            if field.name in written:
-                raise ConfigError(
-                    f"'{key_of(field)}' is set twice", expected="once", where=where
-                )
-            written.add(field.name)
-            values[field.name], places[field.name] = value, where
+        sources.append((str(config_file), _read_section(config_file, section)))
+    # an option and --set are one source: a setting in both is set twice
+    flags = {f"--{name}": value for name, value in options.items() if value is not None}
+    sources.append(("the command line", parse_pairs(sets or ()) | flags))
+
+    # an error names the source of the value that it refuses
+    values: dict[str, Any] = {}
+    source_of: dict[str | None, str] = {}
+    for source, written in sources:
+        for name, value in _by_field_name(cls, written, source).items():
+            values[name] = value
+            source_of[name] = source
     try:
         return cls(**values)
     except ConfigError as error:
-        if error.setting in places:
-            error.details["where"] = places[error.setting]
+        if error.setting in source_of:
+            error.details["where"] = source_of[error.setting]
         raise
 
 
-def _read(path: Path, section: str) -> dict[str, Any]:
+def _by_field_name(
+    cls: type, written: Mapping[str, Any], source: str
+) -> dict[str, Any]:
+    """The values of one source by field name.
+
+    Raises:
+        ConfigError: a key that is unknown, or that is set twice.
+    """
+    fields = fields_of(cls)
+    # files may write text_columns, the name of the field, or text-column, its key
+    fields_by_key = {field.name: field for field in fields}
+    fields_by_key |= {key_of(field).replace("-", "_"): field for field in fields}
+    values: dict[str, Any] = {}
+    for name, value in written.items():
+        field = fields_by_key.get(name.removeprefix("--").replace("-", "_"))
+        if field is None:
+            keys = sorted(map(key_of, fields))
+            raise plugins.unknown("setting", name, keys, where=source)
+        if field.name in values:
+            raise ConfigError(
+                f"'{key_of(field)}' is set twice", expected="once", where=source
+            )
+        values[field.name] = value
+    return values
+
+
+def _read_section(path: Path, section: str) -> dict[str, Any]:
+    """One table of a TOML file; empty where the file has none."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -203,118 +321,146 @@ def _read(path: Path, section: str) -> dict[str, Any]:
     for name in content:
         if name not in SECTIONS:
             raise plugins.unknown("section", name, SECTIONS, where=str(path))
-    if not isinstance(table := content.get(section, {}), dict):
+    table = content.get(section, {})
+    if not isinstance(table, dict):
         raise ConfigError(
-            f"'{section}' is no section in '{path}'", expected=f"[{section}]"
+            f"'{section}' is not a section in '{path}'", expected=f"[{section}]"
         )
     return table
 
 
-def pairs(
+def parse_pairs(
     texts: Iterable[str], option: str = "--set", known: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """Values by key, of ``KEY=VALUE``; several of one key are a list."""
-    found: dict[str, list[str]] = {}
+    """Values by key, from ``KEY=VALUE``; a key that is repeated has a list."""
+    values_by_key: dict[str, list[str]] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
+        name, equals, value = text.partition("=")
+        if not (name and equals):
             raise ConfigError(
-                f"{option} {shortened(text)} is none", expected=f"{option} KEY=VALUE"
+                f"{option} {shortened(text)} is not KEY=VALUE",
+                expected=f"{option} KEY=VALUE",
             )
-        if known is not None and key not in known:
-            raise plugins.unknown("key", key, known, where=option)
-        found.setdefault(key, []).append(value)
+        if known is not None and name not in known:
+            raise plugins.unknown("key", name, known, where=option)
+        values_by_key.setdefault(name, []).append(value)
     return {
-        key: values if len(values) > 1 else values[0] for key, values in found.items()
+        name: values if len(values) > 1 else values[0]
+        for name, values in values_by_key.items()
     }
 
 
-def parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
-    """A value of a TOML file or the command line as the field holds it; errors say what must be."""
-    several = value if isinstance(value, (list, tuple)) else [value]
-    for one in several:
-        if (
-            isinstance(one, str)
-            and (not one.strip() or "\0" in one)
-            and not about.get(UNCHECKED)
-        ):
-            raise ValueError("something: the value is empty")
-    if parse := about.get("parse"):
+def parse_value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
+    """A value of a TOML file or the command line, in the type of its field.
+
+    Raises:
+        TypeError, ValueError: the message says what is expected.
+    """
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if not metadata.get(UNCHECKED):
+        _check_not_blank(values)
+    if parse := metadata.get("parse"):
         return parse(value)
-    parts = typing.get_args(hint)  # None stands for what is not set
+
+    # of "T | None" the type is T: None stands for what is not set
+    parts = typing.get_args(hint)
     kind: Any = parts[0] if type(None) in parts else hint
     if typing.get_origin(kind) is Literal:
-        if value not in typing.get_args(kind):
-            raise ValueError(f"one of: {', '.join(typing.get_args(kind))}")
+        choices = typing.get_args(kind)
+        if value not in choices:
+            raise ValueError(f"one of: {', '.join(choices)}")
         return value
     if typing.get_origin(kind) is tuple:
-        if not all(isinstance(one, str) for one in several):
+        return _parse_strings(values)
+    return _parse_single(value, kind)
+
+
+def _check_not_blank(values: Iterable[Any]) -> None:
+    for value in values:
+        if isinstance(value, str) and (not value.strip() or "\0" in value):
+            raise ValueError("something: the value is empty")
+
+
+def _parse_strings(values: Iterable[Any]) -> tuple[str, ...]:
+    """The parts between commas of every text."""
+    strings: list[str] = []
+    for value in values:
+        if not isinstance(value, str):
             raise TypeError("a list of strings")
-        return tuple(part for one in several for part in one.split(",") if part)
-    if kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    if isinstance(value, bool) or not isinstance(value, TAKEN.get(kind, (str, Path))):
-        raise TypeError(WORDS[kind])
+        strings += [part for part in value.split(",") if part]
+    return tuple(strings)
+
+
+def _parse_single(value: Any, kind: Any) -> Any:
+    """A truth value, number, text or path."""
+    # TOML has true and false as values, the command line as words
+    word = str(value).lower()
+    if kind is bool and word in ("true", "false"):
+        return word == "true"
+    accepted = ACCEPTED_TYPES.get(kind, (str, Path))
+    # True and False are integers in Python, never in a setting
+    if isinstance(value, bool) or not isinstance(value, accepted):
+        raise TypeError(EXPECTED[kind])
     if kind is Path:
         return absolute_path(value)
     try:
         return kind(value)
     except (ValueError, OverflowError):
-        raise ValueError(WORDS[kind]) from None
+        raise ValueError(EXPECTED[kind]) from None
 
 
 @functools.cache
-def keys(cls: type) -> list[dict[str, Any]]:
-    """All settings: key, type, default, meaning, and whether there is an option."""
-    meanings: dict[str, str] = {}
-    for base in cls.__mro__[:-1]:
-        source = Path(inspect.getfile(base)).read_text("utf-8")
-        source = source.partition(f"\nclass {base.__name__}")[2].partition(
-            "\n@dataclass"
-        )[0]
-        meanings |= re.findall(r'^    (\w+): .*?\n    """(.*?)"""', source, re.M | re.S)
-    hints, found = typing.get_type_hints(cls), []
-    for field in fields(cls):
-        parts = (hints[field.name], *typing.get_args(hints[field.name]))
-        choices = [
-            p
-            for part in parts
-            if typing.get_origin(part) is Literal
-            for p in part.__args__
-        ]
-        several = ["LIST" for part in parts if typing.get_origin(part) is tuple]
-        named = [KINDS[part] for part in parts if part in KINDS]
+def settings_of(cls: type) -> list[Setting]:
+    """All settings of a configuration, in the order of its fields."""
+    hints = typing.get_type_hints(cls)
+    settings = []
+    for field in fields_of(cls):
         default = None if field.default is MISSING else field.default
-        about = {
-            "key": key_of(field),
-            "type": "|".join(choices) if choices else [*several, *named, "TEXT"][0],
-            "default": str(default) if isinstance(default, Path) else default,
-            "option": "key" not in field.metadata,
-            "meaning": " ".join(meanings[field.name].split()),
-        }
-        found.append(about)
-    return found
+        if isinstance(default, Path):
+            default = str(default)
+        setting = Setting(
+            name=field.name,
+            key=key_of(field),
+            type=_type_word(hints[field.name]),
+            default=default,
+            option=not is_key(field),
+            meaning=field.metadata["meaning"],
+        )
+        settings.append(setting)
+    return settings
 
 
-def in_words(cls: type, key: str) -> str:
-    """What a setting means, with the words that it may be and its default, in one line."""
-    about = next(one for one in keys(cls) if one["key"] == key)
-    text, default = about["meaning"].split(". ")[0].removesuffix("."), about["default"]
-    choices = about["type"][0].islower() and not isinstance(default, bool)
-    said = [about["type"].replace("|", ", ")] if choices else []
-    if default not in (None, False, (), (None,)) and "default:" not in text:
-        several = default if isinstance(default, tuple) else [default]
-        said.append(f"default: {', '.join(map(str, several)).replace('True', 'yes')}")
-    return f"{text} ({'; '.join(said)})." if said else f"{text}."
+def _type_word(hint: Any) -> str:
+    """What a list of settings calls a type: its choices, LIST, N, TEXT and so on."""
+    parts = (hint, *typing.get_args(hint))
+    choices: list[str] = []
+    for part in parts:
+        if typing.get_origin(part) is Literal:
+            choices += typing.get_args(part)
+    if choices:
+        return "|".join(choices)
+    if any(typing.get_origin(part) is tuple for part in parts):
+        return "LIST"
+    for part in parts:
+        if part in TYPE_WORDS:
+            return TYPE_WORDS[part]
+    return "TEXT"
+
+
+def find_setting(cls: type, key: str) -> Setting:
+    """The setting of a configuration that is called ``key``."""
+    settings_by_key = {setting.key: setting for setting in settings_of(cls)}
+    return settings_by_key[key]
 
 
 def list_in_words(sections: Mapping[str, type], width: int) -> str:
-    """All settings of commands, each with what it means and what it is without it."""
+    """The settings of every command, one paragraph each."""
     lines = []
     for section, cls in sections.items():
         lines.append(f"[{section}]")
-        for about in keys(cls):
-            kind = about["type"] if about["type"].isupper() else ""
-            text = f"{about['key']} {kind}".ljust(26) + in_words(cls, about["key"])
+        for setting in settings_of(cls):
+            # the meaning has the choices already
+            type_word = setting.type if setting.type.isupper() else ""
+            text = f"{setting.key} {type_word}".ljust(26) + setting.in_words()
             lines.append(textwrap.fill(text, width, subsequent_indent=" " * 26))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What the command line needs beside its commands: progress, signals, refusals, the entry point."""
+"""The terminal side of the command line: progress, signals, errors, entry point."""
 
 import errno
 import gc
@@ -11,32 +11,34 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gaam_cache.common.devices import as_refusal as as_refusal
 from gaam_cache.common.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.common.messages import duration, nearest, tell, visible
 from gaam_cache.common.paths import absolute_path
+from gaam_cache.common.settings import settings_of
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 T = TypeVar("T")
 ReportProgress = Callable[[int, int, str], None]
-"""Called with (done, total, what is going on); a total of 0 is one that is not known yet."""
+"""Called with (done, total, current work); a total of 0 is not known yet."""
 LINE_SECONDS = 30.0
-EXIT_CODE = 130
-GARBAGE = gc.get_threshold()
+EXIT_CODE = 130  # of an interrupted program, as shells have it
+GARBAGE = gc.get_threshold()  # the usual threshold of the garbage collector
 MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
-SIGNALS = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-)  # the last by a terminal that is closed
-SAID = {
+# SIGHUP: somebody closed the terminal
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+OPTION_ALIASES = {
     "learning-rate": "--lr",
     "n-seeds": "--seeds",
     "num-seeds": "--seeds",
     "model": "--encoder",
+    "label-smoothing": "--loss",
 }
-SAID |= {"label-smoothing": "--loss"}  # of which it is an option
+"""Names of options in other programs -> our options."""
 
 
 def no_progress(done: int, total: int, text: str) -> None:
@@ -46,7 +48,7 @@ def no_progress(done: int, total: int, text: str) -> None:
 def with_progress(
     items: Iterable[T], report: ReportProgress, text: str, *, every: int = 2048
 ) -> Iterator[T]:
-    """The items, while it is reported how many there were so far."""
+    """The same items; their count is reported after every 2,048 of them."""
     report(0, 0, text)
     for count, item in enumerate(items):
         if count % every == every - 1:
@@ -58,75 +60,100 @@ def with_progress(
 def show_progress(
     title: str, unit: str, *, quiet: bool = False, say: str = ""
 ) -> Iterator[ReportProgress]:
-    """Show on stderr, after ``say``, how far the work is: a bar, or elsewhere a line every 30 s."""
-    from rich import console, progress
+    """Show progress on stderr: a bar, or a line every 30 s without a terminal.
 
-    live = bool(not quiet and sys.stderr and sys.stderr.isatty())
-    text = progress.TextColumn("{task.description:.36}", markup=False)
-    count = progress.BarColumn(16), progress.MofNCompleteColumn(), unit
-    bar = progress.Progress(
-        *(title, *count, progress.TimeRemainingColumn(), text),
-        console=console.Console(stderr=True),
-        transient=True,
-        redirect_stdout=bool(
-            sys.stdout and sys.stdout.isatty()
-        ),  # else it is for a file
-        speed_estimate_period=3600,
-    )
-    bar.add_task("", total=None)
-    said, [task] = time.monotonic(), bar.tasks
+    Args:
+        title: the name of the work.
+        unit: what is counted.
+        quiet: show nothing.
+        say: a line before the work.
+    """
+    is_live = bool(not quiet and sys.stderr and sys.stderr.isatty())
+    bar = _new_bar(title, unit)
+    task = bar.tasks[0]
+    last_line_time = time.monotonic()
+
+    def show(done: int, total: int, text: str) -> None:
+        nonlocal last_line_time
+        # another phase of the work has another speed
+        if total != (task.total or 0):
+            bar.reset(task.id)
+            task.total = total or None
+        bar.update(task.id, completed=done, description=visible(text))
+        if is_live or quiet or time.monotonic() - last_line_time < LINE_SECONDS:
+            return
+
+        last_line_time = time.monotonic()
+        count = f"{done:,}/{total:,} {unit}" if total else f"{done:,} {unit}"
+        seconds = task.time_remaining
+        time_left = f", {duration(seconds)} left" if seconds is not None else ""
+        tell(f"{title} {count}{time_left}; {text}", to=sys.stderr)
 
     def report(done: int, total: int, text: str) -> None:
-        nonlocal said
-        with suppress(OSError):  # nobody reads stderr any more: the work goes on
-            if total != (task.total or 0):  # another phase has another speed
-                bar.reset(task.id)
-                task.total = total or None
-            bar.update(task.id, completed=done, description=visible(text))
-            if live or quiet or time.monotonic() - said < LINE_SECONDS:
-                return
-            said, seconds = time.monotonic(), task.time_remaining
-            count = f"{done:,}/{total:,} {unit}" if total else f"{done:,} {unit}"
-            left = f", {duration(seconds)} left" if seconds is not None else ""
-            tell(f"{title} {count}{left}; {text}", to=sys.stderr)
+        # the work goes on if nobody reads stderr any more
+        with suppress(OSError):
+            show(done, total, text)
 
     if say and not quiet:
         tell(say, to=sys.stderr)
+    # the work begins: what the imports made stays, and need not be collected
     gc.freeze()
     gc.set_threshold(*GARBAGE)
-    with bar if live else nullcontext():
+    with bar if is_live else nullcontext():
         yield report
+
+
+def _new_bar(title: str, unit: str) -> "Progress":
+    """A bar on stderr with one task, whose total is not known yet."""
+    from rich import console, progress
+
+    # output that goes to a file is not for the bar to move
+    redirects_stdout = bool(sys.stdout and sys.stdout.isatty())
+    bar = progress.Progress(
+        title,
+        progress.BarColumn(16),
+        progress.MofNCompleteColumn(),
+        unit,
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description:.36}", markup=False),
+        console=console.Console(stderr=True),
+        transient=True,
+        redirect_stdout=redirects_stdout,
+        speed_estimate_period=3600,
+    )
+    bar.add_task("", total=None)
+    return bar
 
 
 @contextmanager
 def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
-    """While open ``say`` is called with what we warn of; other warnings are shown as usual."""
+    """Pass our warnings to ``say`` inside the block; show other warnings as usual."""
     with warnings.catch_warnings():
-        others = warnings.showwarning
+        show_as_usual = warnings.showwarning
 
         def show(
-            message: Any, category: type[Warning], *place: Any, **more: Any
+            message: Any, category: type[Warning], *position: Any, **options: Any
         ) -> None:
             if issubclass(category, GaamWarning):
                 say(str(message))
             else:
-                others(message, category, *place, **more)
+                show_as_usual(message, category, *position, **options)
 
         warnings.showwarning = show
+        # Python shows a warning once for each line of code: ours differ by their text
         warnings.simplefilter("always", GaamWarning)
         yield
 
 
 def unwind_on_signals() -> None:
-    """From now on the first signal raises KeyboardInterrupt, and a second one ends the process."""
+    """Raise KeyboardInterrupt at the first signal; a second one ends the process."""
     _on_signals(_stop)
 
 
 def _on_signals(handler: Any) -> None:
     for number in SIGNALS:
-        if (
-            signal.getsignal(number) is not signal.SIG_IGN
-        ):  # as under nohup or a script's '&'
+        # nohup and the '&' of a script ignore signals on purpose
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 
@@ -138,91 +165,113 @@ def _stop(number: int, frame: Any) -> None:
 def run(app: Callable[..., Any], settings: Mapping[str, type]) -> NoReturn:
     """Run a command line and exit; every error becomes one message and an exit code.
 
-    ``settings`` are the configurations of commands that have one.
+    Args:
+        app: the commands, as typer has them.
+        settings: command -> the class of its configuration, if it has one.
     """
     unwind_on_signals()
-    gc.set_threshold(
-        2**20
-    )  # until work begins: what imports make stays, and is seldom looked at
+    # imports make many objects that stay: the collector need not look at them yet
+    gc.set_threshold(2**20)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError):  # closed, or another's
+        # a stream may be closed, or be an object of a caller
+        with suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
-    def warn(said: str) -> None:
-        tell(f"warning: {' '.join(said.split())}", to=sys.stderr)
+    def warn(message: str) -> None:
+        tell(f"warning: {' '.join(message.split())}", to=sys.stderr)
 
     try:
         with warnings_to(warn):
-            code = _code(app, settings)
+            exit_code = _run_command(app, settings)
     finally:
         _on_signals(signal.SIG_DFL)
         gc.unfreeze()
         gc.set_threshold(*GARBAGE)
-    if code == EXIT_CODE:
+    if exit_code == EXIT_CODE:
         tell(MESSAGE, to=sys.stderr)
-    sys.exit(code)
+    sys.exit(exit_code)
 
 
-def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
+def _run_command(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
+    """The exit code of a command, whose error is printed."""
     from typer.exceptions import TyperException
 
     try:
-        absolute_path(".")  # a library that finds no working folder ends the process
-        code = int(app(standalone_mode=False) or 0)
+        # without a working folder a library would end the process: we refuse first
+        absolute_path(".")
+        exit_code = int(app(standalone_mode=False) or 0)
         sys.stdout.flush()
-        return code
+        return exit_code
     except SystemExit as stop:
-        return (
-            0 if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or 0)
-        )
+        if isinstance(stop.__context__, BrokenPipeError):
+            return 0
+        return int(stop.code or 0)
     except KeyboardInterrupt:
         return EXIT_CODE
     except TyperException as error:
-        if not error.format_message():  # without a command the help was shown
+        # without a command typer has shown the help, and has no message
+        if not error.format_message():
             return 2
-        said: GaamError | None = _usage_error(error, settings)
+        refusal = _usage_error(error, settings)
     except Exception as error:
         number = getattr(error, "errno", None)
-        if number in (errno.EPIPE, errno.ENOSPC):  # what is still to be printed is lost
-            with suppress(OSError, AttributeError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if number == errno.EPIPE:  # who reads no further wants no more
+        if number in (errno.EPIPE, errno.ENOSPC):
+            _discard_stdout()
+        # the reader of a pipe has enough
+        if number == errno.EPIPE:
             return 0
-        if (said := as_refusal(error)) is None:
+        known_error = as_refusal(error)
+        # a bug of ours needs its traceback
+        if known_error is None:
             raise
-    tell(f"error: {said}", to=sys.stderr)
-    return said.exit_code  # type: ignore[union-attr]
+        refusal = known_error
+    tell(f"error: {refusal}", to=sys.stderr)
+    return refusal.exit_code
+
+
+def _discard_stdout() -> None:
+    """Send what is still to be printed nowhere: Python would fail once more at exit."""
+    with suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
-    """What the parser cannot take, in the words that all refusals have."""
-    from gaam_cache.common.settings import keys  # it reads the configurations' source
+    """A refusal of the command line parser, in the form of all our messages."""
+    message = error.format_message()
+    message = message.partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
+    message = message[:1].lower() + message[1:]
 
-    said = (
-        error.format_message()
-        .partition(" (Possible")[0]
-        .partition(", unable")[0]
-        .rstrip(".")
-    )
-    ctx, asked = error.ctx, str(getattr(error, "option_name", "")).lstrip("-")
-    hint = f"{ctx.command_path} --help" if ctx else "gaam --help"
-    options = (
-        {name for one in ctx.command.params for name in one.opts} if ctx else set()
-    )
-    if near := [
-        *({SAID.get(asked)} & options),
-        *(getattr(error, "possibilities", None) or ()),
-    ]:
-        hint = f"did you mean '{near[0]}'?"
-    config = settings.get(str(ctx.command.name)) if ctx else None
-    only = [one["key"] for one in keys(config) if not one["option"]] if config else []
-    if (asked in only or not near) and (meant := nearest(asked, only)):
-        hint = f"did you mean '--set {meant}=VALUE'?"
-    return ConfigError(said[:1].lower() + said[1:], hint=hint)
+    hint = "gaam --help"
+    options: set[str] = set()
+    keys: list[str] = []
+    context = error.ctx
+    if context is not None:
+        hint = f"{context.command_path} --help"
+        for parameter in context.command.params:
+            options.update(parameter.opts)
+        config = settings.get(str(context.command.name))
+        if config is not None:
+            keys = [
+                setting.key for setting in settings_of(config) if not setting.option
+            ]
+
+    name = str(getattr(error, "option_name", "")).lstrip("-")
+    suggestions = list(getattr(error, "possibilities", None) or ())
+    alias = OPTION_ALIASES.get(name)
+    if alias in options:
+        suggestions.insert(0, alias)
+    if suggestions:
+        hint = f"did you mean '{suggestions[0]}'?"
+    # the word may be the name of a setting that has no option
+    if name in keys or not suggestions:
+        key = nearest(name, keys)
+        if key:
+            hint = f"did you mean '--set {key}=VALUE'?"
+    return ConfigError(message, hint=hint)
 
 
 def entry() -> None:
-    """The command ``gaam``: ``cli.py`` of the checkout, which lies in a wheel as ``_cli.py``."""
+    """The command ``gaam``: ``cli.py`` of the checkout, or ``_cli.py`` in a wheel."""
     package = Path(__file__).parents[1]
     file = package / "_cli.py"
     if not file.exists():

@@ -23,10 +23,10 @@ from gaam_cache.common.devices import (
     cpu_name,
     give_back,
     has_bfloat16,
+    memory_message,
     name_of,
     out_of_memory,
     resolve_device,
-    said_of_memory,
 )
 from gaam_cache.common.errors import ConfigError, ShortOfMemoryError
 from gaam_cache.common.messages import visible
@@ -294,7 +294,7 @@ class ModelEncoder(Encoder):
             f"the encoder does not fit into the memory of {self.device}",
             expected=f"{size / 1e9:,.1f} GB for its weights in {self.dtype}, and more "
             "for what it computes",
-            found=said_of_memory(error),
+            found=memory_message(error),
             where=self.name,
             hint="--dtype bfloat16, another --device, or --set device-map=auto "
             "(several GPUs)",

@@ -220,7 +220,7 @@ class StateExtractor:
         except Exception as error:
             if not devices.out_of_memory(error):
                 raise
-            reason = devices.said_of_memory(error)
+            reason = devices.memory_message(error)
         # not inside the handler: there the exception keeps all tensors of the attempt
         devices.give_back(self._encoder.device)
         if len(rows) > 1:

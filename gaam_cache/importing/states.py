@@ -1,6 +1,6 @@
-"""States that others made become a cache: files or arrays in, shards out.
+"""Import: arrays of states that other programs computed become a cache.
 
-N rows, L layers, D features.
+Shapes: N rows, L layers, D features.
 """
 
 import os
@@ -37,7 +37,13 @@ from gaam_cache.sources.rows import checks as row_checks
 from gaam_cache.sources.rows.cells import NO_REGRESSION, refuse_quantities
 from gaam_cache.store import dtypes
 from gaam_cache.store.files import check_writable, fingerprint, hash_file, short_digest
-from gaam_cache.store.plan import MAX_VALUE_BYTES, PLANTED_KEY, ShardSpec, write_plan
+from gaam_cache.store.plan import (
+    MAX_VALUE_BYTES,
+    PLANTED_KEY,
+    Plan,
+    ShardSpec,
+    write_plan,
+)
 from gaam_cache.store.shard import (
     embeddings_key,
     missing_shards,
@@ -48,56 +54,60 @@ from gaam_cache.store.shard import (
 from gaam_cache.store.spread import FEWEST_ROWS, Spread, SpreadSums
 
 READABLE = (*dtypes.ITEM_BYTES, "float64")
-MOST_CLASSES = 10**6  # a number beyond this is no class: a plan names every class
+MOST_CLASSES = 10**6  # a plan names every class: a larger number is not a class
 KEPT = f"whole numbers, or texts of at most {MAX_VALUE_BYTES:,} bytes without NUL"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportSummary:
-    """What an import did; or, of a preview, what it would do."""
+    """What an import did, or what it would do."""
 
     path: str
-    fingerprint: str  # empty of a preview: it covers the states, which are not read
+    fingerprint: str  # empty for a preview, which does not read the states
     encoder: str
     num_layers: int
     hidden_size: int
     storage_dtype: str
-    rows: dict[str, int]  # of every split
-    splits: dict[
-        str, dict[str, Any]
-    ]  # what is taken as what, and the rows of every class
+    rows: dict[str, int]  # split -> number of rows
+    splits: dict[str, dict[str, Any]]  # split -> role -> array; and rows of each class
     shards: int
-    shards_made: int  # in this run; the others were there
+    shards_made: int  # in this run; the others existed
     bytes: int
-    left: tuple[str, ...]  # arrays of the files that are not taken
+    left: tuple[str, ...]  # arrays of the files that are not used
 
     to_dict = asdict
 
     def in_words(self) -> str:
-        done = f"the cache in '{shown_path(self.path)}' is complete "
-        done += f"({short_digest(self.fingerprint)}): {self.shards_made:,} shards made"
-        lines = [
-            done if self.fingerprint else "nothing was written; this would be taken:"
-        ]
-        for name, taken in self.splits.items():
+        if self.fingerprint:
+            title = (
+                f"the cache in '{shown_path(self.path)}' is complete "
+                f"({short_digest(self.fingerprint)}): {self.shards_made:,} shards made"
+            )
+        else:
+            title = "nothing was written; this would be taken:"
+        lines = [title]
+        for name, choice in self.splits.items():
             lines.append(f"  {name:<12} {self.rows[name]:,} rows")
-            for what, found in taken.items():
-                text = re.sub(r"[][{}']", "", str(found))
-                lines += [f"    {what:<14} {brief(text, 200)}"] * bool(text)
-        lines += [
-            f"  stored       {self.num_layers} layers x {self.hidden_size}, {self.storage_dtype}, "
-            f"{self.shards:,} shards, {self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}",
-            *(f"  not taken    {one}" for one in self.left),
-        ]
+            for role, value in choice.items():
+                text = re.sub(r"[][{}']", "", str(value))
+                if text:
+                    lines.append(f"    {role:<14} {brief(text, 200)}")
+        lines.append(
+            f"  stored       {self.num_layers} layers x {self.hidden_size}, "
+            f"{self.storage_dtype}, {self.shards:,} shards, "
+            f"{self.bytes / 1e6:,.1f} MB; encoder: {self.encoder}"
+        )
+        lines += [f"  not taken    {array}" for array in self.left]
         return visible("\n".join(lines), keep="\n")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedRows(Rows):
-    """Rows of which states are all that is known, in arrays that are read as they are needed.
+    """The rows of a split, of which only states are known; arrays are read when needed.
 
-    In one array (N, L, D), (L, N, D) or (N, D), or in one (N, D) for each layer. Their inputs are
-    digests of the stored states, bit by bit: they stand for what nobody has.
+    The states are one array (N, L, D), (L, N, D) or (N, D), or one array (N, D) for
+    each layer. The ``inputs`` are digests of the stored states: they stand for the
+    texts or sounds, which nobody has.
     """
 
     kind: ClassVar[str] = IMPORTED
@@ -107,73 +117,62 @@ class ImportedRows(Rows):
     axes: str
     num_layers: int
     hidden_size: int
-    taken: dict[str, Any]  # what is taken as what, for the fingerprint: JSON values
+    array_names: dict[
+        str, Any
+    ]  # role -> names of arrays, for the fingerprint: JSON values
 
     @classmethod
-    def of(
+    def from_arrays(
         cls, split: str, roles: Roles, axes: str | None, class_of: Mapping[Any, str]
     ) -> Self:
-        """The rows of a split, whose labels stand for classes; states are looked at, not read."""
-        labels, arrays, first = None, roles[STATES], roles[STATES][0]
-        named = axes or ("nld" if len(first.shape) == 3 else "nd")
-        sizes = dict(zip(named, first.shape, strict=False))
+        """The rows of a split; the values of the states are not read yet.
+
+        Args:
+            split: its name.
+            roles: its arrays.
+            axes: the axes of the states, if an option says them.
+            class_of: label -> name of the class.
+
+        Raises:
+            DataError: labels without a class, or arrays that do not fit together.
+        """
+        arrays = roles[STATES]
+        first = arrays[0]
+        labels = None
         if LABELS in roles:
-            good = (
-                class_of.__contains__,
-                brief(f"one of {', '.join(map(repr, class_of))}", 200),
-            )
-            numbers = roles[LABELS][0].values(f"labels of '{split}'", None, *good)
-            labels = [class_of[one] for one in numbers]
-        fits = (
-            first.dtype in READABLE
-            and len(first.shape) == len(named)
-            and 0 not in first.shape
-        )
-        fits &= labels is None or len(labels) == sizes.get("n")
-        fits &= len(arrays) == 1 or named == "nd"
-        # rows and layers cannot be told apart where there are as many
-        fits &= (
-            axes is not None
-            or named == "nd"
-            or labels is None
-            or sizes["n"] != sizes["l"]
-        )
-        for array in arrays:
-            if not fits or (array.dtype, array.shape) != (first.dtype, first.shape):
-                rows = "rows" if labels is None else f"{len(labels):,} rows"
-                raise DataError(
-                    f"the array '{array.name}' cannot be states of '{split}'",
-                    expected=f"{rows} (n), layers (l) and features (d) as {named}, of "
-                    f"{', '.join(READABLE)}; all of a split alike",
-                    found=f"{array.dtype} {array.shape}",
-                    where=array.where,
-                    hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
-                )
-        names, kept = (
-            {role: one.name for role, [one, *_] in roles.items()},
-            dict[str, list[str]](),
-        )
-        for name in [role for role in roles if role not in (STATES, LABELS)]:
-            values = roles[name][0].values("a column", sizes["n"], _can_be_kept, KEPT)
-            kept[name] = list(map(str, values))
-        taken: dict[str, Any] = {
+            labels = _read_labels(split, roles[LABELS][0], class_of)
+        usual_axes = "nld" if len(first.shape) == 3 else "nd"
+        known_axes = axes or usual_axes
+        _check_shapes(split, arrays, labels, known_axes, are_sure=axes is not None)
+
+        sizes = dict(zip(known_axes, first.shape, strict=False))
+        columns = [role for role in roles if role not in (STATES, LABELS)]
+        kept = {name: _read_column(roles[name][0], sizes["n"]) for name in columns}
+
+        # the fingerprint covers which array was taken as what
+        array_names: dict[str, Any] = {
             "states": [array.name for array in arrays],
             "dtypes": [first.dtype],
-            "axes": named,
+            "axes": known_axes,
+            "columns": {name: roles[name][0].name for name in columns},
         }
-        taken["columns"] = {name: names[name] for name in kept}
+        if LABELS in roles:
+            array_names[LABELS] = roles[LABELS][0].name
+        origin = first.where
+        if len(arrays) > 1:
+            origin += f" to {arrays[-1].name}"
         return cls(
             inputs=[],
             labels=labels or [NO_LABEL] * sizes["n"],
             class_names=None,
-            origin=first.where + f" to {arrays[-1].name}" * (len(arrays) > 1),
+            origin=origin,
             kept=kept,
             labelled=labels is not None,
             arrays=arrays,
-            axes=named,
+            axes=known_axes,
             num_layers=sizes.get("l", len(arrays)),
             hidden_size=sizes["d"],
-            taken=taken | ({LABELS: names[LABELS]} if LABELS in names else {}),
+            array_names=array_names,
         )
 
     def __len__(self) -> int:
@@ -186,47 +185,114 @@ class ImportedRows(Rows):
         return f"all layers are the same; its label is '{self.labels[row]}'"
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows as they were given, (n, L, D); bfloat16 as its bits."""
+        """Rows in their original type, (n, L, D); bfloat16 as its bits."""
         if self.axes == "lnd":
-            return np.swapaxes(
-                self.arrays[0].read((slice(None), slice(start, stop))), 0, 1
-            )
-        parts = [one.read(slice(start, stop)) for one in self.arrays]
-        return parts[0] if self.axes == "nld" else np.stack(parts, axis=1)
+            states_LND = self.arrays[0].read((slice(None), slice(start, stop)))
+            return np.swapaxes(states_LND, 0, 1)
+        parts = [array.read(slice(start, stop)) for array in self.arrays]
+        if self.axes == "nld":
+            return parts[0]
+        return np.stack(parts, axis=1)
 
     def stored(
         self, shard: ShardSpec, storage_dtype: str, sums: SpreadSums | None = None
     ) -> NDArray[Any]:
-        """Rows as they are stored, (n, L, D); those of other content are added to ``sums``."""
-        dtype, given_NLD = self.arrays[0].dtype, self.read(shard.start, shard.stop)
-        kept = np.ascontiguousarray(
+        """Rows as they are stored, (n, L, D); ``sums`` collects what rounding changes.
+
+        Raises:
+            NumericsError: a value that the type cannot hold.
+        """
+        dtype = self.arrays[0].dtype
+        given_NLD = self.read(shard.start, shard.stop)
+        stored_NLD = np.ascontiguousarray(
             dtypes.to_storage_dtype(given_NLD, dtype, storage_dtype)
         )
-        if (bad := dtypes.first_not_finite(kept, storage_dtype)) is not None:
-            row, layer, feature = bad
-            value = (
-                given_NLD[bad]
-                if dtype != "bfloat16"
-                else dtypes.as_float32(given_NLD[bad])
-            )
-            of_layer = self.arrays[layer if len(self.arrays) > 1 else 0].where
-            place = f"row {shard.start + row + 1}, layer {layer + 1}, feature {feature}"
-            raise NumericsError(
-                f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
-                expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
-                found=f"{float(value):g}",
-                where=f"{of_layer}, {place}",
-                hint="of a finite value: --storage-dtype bfloat16 or float32",
-            )
+        bad_index = dtypes.first_not_finite(stored_NLD, storage_dtype)
+        if bad_index is not None:
+            raise self._not_finite(given_NLD, bad_index, shard, storage_dtype)
         if sums is not None:
-            exact_NLD = (
-                dtypes.as_float32(given_NLD) if dtype == "bfloat16" else given_NLD
-            )
-            rounded_NLD = (
-                dtypes.as_float32(kept) if storage_dtype == "bfloat16" else kept
-            )
+            exact_NLD = given_NLD
+            if dtype == "bfloat16":
+                exact_NLD = dtypes.as_float32(given_NLD)
+            rounded_NLD = stored_NLD
+            if storage_dtype == "bfloat16":
+                rounded_NLD = dtypes.as_float32(stored_NLD)
             sums.add(exact_NLD, rounded_NLD)
-        return kept
+        return stored_NLD
+
+    def _not_finite(
+        self,
+        given_NLD: NDArray[Any],
+        index: tuple[int, ...],
+        shard: ShardSpec,
+        storage_dtype: str,
+    ) -> NumericsError:
+        row, layer, feature = index
+        value = given_NLD[index]
+        if self.arrays[0].dtype == "bfloat16":
+            value = dtypes.as_float32(value)
+        array = self.arrays[layer] if len(self.arrays) > 1 else self.arrays[0]
+        place = f"row {shard.start + row + 1}, layer {layer + 1}, feature {feature}"
+        return NumericsError(
+            f"a state of layer {layer + 1} cannot be stored as {storage_dtype}",
+            expected=f"finite values up to {dtypes.LARGEST[storage_dtype]:g}",
+            found=f"{float(value):g}",
+            where=f"{array.where}, {place}",
+            hint="of a finite value: --storage-dtype bfloat16 or float32",
+        )
+
+
+def _read_labels(split: str, array: Array, class_of: Mapping[Any, str]) -> list[str]:
+    """The class of every row of a split."""
+    expected = brief(f"one of {', '.join(map(repr, class_of))}", 200)
+    values = array.values(f"labels of '{split}'", None, class_of.__contains__, expected)
+    return [class_of[value] for value in values]
+
+
+def _read_column(array: Array, rows: int) -> list[str]:
+    """The text of a kept column for every row."""
+    values = array.values("a column", rows, _can_be_kept, KEPT)
+    return list(map(str, values))
+
+
+def _check_shapes(
+    split: str,
+    arrays: Sequence[Array],
+    labels: Sequence[str] | None,
+    axes: str,
+    *,
+    are_sure: bool,
+) -> None:
+    """Refuse arrays that are not the states of a split with these labels.
+
+    ``are_sure``: an option says the axes.
+    """
+    first = arrays[0]
+    sizes = dict(zip(axes, first.shape, strict=False))
+    has_axes = len(first.shape) == len(axes) and 0 not in first.shape
+    has_rows = labels is None or len(labels) == sizes.get("n")
+    has_layers = len(arrays) == 1 or axes == "nd"
+    # as many rows as layers: nobody knows which axis is which
+    is_ambiguous = (
+        not are_sure
+        and axes != "nd"
+        and labels is not None
+        and sizes["n"] == sizes["l"]
+    )
+    fits = first.dtype in READABLE and has_axes and has_rows and has_layers
+    for array in arrays:
+        is_like_first = (array.dtype, array.shape) == (first.dtype, first.shape)
+        if fits and not is_ambiguous and is_like_first:
+            continue
+        rows = "rows" if labels is None else f"{len(labels):,} rows"
+        raise DataError(
+            f"the array '{array.name}' cannot be states of '{split}'",
+            expected=f"{rows} (n), layers (l) and features (d) as {axes}, of "
+            f"{', '.join(READABLE)}; all of a split alike",
+            found=f"{array.dtype} {array.shape}",
+            where=array.where,
+            hint="--set axes=nld, lnd or nd; states of tokens have to be pooled before",
+        )
 
 
 def _can_be_kept(value: Any) -> bool:
@@ -239,32 +305,37 @@ def import_states(
     preview: bool = False,
     progress: ReportProgress | None = None,
 ) -> ImportSummary:
-    """Make a cache of the states in files, or complete one: ``write``, for what a disk has.
+    """Make a cache of the states in files, or complete one.
 
-    A ``preview`` says what would be taken as what; it checks labels, but no states, and writes
-    nothing.
+    A ``preview`` checks labels, but reads no states and writes nothing.
 
-    >>> config = gaam_cache.ImportConfig(files=("train.npz", "test.npz"), out="imported")
+    >>> files = ("train.npz", "test.npz")
+    >>> config = gaam_cache.ImportConfig(files=files, out="imported")
     >>> gaam_cache.import_states(config).rows
     {'train': 60, 'test': 30}
 
     Raises:
-        GaamError: as of ``write``; ConfigError also where it is not clear what to take.
+        GaamError: as for ``write``; ConfigError if it is not clear which array is what.
     """
     report = None if preview else progress or no_progress
+    # hours of reading are lost if the folder turns out to be read-only
     check_writable(config.out, option="--out")
-    paths, files = [absolute_path(file) for file in config.files], {}
+    paths = [absolute_path(file) for file in config.files]
+    hashes: dict[str, str] = {}
     with ExitStack() as stack:
-        taken, left = choose(
-            [one for path in paths for one in open_file(path, stack)], config
-        )
-        if report:
+        arrays: list[Array] = []
+        for path in paths:
+            arrays += open_file(path, stack)
+        roles_by_split, unused = choose(arrays, config)
+        # a preview is quick: it does not hash the files
+        if report is not None:
             folder = os.path.commonpath([path.parent for path in paths])
-            files = {
-                path.relative_to(folder).as_posix(): hash_file(path) for path in paths
-            }
+            for path in paths:
+                hashes[path.relative_to(folder).as_posix()] = hash_file(path)
         recorded = {"import": settings_of_import(config)}
-        return _make(taken, config, report, {"files": files}, recorded, left)
+        return _make(
+            roles_by_split, config, report, {"files": hashes}, recorded, unused
+        )
 
 
 def write(
@@ -276,261 +347,370 @@ def write(
     progress: ReportProgress | None = None,
     **settings: Any,
 ) -> ImportSummary:
-    """Make a cache of states that this program has, or complete one.
+    """Make a cache of arrays in this program, or complete one.
 
-    Every number is read twice: to check and hash it before anything is written, and to write it. At
-    most the rows of one shard are copied: what is larger than memory comes as a memory map or a
-    data set of h5py.
+    Every number is read twice: before anything is written, to check and hash it, and to
+    write it. At most the rows of one shard are copied: pass a memory map or a data set
+    of h5py if the states are larger than memory.
 
-    >>> made = gaam_cache.write("cache", {"train": (states, labels), "test": (others, theirs)})
+    >>> splits = {"train": (states, labels), "test": (others, theirs)}
+    >>> made = gaam_cache.write("cache", splits)
     >>> made.rows
     {'train': 60, 'test': 30}
 
     Shape:
-        states: (N, L, D); or a list of L arrays (N, D), one for each layer; or (N, D), which is
-            one layer; or (L, N, D) with ``axes="lnd"``.
+        states: (N, L, D); or a list of L arrays (N, D), one for each layer; or (N, D),
+            which is one layer; or (L, N, D) with ``axes="lnd"``.
         labels: (N,).
 
     Args:
         out: folder of the cache.
-        splits: name -> states (float16, bfloat16, float32 or float64, of NumPy, torch or h5py) and
-            labels (whole numbers from 0, or strings; None of a split without, to predict on).
-        columns: name of a column that the cache keeps -> split -> a string for every row.
-        planted: what decides the labels, which the fingerprint covers, and what is known of their
-            teacher: JSON values, fractions as text.
-        progress: called with (rows done, rows in all, what is going on).
-        settings: of ``ImportConfig``: ``class_names``, ``axes``, ``storage_dtype``, ``shard_rows``,
-            and what reports call things: ``encoder_name``, ``dataset_name``, ``pool``.
+        splits: name -> states and labels. States are float16, bfloat16, float32 or
+            float64, of NumPy, torch or h5py. Labels are whole numbers from 0, or
+            strings; None for a split without labels, to predict on.
+        columns: name of a kept column -> split -> a string for every row.
+        planted: JSON values, fractions as text: what decides the labels, which the
+            fingerprint covers, and what is known of their teacher.
+        progress: called with (rows done, rows in all, current work).
+        settings: of ``ImportConfig``: ``class_names``, ``axes``, ``storage_dtype``,
+            ``shard_rows``, and the names for reports: ``encoder_name``,
+            ``dataset_name``, ``pool``.
 
     Raises:
         ConfigError: an argument is wrong, or the folder holds another cache.
-        DataError, NumericsError: arrays that do not fit together; a state that cannot be stored.
+        DataError: arrays do not fit together.
+        NumericsError: a state cannot be stored.
 
     Warns:
         GaamWarning: splits share states, or a split lacks a class.
     """
     columns = columns or {}
     config = ImportConfig(
-        files=("arrays of a program",),  # it checks what is the same for files
+        files=("arrays of a program",),  # the checks are those of files
         out=Path(out),
         keep_columns=tuple(columns),
         **settings,
     )
     check_writable(config.out, option="out")
-    taken: dict[str, Roles] = {}
+    roles_by_split: dict[str, Roles] = {}
     for split, (states, labels) in splits.items():
         if not NAME_PATTERN.fullmatch(split):
-            what = f"split '{shortened(split)}' cannot be part of a file name"
-            raise ConfigError(what, expected="letters, digits, '_' and '.'")
-        layers = {"states": states}
-        if isinstance(states, (list, tuple)):
-            layers = {f"layer {n}": one for n, one in enumerate(states, start=1)}
-        others = {name: of[split] for name, of in columns.items()}
-        others |= {} if labels is None else {LABELS: labels}
-        taken[split] = {
-            STATES: [
-                Array(f"{what} of '{split}'", one) for what, one in layers.items()
-            ],
-            **{
-                role: [Array(f"{role} of '{split}'", one)]
-                for role, one in others.items()
-            },
-        }
-    covered, recorded = (
-        ({PLANTED_KEY: dict(one)} for one in planted) if planted else ({}, {})
-    )
-    return _make(
-        taken, config, progress or no_progress, {"files": {}, **covered}, recorded
-    )
+            raise ConfigError(
+                f"split '{shortened(split)}' cannot be part of a file name",
+                expected="letters, digits, '_' and '.'",
+            )
+        values = {name: column[split] for name, column in columns.items()}
+        if labels is not None:
+            values[LABELS] = labels
+        roles_by_split[split] = _roles_of(split, states, values)
+
+    covered: dict[str, Any] = {"files": {}}
+    recorded: dict[str, Any] = {}
+    if planted is not None:
+        labels_rule, teacher = planted
+        covered[PLANTED_KEY] = dict(labels_rule)
+        recorded[PLANTED_KEY] = dict(teacher)
+    return _make(roles_by_split, config, progress or no_progress, covered, recorded)
+
+
+def _roles_of(split: str, states: Any, values: Mapping[str, Any]) -> Roles:
+    """The arrays of a split of this program; ``values`` are labels and columns."""
+    states_by_name = {"states": states}
+    if isinstance(states, (list, tuple)):
+        numbered = enumerate(states, start=1)
+        states_by_name = {f"layer {number}": layer for number, layer in numbered}
+    roles = {
+        STATES: [
+            Array(f"{name} of '{split}'", array)
+            for name, array in states_by_name.items()
+        ]
+    }
+    for role, array in values.items():
+        roles[role] = [Array(f"{role} of '{split}'", array)]
+    return roles
 
 
 def _make(
-    taken: Mapping[str, Roles],
+    roles_by_split: Mapping[str, Roles],
     config: ImportConfig,
     report: ReportProgress | None,
     covered: Mapping[str, Any],
     recorded: Mapping[str, Any],
-    left: Sequence[Array] = (),
+    unused: Sequence[Array] = (),
 ) -> ImportSummary:
-    """The cache of these arrays; without ``report`` what it would be.
+    """Make the cache of some arrays; without ``report`` only say what it would be.
 
-    The fingerprint holds what is ``covered``, the data set what is ``recorded``.
+    Args:
+        roles_by_split: split -> its arrays.
+        config: the settings.
+        report: called with the progress.
+        covered: what the fingerprint covers beside the arrays.
+        recorded: what the plan records of the data set.
+        unused: arrays that are not used, for the summary.
     """
-    made = 0
-    if len({split.casefold() for split in taken}) < len(taken):
-        expected = "names that every file system tells apart"
+    if len({split.casefold() for split in roles_by_split}) < len(roles_by_split):
         raise ConfigError(
-            "splits differ in case alone", expected=expected, found=", ".join(taken)
+            "splits differ in case alone",
+            expected="names that every file system tells apart",
+            found=", ".join(roles_by_split),
         )
-    names, class_of = _classes(taken, config.class_names)
+    class_names, class_of = _classes(roles_by_split, config.class_names)
     rows = {
-        split: ImportedRows.of(split, of, config.axes, class_of)
-        for split, of in taken.items()
+        split: ImportedRows.from_arrays(split, roles, config.axes, class_of)
+        for split, roles in roles_by_split.items()
     }
-    sizes = {split: (one.num_layers, one.hidden_size) for split, one in rows.items()}
-    if len(set(sizes.values())) > 1:
-        raise DataError(
-            "the splits have states of different sizes",
-            found=", ".join(
-                f"{split}: {size[0]} x {size[1]}" for split, size in sizes.items()
-            ),
-            hint="pool states of tokens before, to one vector for each layer",
-        )
-    types = {one.arrays[0].dtype for one in rows.values()}
-    lossless = (
-        types.pop()
-        if len(types) == 1 and types <= dtypes.ITEM_BYTES.keys()
-        else "float32"
-    )
-    as_what = {split: one.taken for split, one in rows.items()}
-    identity = {
-        "imported": {"taken": as_what, "num_tokens": {}, **covered},
-        "pooling": [config.pool],
-        "layers": "as in the files",  # nobody knows more of them than their order
-        "dtype": "unknown",
-        "max_length": 1,
-    }
-    no_place: dict[str, Any] = {"path": None, "revision": None}
-    num_layers, hidden_size = next(iter(sizes.values()))
-    plan = job.new_plan(
-        job.plan_fields(rows, names, {}, identity, config.storage_dtype or lossless),
-        rows,
-        encoder={
-            "kind": IMPORTED,
-            "name": config.encoder_name,
-            **no_place,
-            "batching": "alone",
-        },
-        dataset={
-            "name": config.dataset_name
-            or ", ".join(Path(name).name for name in config.files),
-            **no_place,
-            "origin": {split: one.origin for split, one in rows.items()},
-            "shared_texts": {},
-            **recorded,
-        },
-        num_layers=num_layers,
-        hidden_size=hidden_size,
-        shard_rows=config.shard_rows,
-        libraries=("h5py", "numpy"),
-    )
-    if report:
-        fields = plan.fingerprint_fields
-        for name, part in rows.items():
-            sums = SpreadSums()
-            for shard in plan.shards(name):
-                kept_NLD = part.stored(shard, plan.storage_dtype, sums)
-                part.inputs.extend(sha256(row_LD).digest() for row_LD in kept_NLD)
-                report(shard.stop, len(part), f"checking '{name}'")
-            job.warn(_rounded_away(sums.spread(), plan.storage_dtype, name, part))
-        groups = list(row_checks.repeated_texts(rows, report))
-        job.warn(row_checks.check_rows(rows, plan.class_names, groups))
-        fields["content"] = job.content_of(rows, report)
-        plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
-        if copies := row_checks.equal_rows(groups):
-            plan.dataset["equal_rows"] = copies
-        prepare_folder(config.out)
-        plan = write_plan(config.out, replace(plan, fingerprint=fingerprint(fields)))
-        broken = job.discard_broken(config.out, plan)
-        job.warn(f"{name} is made again: {why}" for name, why in broken.items())
-        row_arrays, missing = (
-            job.RowArrays(plan, rows),
-            set(missing_shards(config.out, plan)),
-        )
-        for shard in plan.shards():
-            report(
-                shard.start,
-                plan.rows[shard.split],
-                f"writing shards of '{shard.split}'",
-            )
-            if shard.name in missing:
-                states = rows[shard.split].stored(shard, plan.storage_dtype)
-                arrays = {
-                    embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)
-                }
-                arrays |= row_arrays.of_shard(shard, np.ones(len(states), np.int64))
-                write_shard(config.out, plan, shard, arrays)
-                made += 1
-        remove_locks(config.out)
-    splits = {}
-    for split, one in rows.items():
-        of = Counter(one.labels) if one.labelled else {}
-        splits[split] = {
-            "rows_per_class": {name: of[name] for name in names if of},
-            **one.taken,
+    _check_sizes(rows)
+    plan = _new_plan(config, rows, class_names, covered, recorded)
+    shards_made = 0
+    if report is not None:
+        plan = _finish_plan(config, plan, rows, report)
+        shards_made = _write_shards(config, plan, rows, report)
+
+    splits = {
+        split: {
+            "rows_per_class": _rows_per_class(split_rows, class_names),
+            **split_rows.array_names,
         }
+        for split, split_rows in rows.items()
+    }
     return ImportSummary(
         path=str(config.out),
-        fingerprint=plan.fingerprint if report else "",
+        fingerprint=plan.fingerprint if report is not None else "",
         encoder=plan.encoder_label,
-        num_layers=num_layers,
-        hidden_size=hidden_size,
+        num_layers=plan.num_layers,
+        hidden_size=plan.hidden_size,
         storage_dtype=plan.storage_dtype,
         rows=plan.rows,
         splits=splits,
         shards=plan.num_shards,
-        shards_made=made,
+        shards_made=shards_made,
         bytes=plan.row_bytes * sum(plan.rows.values()),
-        left=tuple(map(str, left)),
+        left=tuple(map(str, unused)),
     )
+
+
+def _rows_per_class(rows: ImportedRows, class_names: Sequence[str]) -> dict[str, int]:
+    """The number of rows of every class; empty without labels."""
+    if not rows.labelled or not rows.labels:
+        return {}
+    counts = Counter(rows.labels)
+    return {name: counts[name] for name in class_names}
+
+
+def _check_sizes(rows: Mapping[str, ImportedRows]) -> None:
+    """Refuse splits that differ in the number of layers or features."""
+    sizes = {
+        split: f"{split_rows.num_layers} x {split_rows.hidden_size}"
+        for split, split_rows in rows.items()
+    }
+    if len(set(sizes.values())) > 1:
+        raise DataError(
+            "the splits have states of different sizes",
+            found=", ".join(f"{split}: {size}" for split, size in sizes.items()),
+            hint="pool states of tokens before, to one vector for each layer",
+        )
+
+
+def _new_plan(
+    config: ImportConfig,
+    rows: Mapping[str, ImportedRows],
+    class_names: tuple[str, ...],
+    covered: Mapping[str, Any],
+    recorded: Mapping[str, Any],
+) -> Plan:
+    """The plan of the cache, whose fingerprint does not cover the states yet."""
+    first_rows = next(iter(rows.values()))
+    identity = _identity(config, rows, covered)
+    encoder = {
+        "kind": IMPORTED,
+        "name": config.encoder_name,
+        "path": None,
+        "revision": None,
+        "batching": "alone",
+    }
+    file_names = ", ".join(Path(name).name for name in config.files)
+    dataset = {
+        "name": config.dataset_name or file_names,
+        "path": None,
+        "revision": None,
+        "origin": {split: split_rows.origin for split, split_rows in rows.items()},
+        "shared_texts": {},
+        **recorded,
+    }
+    storage_dtype = config.storage_dtype or _lossless_dtype(rows)
+    return job.new_plan(
+        job.plan_fields(rows, class_names, {}, identity, storage_dtype),
+        rows,
+        encoder=encoder,
+        dataset=dataset,
+        num_layers=first_rows.num_layers,
+        hidden_size=first_rows.hidden_size,
+        shard_rows=config.shard_rows,
+        libraries=("h5py", "numpy"),
+    )
+
+
+def _identity(
+    config: ImportConfig, rows: Mapping[str, ImportedRows], covered: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The part of the fingerprint that stands for the encoder, which is not known."""
+    array_names = {split: split_rows.array_names for split, split_rows in rows.items()}
+    return {
+        "imported": {"taken": array_names, "num_tokens": {}, **covered},
+        "pooling": [config.pool],
+        "layers": "as in the files",  # only their order is known
+        "dtype": "unknown",
+        "max_length": 1,
+    }
+
+
+def _lossless_dtype(rows: Mapping[str, ImportedRows]) -> str:
+    """The type of the states if all splits have one that a cache can store."""
+    types = {split_rows.arrays[0].dtype for split_rows in rows.values()}
+    if len(types) == 1:
+        dtype = types.pop()
+        # float64 is not among the types of a cache
+        if dtype in dtypes.ITEM_BYTES:
+            return dtype
+    return "float32"
+
+
+def _finish_plan(
+    config: ImportConfig,
+    plan: Plan,
+    rows: Mapping[str, ImportedRows],
+    report: ReportProgress,
+) -> Plan:
+    """Check and hash every state, and write the plan with its fingerprint."""
+    # the digest of a row stands for its content, which the fingerprint covers
+    fingerprint_fields = plan.fingerprint_fields
+    for split, split_rows in rows.items():
+        sums = SpreadSums()
+        for shard in plan.shards(split):
+            stored_NLD = split_rows.stored(shard, plan.storage_dtype, sums)
+            digests = [sha256(row_LD).digest() for row_LD in stored_NLD]
+            split_rows.inputs.extend(digests)
+            report(shard.stop, len(split_rows), f"checking '{split}'")
+        spread = sums.spread()
+        job.warn(_rounded_away(spread, plan.storage_dtype, split, split_rows))
+
+    # equal states in two splits are a leak, as equal texts are
+    groups = list(row_checks.repeated_texts(rows, report))
+    job.warn(row_checks.check_rows(rows, plan.class_names, groups))
+    fingerprint_fields["content"] = job.content_of(rows, report)
+    plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
+    equal_rows = row_checks.equal_rows(groups)
+    if equal_rows:
+        plan.dataset["equal_rows"] = equal_rows
+
+    prepare_folder(config.out)
+    plan = replace(plan, fingerprint=fingerprint(fingerprint_fields))
+    return write_plan(config.out, plan)
+
+
+def _write_shards(
+    config: ImportConfig,
+    plan: Plan,
+    rows: Mapping[str, ImportedRows],
+    report: ReportProgress,
+) -> int:
+    """Write the shards that are missing or broken; return their number."""
+    broken = job.discard_broken(config.out, plan)
+    job.warn(f"{name} is made again: {reason}" for name, reason in broken.items())
+    row_arrays = job.RowArrays(plan, rows)
+    missing = set(missing_shards(config.out, plan))
+    shards_made = 0
+    for shard in plan.shards():
+        split_size = plan.rows[shard.split]
+        report(shard.start, split_size, f"writing shards of '{shard.split}'")
+        # an interrupted import goes on here
+        if shard.name not in missing:
+            continue
+        states_NLD = rows[shard.split].stored(shard, plan.storage_dtype)
+        key = embeddings_key(plan, plan.pooling[0])
+        arrays = {key: (plan.storage_dtype, states_NLD)}
+        arrays |= row_arrays.of_shard(shard, np.ones(len(states_NLD), np.int64))
+        write_shard(config.out, plan, shard, arrays)
+        shards_made += 1
+    remove_locks(config.out)
+    return shards_made
 
 
 def _rounded_away(
     spread: Spread, storage_dtype: str, split: str, rows: ImportedRows
 ) -> Iterator[str]:
-    """Lines where all rows of a split are one, or where rounding takes a part of a layer away.
+    """Warn of a split whose rows are all equal, and of layers that rounding changes.
 
     Raises:
-        NumericsError: it takes away too much of a layer.
+        NumericsError: rounding makes too many rows of a layer equal.
     """
     flat_L = spread.flat_layers(0.0, "float32")
     if spread.rows >= FEWEST_ROWS and flat_L.any():
         layers = brief(", ".join(str(layer + 1) for layer in np.flatnonzero(flat_L)))
-        yield f"all rows of '{split}' have one state in layers {layers}: nothing tells them apart"
+        yield (
+            f"all rows of '{split}' have one state in layers {layers}: nothing tells "
+            "them apart"
+        )
     where = f"{rows.origin}, row 1 to row {len(rows)}"
     coarse = spread.check_storage_precision(
         storage_dtype, flat_L, first_layer=1, where=where
     )
     for layer, lost in coarse.items():
         yield (
-            f"{storage_dtype} rounds away part of what tells rows of '{split}' apart in layer "
-            f"{layer}: {lost}; --storage-dtype float32 and a new --out keep it"
+            f"{storage_dtype} rounds away part of what tells rows of '{split}' apart "
+            f"in layer {layer}: {lost}; --storage-dtype float32 and a new --out keep it"
         )
 
 
 def _classes(
-    taken: Mapping[str, Roles], names: tuple[str, ...]
+    roles_by_split: Mapping[str, Roles], class_names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[Any, str]]:
-    """Names of the classes in order, and label -> class: 'train' decides, or the first split."""
-    given = {
-        split: roles[LABELS][0] for split, roles in taken.items() if LABELS in roles
+    """The names of the classes in order, and label -> name.
+
+    The labels of 'train' decide, or those of the first split with labels.
+    """
+    labels_by_split = {
+        split: roles[LABELS][0]
+        for split, roles in roles_by_split.items()
+        if LABELS in roles
     }
-    if not given:
-        raise ConfigError("no split has labels", expected="one at least that has")
-    reference = given.get("train", next(iter(given.values())))
-    if reference.dtype.startswith(("float", "bfloat")):
-        raise DataError(
-            f"the labels '{reference.name}' are floating-point numbers: {NO_REGRESSION}",
-            expected="classes: whole numbers from 0, or strings",
-            found=f"{reference.dtype} {reference.shape}",
-            where=reference.where,
-            hint="numbers of classes that were stored so: labels.astype(int)",
+    if not labels_by_split:
+        raise ConfigError(
+            "no split has labels", expected="at least one split with labels"
         )
-    known = reference.values(
-        "labels", None, lambda label: True, "whole numbers or strings"
-    )
-    strings = reference.dtype == STRINGS
-    if strings:
-        refuse_quantities(known, reference.where)
-    if not names and strings:
-        names = job.class_order(set(known))
-    names = names or tuple(
-        map(str, range(min(max(known, default=-1) + 1, MOST_CLASSES)))
-    )
+    # 'train' decides which classes there are: a test row of another class is an error
+    first_labels = next(iter(labels_by_split.values()))
+    reference = labels_by_split.get("train", first_labels)
+    _check_not_numbers(reference)
+    # any whole number or string may be the label of a class
+    expected = "whole numbers or strings"
+    labels = reference.values("labels", None, lambda label: True, expected)
+
+    has_strings = reference.dtype == STRINGS
+    names = class_names
+    if has_strings:
+        refuse_quantities(labels, reference.where)
+        names = names or job.class_order(set(labels))
+    # numbers of classes without names: 0, 1, 2 and so on
+    if not names:
+        class_count = min(max(labels, default=-1) + 1, MOST_CLASSES)
+        names = tuple(map(str, range(class_count)))
     if "" in names or len(set(names)) < len(names):
         raise ConfigError(
             "class names must differ, and none be empty", found=", ".join(names)
         )
-    return names, dict(zip(names, names, strict=True)) if strings else dict(
-        enumerate(names)
-    )
+    if has_strings:
+        return names, {name: name for name in names}
+    return names, dict(enumerate(names))
+
+
+def _check_not_numbers(labels: Array) -> None:
+    """Refuse fractions as labels: a decoder would learn each number as a class."""
+    if labels.dtype.startswith(("float", "bfloat")):
+        raise DataError(
+            f"the labels '{labels.name}' are floating-point numbers: {NO_REGRESSION}",
+            expected="classes: whole numbers from 0, or strings",
+            found=f"{labels.dtype} {labels.shape}",
+            where=labels.where,
+            hint="numbers of classes that were stored so: labels.astype(int)",
+        )

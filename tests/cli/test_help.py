@@ -51,9 +51,9 @@ def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
         there = {
             name for one in COMMANDS[section].params for name in (*one.opts, one.name)
         }
-        for about in settings.keys(config):
-            is_there = f"--{about['key']}" in there or about["key"] in there
-            assert is_there == about["option"], (section, about["key"])
+        for setting in settings.settings_of(config):
+            is_there = f"--{setting.key}" in there or setting.key in there
+            assert is_there == setting.option, (section, setting.key)
 
 
 OFFERED: dict[str, set[str]] = {

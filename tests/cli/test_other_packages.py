@@ -145,7 +145,7 @@ def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported
 def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key(
     gaam: Gaam, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_GIVEN", {})
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
     file, runs = tmp_path / "my_gate.py", tmp_path / "runs"
     file.write_text(SECH)
     assert (
@@ -178,14 +178,14 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
     )
     (table,) = gaam_decoder.report(runs).tables
     assert sum(row.compared is not None for row in table.rows) == 2
-    plugins._GIVEN.clear()  # as in another process: no code is run that only a run names
+    plugins._REGISTERED.clear()  # as in another process: no code is run that only a run names
     refused = gaam("predict", run.path, "a text")
     assert refused.code == 2
     assert f"gaam predict RUN --attn {file.name}:Sech" in refused.err
     # its code has changed since
     assert gaam("predict", run.path, "a text", "--attn", f"{file}:Sech").code == 2
     file.write_text(SECH)
-    plugins._GIVEN.clear()
+    plugins._REGISTERED.clear()
     rows = ("--cache", tiny_cache, "--out", tmp_path / "out.csv")
     predicted = gaam("predict", run.path, *rows, "--attn", f"{file}:Sech")
     assert predicted.code == 0, predicted.err
@@ -201,7 +201,7 @@ def test_a_mechanism_of_ones_own_file_is_trained_and_its_code_is_part_of_the_key
 def test_a_class_is_taken_as_it_is(
     tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_GIVEN", {})
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
     config = gaam_decoder.TrainConfig(
         attn=Sixth,
         cache=tiny_cache,
@@ -223,7 +223,7 @@ def test_a_class_is_taken_as_it_is(
 def test_a_mechanism_that_mixes_rows_says_so_or_is_refused(
     mechanism: type, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_GIVEN", {})
+    monkeypatch.setattr(plugins, "_REGISTERED", {})
     config = gaam_decoder.TrainConfig(
         attn=mechanism,
         cache=tiny_cache,

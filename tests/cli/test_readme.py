@@ -50,12 +50,14 @@ COMMANDS: dict[str, Any] = dict(typer.main.get_command(cli.app).commands)  # typ
 def parse(words: list[str]) -> None:
     """Take a command as the program does, up to its configuration."""
     name, *rest = words
-    found = COMMANDS[name].make_context(name, rest).params
-    found = {key: None if value == () else value for key, value in found.items()}
+    values = COMMANDS[name].make_context(name, rest).params
+    options = {key: None if value == () else value for key, value in values.items()}
     if name in cli.SETTINGS:
-        cli._resolved(name, found)
+        for outside_configuration in ("dry_run", "quiet", "as_json"):
+            options.pop(outside_configuration, None)
+        cli._resolve(name, options)
     elif name in ("report", "runs"):
-        cli._filters(*(found[key] for key in ("attn", "head", "where")))
+        cli._filters(options["attn"], options["head"], options["where"])
 
 
 @pytest.mark.parametrize(

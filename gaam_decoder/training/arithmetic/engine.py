@@ -191,5 +191,5 @@ def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator
         if len(seeds) > 1:
             hint = f"--set seed-batch={len(seeds) // 2}, which changes results by rounding alone"
         message = f"the memory of {device} is too small for {recipe}, {len(seeds) or 1} together"
-        said = devices.said_of_memory(error)
+        said = devices.memory_message(error)
         raise ShortOfMemoryError(message, found=said, hint=hint) from error

@@ -10,7 +10,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.common.errors import ConfigError, HubError
-from gaam_cache.hub.push import look
+from gaam_cache.hub.push import check_destination
 from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Writable, folder_content
 
 NAME = "someone/states"
@@ -34,7 +34,7 @@ def folder(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_pushed_is_the_folder_byte_for_byte(
     private: bool, hub: Writable, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = look(NAME, kind="dataset", private=private)
+    there = check_destination(NAME, kind="dataset", private=private)
     assert there.send(folder, yes=True) == f"{hub.endpoint}/datasets/{NAME}"
     said, files = capsys.readouterr().err, folder_content(folder)
     for words in (
@@ -53,15 +53,17 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
 ) -> None:
     huggingface_hub.HfApi().create_repo(NAME, repo_type="dataset")
     with pytest.raises(ConfigError, match="--private"):
-        look(NAME, kind="dataset", private=True)
-    look(NAME, kind="dataset").send(folder, yes=True)  # an empty one is free
+        check_destination(NAME, kind="dataset", private=True)
+    check_destination(NAME, kind="dataset").send(
+        folder, yes=True
+    )  # an empty one is free
     with pytest.raises(ConfigError, match="--overwrite"):
-        look(NAME, kind="dataset")
+        check_destination(NAME, kind="dataset")
     other = tmp_path / "other"
     other.mkdir()
     for name in ("cache.json", "README.md", "FORMAT.md"):
         (other / name).write_bytes((folder / name).read_bytes() + b"\n")
-    there = look(NAME, kind="dataset", overwrite=True)
+    there = check_destination(NAME, kind="dataset", overwrite=True)
     there.send(other, yes=True)
     assert hub.content(NAME) == HEAD | folder_content(other), (
         "what is no longer there is gone"
@@ -71,7 +73,7 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
     assert hub.content(NAME) == HEAD | folder_content(other)
     hub.datasets[NAME].commit(hub.content(NAME) | {"mine.txt": b"!"})
     with pytest.raises(ConfigError, match=r"mine.txt"):
-        look(NAME, kind="dataset", overwrite=True)
+        check_destination(NAME, kind="dataset", overwrite=True)
 
 
 def test_a_link_in_the_folder_sends_nothing_of_what_it_leads_to(
@@ -81,7 +83,7 @@ def test_a_link_in_the_folder_sends_nothing_of_what_it_leads_to(
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     (copy / "shards" / "train-00001.json").symlink_to(tmp_path / "secret")
     with pytest.raises(HubError, match="nothing was sent"):
-        look(NAME, kind="dataset").send(copy, yes=True)
+        check_destination(NAME, kind="dataset").send(copy, yes=True)
     assert not hub.datasets
 
 
@@ -89,10 +91,10 @@ def test_who_may_not_write_is_told_so_before_anything_is_sent(
     hub: Writable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError):
-        look("states", kind="dataset")
+        check_destination("states", kind="dataset")
     for token in ("", "wrong"):
         monkeypatch.setenv("HF_TOKEN", token)
         with pytest.raises(HubError) as refused:
-            look(NAME, kind="dataset")
+            check_destination(NAME, kind="dataset")
         assert "HF_TOKEN" in refused.value.details["to do"]
     assert not hub.datasets
