@@ -95,14 +95,14 @@ def promoted(model: nn.Module, dtype: torch.dtype) -> Any:
     return copy.deepcopy(model, copies)
 
 
-class _AtLeast(TorchDispatchMode):
+class _AtLeast(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While open, an operation that asks for fewer digits gets those of ``dtype``.
 
     Many models compute norms and softmaxes in float32, whatever the type of the model.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._dtype = dtype
         types = (torch.float16, torch.bfloat16, torch.float32)
         self._lower = frozenset(

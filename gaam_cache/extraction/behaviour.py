@@ -156,7 +156,7 @@ def _unmeasured(plan: Plan) -> str:
     gaam_version = plan.created_with.get("gaam", "an earlier version")
     return (
         f"gaam {gaam_version} began the cache and did not record what its encoder does "
-        f"(with {recorded_versions(plan)}): gaam would not notice that other libraries (here "
-        f"{installed_versions()}) compute other states; gaam verify --recompute 20 "
-        "compares rows"
+        f"(with {recorded_versions(plan)}): gaam would not notice that other libraries "
+        f"(here {installed_versions()}) compute other states; "
+        "gaam verify --recompute 20 compares rows"
     )

@@ -1,1 +1,1 @@
-"""The hub of models and data sets: what comes from it, and what is exported and sent there."""
+"""Export caches, and send them to the hub of models and data sets."""

@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import gaam_cache
 from gaam_cache.common.download import KINDS, hub_errors
 from gaam_cache.common.errors import CacheError, ConfigError, HubError
 from gaam_cache.common.markdown import (
@@ -142,7 +141,7 @@ def export_cache(
         _link_shards(root, cache.plan, folder)
         write_synced(folder / PLAN_FILE, plan.to_json().encode())
         _check_export(root, folder, progress or no_progress)
-        format_page = Path(gaam_cache.__file__).with_name(FORMAT_FILE)
+        format_page = Path(__file__).parents[1] / FORMAT_FILE
         write_synced(folder / FORMAT_FILE, format_page.read_bytes())
         write_synced(folder / CARD_FILE, card(plan).encode())
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
