@@ -201,7 +201,7 @@ class Row:
     temperatures: Floats | None
     """Divisors of the logits in scores of probabilities, (S, P)."""
     bins: Floats
-    """By bin of the calibration error: rows, right rows, summed probabilities, (3, B)."""
+    """By calibration bin: rows, right rows, summed probabilities, (3, B)."""
     name: str = ""
     """Mechanism; and head, selection or check if these distinguish it from others."""
     settings: str = ""
@@ -917,7 +917,7 @@ class _Tally:
     def __init__(self, compared: Score) -> None:
         self.compared = compared
         self.scores = all_scores()
-        self.found: list[Found | None] = []
+        self.seed_scores: list[Found | None] = []
         self.by_part: list[list[float | None]] = []
         self.no_claim = ""
         self.bins: Floats = np.zeros((3, BINS))
@@ -931,7 +931,7 @@ class _Tally:
                 self._values.setdefault(name, []).append(value)
 
         answers = scaled if self.compared.of_sizes else raw
-        self.found.append(self.compared.of(answers))
+        self.seed_scores.append(self.compared.of(answers))
         if not self.no_claim:
             self.no_claim = self.compared.why_no_claim(answers)
 
@@ -959,19 +959,19 @@ def _compared_score(
     groups: TableGroups,
 ) -> Scored:
     """The compared score of all seeds; that of accuracy if no seed finished."""
-    if not tally.found:
+    if not tally.seed_scores:
         return accuracy
-    found = [seed_score for seed_score in tally.found if seed_score is not None]
-    if len(found) < len(tally.found):
+    defined = [score for score in tally.seed_scores if score is not None]
+    if len(defined) < len(tally.seed_scores):
         reason = f"these rows and classes have no {tally.compared.title}"
-        nan_S = np.full(len(tally.found), np.nan)
+        nan_S = np.full(len(tally.seed_scores), np.nan)
         return Scored(values=nan_S, by_row=None, no_claim=reason)
 
     by_row = None
-    rows = [seed_score.by_row for seed_score in found if seed_score.by_row is not None]
+    rows = [score.by_row for score in defined if score.by_row is not None]
     if rows:
         by_row = _by_row(np.stack(rows), parts, repeats)
-    return Scored.of(found, by_row, tally.no_claim, groups.groups)
+    return Scored.of(defined, by_row, tally.no_claim, groups.groups)
 
 
 def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:

@@ -10,7 +10,7 @@ from gaam_decoder.reports.table import Format, Table
 
 
 class Json(Format):
-    """One object; further caches or test sets, if there are any, under ``other_caches``."""
+    """One object, with further caches or test sets under ``other_caches``."""
 
     has_columns: ClassVar[bool] = False
 
@@ -32,9 +32,13 @@ class Json(Format):
             first["other_caches"] = others
 
         # NaN becomes null, such as in the attention map of a lost seed.
-        finite = json.loads(json.dumps(first), parse_constant=lambda name: None)  # noqa: ARG005
+        finite = json.loads(json.dumps(first), parse_constant=_null)
         json.dump(finite, stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")
+
+
+def _null(constant: str) -> None:  # noqa: ARG001
+    """Stand for NaN and infinity, which JSON does not have."""
 
 
 def _alone(table: Table, section: Section) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Learned(Writer):
     place = 12
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Make the sections; seeds of several folds have other training rows in each."""
+        """Make the sections, most of them without rows of several folds."""
         rows = [row for row in table.rows if row.folds == 1]
         yield from _importance_section(table, rows)
         yield from _curves_section(table, rows)

@@ -105,8 +105,8 @@ def _lines(table: Table, pairs: Pairs) -> list[str]:
         )
         lines.append(
             f"the {MOST_VALUES} best rows are compared each with each, all others with "
-            f"the best and with the row of all; {MOST_LISTED} pairs at most are listed, "
-            "JSON has every one"
+            f"the best and with the row of all; {MOST_LISTED} pairs at most are "
+            "listed, JSON has every one"
         )
     if len(pairs.groups) == MOST_GROUPS:
         lines.append(

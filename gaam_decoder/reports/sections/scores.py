@@ -46,8 +46,8 @@ class Scores(Writer):
             heading="Other scores",
             lead=f"{titles}, and recall by class; --score NAME compares by one of them",
             lines=(
-                "mean over seeds, and standard deviation in brackets; the test rows are "
-                f"taken as given. Of {smaller} smaller is better",
+                "mean over seeds, and standard deviation in brackets; the test rows "
+                f"are taken as given. Of {smaller} smaller is better",
                 "which score is compared has to be chosen before it is seen: of many, "
                 "one differs by chance",
             ),
