@@ -1,8 +1,9 @@
-"""Rows compared with rows: with a baseline, with the linear probe, and all pairs along an axis.
+"""Compare rows: with a baseline, with the linear probe, and in pairs along a setting.
 
-A difference is paired by seed and test row, and ``minus`` makes every one. Each of the three kinds
-is a family of its own, which Holm corrects: the comparisons of one head on the same states and test
-rows, and those that filters left out of them. Other tables of a report are other families.
+``paired_difference`` pairs two rows by seed and test row. Each of the three kinds of
+comparison is a family of its own: Holm corrects the comparisons of one head on the same
+states and test rows, with those that filters left out. Other tables of a report are
+other families.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,85 +22,116 @@ from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT_BASELINE = "none"
-MOST_VALUES = (
-    12  # rows of a group of which all pairs are made: a matrix of 66 can be read
-)
-MOST_GROUPS = 8  # groups of a table that are compared, those of most rows first
-MEAN_ALL = (
-    "layers",
-    *DRAWN_BY,
-)  # settings that mean all of them where a recipe has none
-ALL = "all"  # their value then
-Same = tuple[tuple[str, str], ...]
-Sets = dict[Same, list[Row]]
+# Rows of a group that are compared each with each: people can read a matrix of 66.
+MOST_VALUES = 12
+# Groups of a table that are compared, the largest first.
+MOST_GROUPS = 8
+# A recipe without one of these settings uses all layers, or all training rows.
+MEAN_ALL = ("layers", *DRAWN_BY)
+ALL = "all"  # the value of such a setting
+ALL_HEADS = "all heads"
+
+Settings = tuple[tuple[str, str], ...]  # sorted names and values
+RowsBySettings = dict[Settings, list[Row]]
+Places = tuple[int, int]  # of two rows in their group
 
 
-def minus(row: Row, other: Row, margin: float) -> Comparison | None:
-    """One row minus another.
+def paired_difference(row: Row, other: Row, margin: float) -> Comparison | None:
+    """Subtract another row from a row, seed by seed.
 
-    A head that is fitted at once has no seeds: its answers are the same beside each. None without
-    a seed in common, without the score, and where the probabilities of one alone were scaled.
+    A head that is fitted at once has no seeds: the same predictions stand beside each
+    seed. None without a common seed, without the score, and if the probabilities of
+    only one of the two were scaled.
     """
-    score, scaled = (
-        row.chosen.unit,
-        {row.temperatures is None, other.temperatures is None},
-    )
+    score = row.chosen.unit
     seeds = tuple(
         seed for seed in row.finished if other.fitted or seed in other.finished
     )
-    lacking = row.chosen.mean is None or other.chosen.mean is None
-    if not seeds or lacking or (score.of_sizes and len(scaled) > 1):
+    is_scored = row.chosen.mean is not None and other.chosen.mean is not None
+    if not seeds or not is_scored:
         return None
-    mine = [row.finished.index(seed) for seed in seeds]
-    theirs = [0 if other.fitted else other.finished.index(seed) for seed in seeds]
-    by_part = (row.by_part[mine] - other.by_part[theirs]).mean(0)
-    over_folds = None
-    if row.folds > 1 and np.isfinite(by_part).all():
-        # test rows of a fold for every row that was learned from or chose
-        ratio = 1 / (row.folds - 1)
-        if row.drawn is not None:
-            first = row.runs[0]
-            ratio = (
-                first.cache["rows"][first.recipe["train_split"]] / row.folds / row.drawn
-            )
-        over_folds = stats.corrected_resampled_t(by_part, ratio, most=score.highest)
-    grids = [
-        [[c.values for c in t.candidates] for t in of.tunings] for of in (row, other)
-    ]
+    is_one_scaled = (row.temperatures is None) != (other.temperatures is None)
+    if score.of_sizes and is_one_scaled:
+        return None
+
+    places = [row.finished.index(seed) for seed in seeds]
+    other_places = [0] * len(seeds)
+    if not other.fitted:
+        other_places = [other.finished.index(seed) for seed in seeds]
     return Comparison(
         baseline=other.attention,
         seeds=seeds,
         dropped=tuple(sorted({*row.seeds, *other.seeds} - {*seeds})),
         claim=claim_by_score(
-            score, _scored(row, mine), _scored(other, theirs), margin=margin
+            score,
+            _scored(row, places),
+            _scored(other, other_places),
+            margin=margin,
         ),
-        other_training=over_folds,
-        other_grid=grids[0] != grids[1],
+        other_training=_over_folds(row, other, places, other_places),
+        other_grid=_tuning_grids(row) != _tuning_grids(other),
     )
+
+
+def _over_folds(
+    row: Row, other: Row, places: list[int], other_places: list[int]
+) -> stats.CorrectedT | None:
+    """The difference over the folds, with the t test for overlapping training sets."""
+    by_part = (row.by_part[places] - other.by_part[other_places]).mean(0)
+    if row.folds <= 1 or not np.isfinite(by_part).all():
+        return None
+
+    # Test rows of a fold for every training or validation row.
+    ratio = 1 / (row.folds - 1)
+    if row.drawn is not None:
+        first = row.runs[0]
+        split_rows = first.cache["rows"][first.recipe["train_split"]]
+        ratio = split_rows / row.folds / row.drawn
+    return stats.corrected_resampled_t(by_part, ratio, most=row.chosen.unit.highest)
+
+
+def _tuning_grids(row: Row) -> list[list[Any]]:
+    """The values of all candidates, for every tuning of a row."""
+    return [
+        [candidate.values for candidate in tuning.candidates] for tuning in row.tunings
+    ]
 
 
 def _scored(row: Row, places: list[int]) -> Scored:
-    # what the doubt of its choices adds to the variance
-    choice = sum(one.variance for one in row.choices) / row.by_part.shape[1] ** 2
+    # The variance of a mean over parts, from the doubt of the choice in each part.
+    variance = sum(choice.variance for choice in row.choices)
+    choice_variance = variance / row.by_part.shape[1] ** 2
     return replace(
-        row.chosen.scored.chosen(places), choice=choice, train_rows=row.train_rows
+        row.chosen.scored.chosen(places),
+        choice=choice_variance,
+        train_rows=row.train_rows,
     )
 
 
-def corrected(
-    found: Mapping[Any, Comparison],
+def _correct_by_holm(
+    comparisons: Mapping[Any, Comparison],
     beside: Mapping[Any, Comparison] | None = None,
-    more: int = 0,
+    untested: int = 0,
 ) -> dict[Any, Comparison]:
-    """Comparisons with Holm's p-values, corrected for one another and for those ``beside`` them.
+    """Give comparisons Holm's p-values, corrected for all of their family.
 
-    The tests of a difference and of equivalence are a family each. ``more`` were not even made,
-    and count as if they had shown nothing.
+    The family has these comparisons, those ``beside`` them, and ``untested`` more that
+    count as if they had shown nothing. The tests of a difference and of equivalence are
+    a family each.
     """
-    others = [one.claim for key, one in (beside or {}).items() if key not in found]
-    told = stats.holm_corrected([*(one.claim for one in found.values()), *others], more)
-    both = zip(found.items(), told, strict=False)
-    return {key: replace(one, claim=claim) for (key, one), claim in both}
+    claims = [comparison.claim for comparison in comparisons.values()]
+    for key, comparison in (beside or {}).items():
+        if key not in comparisons:
+            claims.append(comparison.claim)
+
+    # The corrected claims of ``comparisons`` come first.
+    corrected_claims = stats.holm_corrected(claims, untested)
+    return {
+        key: replace(comparison, claim=claim)
+        for (key, comparison), claim in zip(
+            comparisons.items(), corrected_claims, strict=False
+        )
+    }
 
 
 def compare_all(
@@ -108,19 +140,23 @@ def compare_all(
     margin: float,
     other_of: Callable[[Row, Sequence[Row]], Row | None],
 ) -> dict[Any, Comparison]:
-    """Every row of a table minus its counterpart, by the key of the row, corrected for its head.
+    """Compare every row of a table with its counterpart, corrected for its head.
 
     Args:
-        rows: those of one table.
-        beside: all rows of that table, those that filters left out too; of these only Holm knows.
+        rows: rows of one table.
+        beside: all rows of that table, with those that filters left out; only the
+            correction uses the latter.
         margin: largest difference that does not matter.
-        other_of: the counterpart of a row among the rows of its table.
+        other_of: finds the counterpart of a row among the rows of its table.
+
+    Returns:
+        The comparison of each row with a counterpart, by the key of the row.
     """
     compared: dict[Any, Comparison] = {}
     for head in dict.fromkeys(row.head for row in rows):
         differences = _differences(rows, head, margin, other_of)
         left_out = _differences(beside, head, margin, other_of)
-        compared |= corrected(differences, left_out)
+        compared |= _correct_by_holm(differences, left_out)
     return {row_key: comparison for (row_key, _), comparison in compared.items()}
 
 
@@ -133,9 +169,13 @@ def _differences(
     """Every row of a head minus its counterpart, by the keys of both."""
     differences = {}
     for row in rows:
-        other = other_of(row, rows) if row.head == head else None
-        difference = minus(row, other, margin) if other else None
-        if other and difference:
+        if row.head != head:
+            continue
+        other = other_of(row, rows)
+        if other is None:
+            continue
+        difference = paired_difference(row, other, margin)
+        if difference is not None:
             differences[row.key, other.key] = difference
     return differences
 
@@ -143,7 +183,7 @@ def _differences(
 def counts_by_head(
     rows: Sequence[Row], compared: Mapping[Any, Comparison]
 ) -> dict[str, int]:
-    """For how many comparisons Holm corrects, by head; nothing of a head without a claim."""
+    """Number of comparisons in Holm's correction, for each head with a claim."""
     counts: dict[str, int] = {}
     for row in rows:
         comparison = compared.get(row.key)
@@ -164,60 +204,74 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
 def same_recipe(
     first: dict[str, Any], second: dict[str, Any], apart: Iterable[str] = ()
 ) -> bool:
-    """Whether two recipes mean the same but for what is ``apart``; left out is left at nothing."""
+    """Whether two recipes agree in all settings except those in ``apart``.
+
+    A missing setting is the same as None.
+    """
     keys = (first.keys() | second.keys()) - set(apart)
     return all(first.get(key) == second.get(key) for key in keys)
 
 
 def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
-    """The mechanism to compare with: the one asked for, else ``none`` if it is there."""
-    there = sorted({row.attention for row in rows if not row.shuffled})
+    """Choose the mechanism to compare with: the requested one, else ``none``.
+
+    Raises:
+        ConfigError: no row has the requested mechanism.
+    """
+    evaluated = sorted({row.attention for row in rows if not row.shuffled})
     if asked is None:
-        # a linear probe has no counterparts among what is trained by steps
+        # A linear probe has no counterparts among decoders that are trained by steps.
         stepped = {row.attention for row in rows if not (row.fitted or row.shuffled)}
-        return DEFAULT_BASELINE if DEFAULT_BASELINE in (stepped or there) else None
-    if asked in there:
+        candidates = stepped or set(evaluated)
+        return DEFAULT_BASELINE if DEFAULT_BASELINE in candidates else None
+    if asked in evaluated:
         return asked
     raise ConfigError(
         f"no run of the baseline '{asked}' was evaluated",
-        expected=f"one of: {', '.join(there)}",
+        expected=f"one of: {', '.join(evaluated)}",
         hint=f"gaam train --attn {asked}, or a filter that does not leave it out",
     )
 
 
 def is_of(row: Row, baseline: str | None) -> bool:
-    """Whether a row is one of the baseline; no check is."""
+    """Whether a row is one of the baseline; a check with shuffled labels is not."""
     return row.attention == baseline and not row.shuffled
 
 
 def counterpart(row: Row, rows: Sequence[Row], baseline: str | None) -> Row | None:
-    """The row of the baseline with the same head and recipe; what was tuned of both may differ.
+    """Find the row of the baseline with the same head and recipe.
 
-    None for the baseline itself and for checks, and where something else than the mechanism would
-    differ too.
+    If both rows were tuned, their tuned settings may differ. None for the baseline
+    itself and for checks, and if more than the mechanism would differ.
     """
     if row.shuffled or row.attention == baseline:
         return None
-    alike = [
+    of_baseline = [
         other for other in rows if is_of(other, baseline) and other.head == row.head
     ]
-    same = [other for other in alike if same_recipe(row.recipe, other.recipe)]
-    if row.tunings:
-        same += [
-            o for o in alike if o.tunings and same_recipe(row.recipe, o.recipe, TUNED)
-        ]
-    return same[0] if same else None
+    for other in of_baseline:
+        if same_recipe(row.recipe, other.recipe):
+            return other
+    if not row.tunings:
+        return None
+    for other in of_baseline:
+        if other.tunings and same_recipe(row.recipe, other.recipe, TUNED):
+            return other
+    return None
 
 
 def probe_of(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The linear probe on the same states and splits, of a row of steps with seeds enough."""
+    """Find the linear probe on the same states and splits.
+
+    None for a fit, for a check, and for a row with too few seeds.
+    """
     if row.fitted or row.shuffled or len(row.finished) < stats.LEAST_SEEDS:
         return None
     for probe in rows:
-        # a fit's recipe holds what plays a part: states, splits, what chooses
-        due = dict.fromkeys(DRAWN_BY) | probe.recipe
-        same = all(row.recipe.get(name) == value for name, value in due.items())
-        if probe.fitted and not probe.shuffled and same:
+        # The recipe of a fit has only settings of states, splits and validation.
+        required = dict.fromkeys(DRAWN_BY) | probe.recipe
+        is_same = all(row.recipe.get(name) == value for name, value in required.items())
+        if probe.fitted and not probe.shuffled and is_same:
             return probe
     return None
 
@@ -225,16 +279,14 @@ def probe_of(row: Row, rows: Sequence[Row]) -> Row | None:
 class Group(NamedTuple):
     """Rows that differ in one setting alone, the best first, and all pairs of them."""
 
-    name: str  # what they share and other groups do not; may be ''
-    labels: tuple[str, ...]  # their values of the setting
+    name: str  # the settings that distinguish it from other groups; may be empty
+    labels: tuple[str, ...]  # the value of the setting, for each row
     rows: tuple[Row, ...]
-    pairs: dict[
-        tuple[int, int], Comparison
-    ]  # the row at the first place minus the other
+    pairs: dict[Places, Comparison]  # the row at the first place minus the second
 
     @property
     def references(self) -> tuple[int, ...]:
-        """Places of the rows that every other is compared with: the best, and that of all."""
+        """Places of the rows compared with every other: the best, and that of all."""
         return _references(self.labels)
 
 
@@ -243,18 +295,14 @@ class Pairs(NamedTuple):
 
     axis: str
     num_tests: dict[str, int]
-    """Pairs with seeds enough for a claim, by head, or of all heads: what Holm corrects for."""
+    """Pairs in Holm's correction, those with enough seeds, by head or of all heads."""
     groups: list[Group]
-    asked: bool  # whether the report was asked for this axis
+    asked: bool  # whether the user named this axis
 
 
 def _references(labels: Sequence[str]) -> tuple[int, ...]:
-    return tuple(
-        sorted({0, *(place for place, one in enumerate(labels) if one == ALL)})
-    )
-
-
-ALL_HEADS = "all heads"
+    places = {place for place, label in enumerate(labels) if label == ALL}
+    return tuple(sorted({0} | places))
 
 
 def every_pair(
@@ -262,133 +310,198 @@ def every_pair(
     axis: str | None,
     margin: float,
 ) -> list[Pairs]:
-    """All pairs of rows of every table that differ in a setting.
+    """Compare all pairs of rows of every table that differ in one setting alone.
 
-    Of many rows the best are compared each with each, all others with the best and with the row of
-    all layers, where there is one. Holm corrects for all pairs that there are of a table and head,
-    as if those that were not compared had shown nothing.
+    Of many rows, the best are compared each with each; all others are compared with the
+    best row and with the row of all layers, if there is one. Holm corrects for all
+    possible pairs of a table and head, as if the omitted pairs had shown nothing.
 
     Args:
-        tables: of each its rows, and all rows of it, those that filters left out too.
+        tables: the rows of each table, and all its rows with those that filters left
+            out.
         axis: the setting; None: the mechanism.
         margin: largest difference that does not matter.
 
     Raises:
         ConfigError: no two rows differ in the setting alone.
     """
-    name = (axis or "attn").strip().lower().replace("-", "_")
-    sets = [together(rows, name) for rows, _ in tables]
-    if axis is not None and not any(sets):
+    setting = (axis or "attn").strip().lower().replace("-", "_")
+    shown_sets = [_group_by_settings(rows, setting) for rows, _ in tables]
+    if axis is not None and not any(shown_sets):
         raise ConfigError(
             f"no two rows differ in '{axis}' alone",
             expected="attn, head, layers, lr or another setting in which some do",
             hint="--all shows every candidate of what validation chose",
         )
-    return [
-        _pairs(shown, together(beside, name), name, margin, axis is not None)
-        for shown, (_, beside) in zip(sets, tables, strict=True)
-    ]
+
+    pairs = []
+    for shown, (_, all_rows) in zip(shown_sets, tables, strict=True):
+        all_sets = _group_by_settings(all_rows, setting)
+        table_pairs = _compare_table(shown, all_sets, setting, margin, axis is not None)
+        pairs.append(table_pairs)
+    return pairs
 
 
-def _pairs(shown: Sets, beside: Sets, axis: str, margin: float, asked: bool) -> Pairs:
-    """The pairs of one table, corrected for all pairs of their head."""
+def _compare_table(
+    shown: RowsBySettings,
+    all_sets: RowsBySettings,
+    axis: str,
+    margin: float,
+    asked: bool,
+) -> Pairs:
+    """Compare the pairs of one table, and correct them for all pairs of their head."""
+    testable = _testable_pairs([*shown.values(), *all_sets.values()], axis)
+    groups = _compare_groups(shown, axis, margin)
+    num_tests: dict[str, int] = {}
+    for family in dict.fromkeys(_family(group.rows, axis) for group in groups):
+        family_groups = [
+            group for group in groups if _family(group.rows, axis) == family
+        ]
+        _correct_groups(family_groups, len(testable[family]))
+        num_tests[family] = len(testable[family])
+    return Pairs(axis, num_tests, groups, asked)
 
-    def family(rows: Sequence[Row]) -> str:
-        return ALL_HEADS if axis == "head" else rows[0].head
 
-    tested: dict[str, set[frozenset[Any]]] = {}
-    for rows in (*shown.values(), *beside.values()):
+def _family(rows: Sequence[Row], axis: str) -> str:
+    """The head of these rows, whose pairs Holm corrects for one another."""
+    return ALL_HEADS if axis == "head" else rows[0].head
+
+
+def _testable_pairs(
+    sets: Iterable[Sequence[Row]], axis: str
+) -> dict[str, set[frozenset[Any]]]:
+    """Pairs of row keys with enough seeds and test rows for a claim, by family."""
+    testable: dict[str, set[frozenset[Any]]] = {}
+    for rows in sets:
         pairs = {
-            frozenset({a.key, b.key})
-            for a, b in combinations(rows, 2)
-            if _testable(a, b)
+            frozenset({first.key, second.key})
+            for first, second in combinations(rows, 2)
+            if _is_testable(first, second)
         }
-        tested.setdefault(family(rows), set()).update(pairs)
-    groups = _groups(shown, axis, margin)
-    counts: dict[str, int] = {}
-    for head in dict.fromkeys(family(group.rows) for group in groups):
-        mine = [group for group in groups if family(group.rows) == head]
-        found = {
-            (number, places): comparison
-            for number, group in enumerate(mine)
-            for places, comparison in group.pairs.items()
-        }
-        compared = sum(one.claim.testable or one.claim.silent for one in found.values())
-        more = max(0, len(tested[head]) - compared)
-        for (number, places), comparison in corrected(found, more=more).items():
-            mine[number].pairs[places] = comparison
-        counts[head] = len(tested[head])
-    return Pairs(axis, counts, groups, asked)
+        testable.setdefault(_family(rows, axis), set()).update(pairs)
+    return testable
 
 
-def _testable(row: Row, other: Row) -> bool:
+def _correct_groups(groups: Sequence[Group], num_testable: int) -> None:
+    """Replace the comparisons of these groups by corrected ones."""
+    comparisons = {
+        (number, places): comparison
+        for number, group in enumerate(groups)
+        for places, comparison in group.pairs.items()
+    }
+    tested = [
+        comparison
+        for comparison in comparisons.values()
+        if comparison.claim.testable or comparison.claim.silent
+    ]
+    untested = max(0, num_testable - len(tested))
+    corrected = _correct_by_holm(comparisons, untested=untested)
+    for (number, places), comparison in corrected.items():
+        groups[number].pairs[places] = comparison
+
+
+def _is_testable(row: Row, other: Row) -> bool:
     """Whether two rows have seeds and test rows enough for a claim."""
     seeds = {*row.finished} & {*other.finished}
     num_rows: int = row.accuracy.scored.by_row.shape[1]  # type: ignore[union-attr]
     return len(seeds) >= stats.LEAST_SEEDS and num_rows > 1
 
 
-def _groups(sets: Sets, axis: str, margin: float) -> list[Group]:
-    shared, found = set.intersection(*map(set, sets)) if sets else set(), []
-    for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[
-        :MOST_GROUPS
-    ]:
-        own = [
-            (k, value) for k, value in same if k == "attn" or (k, value) not in shared
-        ]
-        told = [
-            brief(value if key == "attn" else f"{key}={value}") for key, value in own
-        ]
-        labels = tuple(numbered([brief(_value(row, axis), 60) for row in rows]))
-        references = _references(labels)
-        made: dict[tuple[int, int], Comparison] = {}
-        for first, second in combinations(range(len(rows)), 2):
-            if second < MOST_VALUES or first in references or second in references:
-                comparison = minus(rows[first], rows[second], margin)
-                if comparison is not None:
-                    made[first, second] = comparison
-        found.append(Group(", ".join(told), labels, tuple(rows), made))
-    return found
+def _compare_groups(sets: RowsBySettings, axis: str, margin: float) -> list[Group]:
+    """Compare the rows of the largest groups, and name each group."""
+    if not sets:
+        return []
+    shared = set.intersection(*map(set, sets))
+    largest_first = sorted(sets.items(), key=lambda item: -len(item[1]))
+    groups = []
+    for settings, rows in largest_first[:MOST_GROUPS]:
+        values = [brief(_axis_value(row, axis), 60) for row in rows]
+        labels = tuple(numbered(values))
+        pairs = _compare_rows(rows, _references(labels), margin)
+        name = _group_name(settings, shared)
+        groups.append(Group(name, labels, tuple(rows), pairs))
+    return groups
+
+
+def _group_name(settings: Settings, shared: set[tuple[str, str]]) -> str:
+    """The mechanism, and the settings that not all groups of the table share."""
+    parts = []
+    for name, value in settings:
+        if name == "attn":
+            parts.append(brief(value))
+        elif (name, value) not in shared:
+            parts.append(brief(f"{name}={value}"))
+    return ", ".join(parts)
+
+
+def _compare_rows(
+    rows: Sequence[Row], references: Sequence[int], margin: float
+) -> dict[Places, Comparison]:
+    """Compare the best rows with each other, and all rows with the references."""
+    pairs: dict[Places, Comparison] = {}
+    for first, second in combinations(range(len(rows)), 2):
+        if second < MOST_VALUES or first in references or second in references:
+            comparison = paired_difference(rows[first], rows[second], margin)
+            if comparison is not None:
+                pairs[first, second] = comparison
+    return pairs
 
 
 def numbered(names: list[str]) -> list[str]:
-    """The names, those that are there several times with their place behind them."""
-    return [n + f" #{place}" * (names.count(n) > 1) for place, n in enumerate(names, 1)]
+    """Put its place behind each name that occurs several times."""
+    numbered_names = []
+    for place, name in enumerate(names, 1):
+        is_repeated = names.count(name) > 1
+        numbered_names.append(f"{name} #{place}" if is_repeated else name)
+    return numbered_names
 
 
-def _value(row: Row, axis: str) -> str:
-    """What a row has of the setting; of what its recipe does not name, the default."""
-    if axis in ("attn", "head"):
-        return row.attention if axis == "attn" else row.head
-    found = row.recipe.get(axis, row.runs[0].setting(axis))
-    return ALL if found is None and axis in MEAN_ALL else str(found)
+def _axis_value(row: Row, axis: str) -> str:
+    """The value of the setting in a row; the default if its recipe has none."""
+    if axis == "attn":
+        return row.attention
+    if axis == "head":
+        return row.head
+    value = row.recipe.get(axis, row.runs[0].setting(axis))
+    if value is None and axis in MEAN_ALL:
+        return ALL
+    return str(value)
 
 
-def together(rows: Sequence[Row], axis: str) -> Sets:
-    """Rows by all that they share but for what was tuned, where two or more differ along the axis.
+def _group_by_settings(rows: Sequence[Row], axis: str) -> RowsBySettings:
+    """Group rows that agree in all but tuned settings, if two differ along the axis.
 
-    Rows of a fit, of shuffled labels and without a finished seed are of none.
+    A fit, a check with shuffled labels and a row without the score are in no group.
     """
-    found: dict[Same, list[Row]] = {}
+    sets: RowsBySettings = {}
     for row in rows:
-        alone = row.fitted or row.shuffled or row.chosen.mean is None
-        if alone or (row.tunings and axis in TUNED):
+        if row.fitted or row.shuffled or row.chosen.mean is None:
             continue
-        apart = {axis, *(TUNED if row.tunings else ())}
-        same = {
-            "attn": row.attention,
-            "head": row.head,
-            "tuned": bool(row.tunings),
-        } | row.recipe
-        same["scaled logits"] = (
-            row.chosen.unit.of_sizes and row.temperatures is not None
-        )
-        key = sorted(
-            (k, str(v)) for k, v in same.items() if k not in apart and v is not None
-        )
-        found.setdefault(tuple(key), []).append(row)
+        if row.tunings and axis in TUNED:
+            continue
+        sets.setdefault(_settings(row, axis), []).append(row)
     return {
-        key: of
-        for key, of in found.items()
-        if len({_value(row, axis) for row in of}) > 1
+        settings: members
+        for settings, members in sets.items()
+        if len({_axis_value(row, axis) for row in members}) > 1
     }
+
+
+def _settings(row: Row, axis: str) -> Settings:
+    """The settings of a row, without the axis and without tuned settings."""
+    left_out = {axis}
+    if row.tunings:
+        left_out.update(TUNED)
+    is_scaled = row.chosen.unit.of_sizes and row.temperatures is not None
+    settings: dict[str, Any] = {
+        "attn": row.attention,
+        "head": row.head,
+        "tuned": bool(row.tunings),
+        **row.recipe,
+        "scaled logits": is_scaled,
+    }
+    pairs = []
+    for name, value in settings.items():
+        if name not in left_out and value is not None:
+            pairs.append((name, str(value)))
+    return tuple(sorted(pairs))

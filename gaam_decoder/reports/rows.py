@@ -1,10 +1,11 @@
-"""Runs -> rows: a mechanism under one recipe over all its seeds, and what these predicted.
+"""Turn runs into rows: one mechanism under one recipe over all its seeds.
 
-S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C classes.
+A row carries the scores of its predictions on the test rows. S finished seeds, P parts
+(1, or the folds of cross-validations), N test rows, C classes.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,26 +34,39 @@ from gaam_decoder.runs.tuning import (
 from gaam_decoder.stats.choice import ChoiceOf, choice_of
 from gaam_decoder.stats.groups import joined, row_groups
 from gaam_decoder.stats.scored import Scored, interval_by_score
-from gaam_decoder.stats.scores.base import Answers, Interval, Score
+from gaam_decoder.stats.scores.base import Answers, Found, Interval, Score
 from gaam_decoder.stats.scores.ece import BINS, reliability
 
 Floats = NDArray[np.float64]
-Part = Sequence[RunResult]  # on the same test rows, of seeds that differ
+# Runs of different seeds on the same test rows.
+Part = Sequence[RunResult]
+SeedFold = tuple[int, int]  # split seed, number of the fold
+FoldRuns = dict[SeedFold, list[RunResult]]
+# What the folds of one cross-validation share.
+Partition = tuple[str, ...]
+
 BY_FOLD = "by fold"
 SCORES = "gaam_decoder.stats.scores"
 DEFAULT = "accuracy"
-SURE = 0.95  # share of draws of other rows that choose the same
-SCALED = ", temperature fitted"  # behind the name of a score of probabilities that were scaled
+MACRO_F1 = "macro-f1"
+# Share of draws of other validation rows that select the same candidate.
+SURE = 0.95
+# Stands behind the name of a score if its probabilities were scaled.
+SCALED = ", temperature fitted"
 
 
 def score_of(name: str) -> Score:
-    """The score of that name; a ConfigError where there is none."""
-    found: Score = plugins.load(SCORES, name, kind="score")()
-    return found
+    """Load a score by name.
+
+    Raises:
+        ConfigError: there is no such score.
+    """
+    score: Score = plugins.load(SCORES, name, kind="score")()
+    return score
 
 
 def all_scores() -> dict[str, Score]:
-    """Every score by its name."""
+    """Load every score, the default score first."""
     return {name: score_of(name) for name in [DEFAULT, *plugins.names(SCORES)]}
 
 
@@ -61,68 +75,82 @@ class Measured(NamedTuple):
 
     unit: Score
     scored: Scored
-    mean: float | None  # None if no seed finished, or there is no such score
+    mean: float | None  # None without a finished seed, or without such a score
     std: float | None  # over seeds
-    interval: Interval  # 95% t interval over seeds, as far as the score can be
-    two_level: Interval  # 95%, over seeds and test rows; of a fit, over test rows alone
+    interval: Interval  # 95% t interval over seeds, within the range of the score
+    two_level: Interval  # 95%, over seeds and test rows; of a fit, over test rows
 
 
-def _measured(score: Score, scored: Scored, fitted: bool) -> Measured:
-    value_S, std, interval, mean = scored.values, None, None, None
+def _measure(score: Score, scored: Scored, fitted: bool) -> Measured:
+    value_S = scored.values
+    mean = None
+    std = None
+    interval: Interval = None
     if len(value_S) and np.isfinite(value_S).all():
-        mean, std = float(value_S.mean()), stats.standard_deviation(value_S)
+        mean = float(value_S.mean())
+        std = stats.standard_deviation(value_S)
         interval = stats.within(stats.t_interval(value_S), 0, score.highest)
-    both = interval_by_score(score, scored, without_seeds=fitted)
-    return Measured(score, scored, mean, std, interval, both)
+    two_level = interval_by_score(score, scored, without_seeds=fitted)
+    return Measured(score, scored, mean, std, interval, two_level)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """A row minus another over the seeds that both finished. Fractions, not percent."""
+    """A row minus another row over the finished seeds of both, as fractions."""
 
-    baseline: str  # mechanism of the other
+    baseline: str  # mechanism of the other row
     seeds: tuple[int, ...]
-    dropped: tuple[int, ...]  # that one of the two lacks, or in which one failed
+    dropped: tuple[int, ...]  # seeds that one of the two lacks, or that failed
     claim: stats.Claim
-    other_training: (
-        stats.CorrectedT | None
-    )  # of folds: what another training set would give
-    other_grid: (
-        bool  # whether more or other values were tried for one than for the other
-    )
+    other_training: stats.CorrectedT | None
+    """Of folds: the difference that another training set would give."""
+    other_grid: bool
+    """Whether the two rows were tuned over different candidates."""
 
     def to_dict(self) -> dict[str, Any]:
+        other_training = self.other_training
         return {
             "baseline": self.baseline,
             "paired_seeds": list(self.seeds),
             "dropped_seeds": list(self.dropped),
             **claim_values(self.claim),
-            "other_training_sets": self.other_training
-            and self.other_training.to_dict(),
+            "other_training_sets": (
+                None if other_training is None else other_training.to_dict()
+            ),
             "other_grid": self.other_grid,
         }
 
 
 def claim_values(claim: stats.Claim) -> dict[str, Any]:
-    """A claim as JSON values."""
-    here = claim.on_these_rows
-    names = (
-        "difference verdict significant margin p p_holm p_equivalent p_equivalent_holm"
-    )
-    names += " num_tests num_groups seeds_to_decide rows_to_decide groups_to_decide"
-    return {name: getattr(claim, name) for name in names.split()} | {
+    """Give a claim as JSON values."""
+    these_rows = claim.on_these_rows
+    sign_flip = these_rows.sign_flip
+    return {
+        "difference": claim.difference,
+        "verdict": claim.verdict,
+        "significant": claim.significant,
+        "margin": claim.margin,
+        "p": claim.p,
+        "p_holm": claim.p_holm,
+        "p_equivalent": claim.p_equivalent,
+        "p_equivalent_holm": claim.p_equivalent_holm,
+        "num_tests": claim.num_tests,
+        "num_groups": claim.num_groups,
+        "seeds_to_decide": claim.seeds_to_decide,
+        "rows_to_decide": claim.rows_to_decide,
+        "groups_to_decide": claim.groups_to_decide,
         "difference_points": 100 * claim.difference,
         "within_margin": claim.negligible,
         "ci95_seeds_and_rows": claim.interval,
         "ci95_corrected": claim.interval_corrected,
         "on_these_test_rows": {
-            "verdict": here.verdict,
-            "std": here.std,
-            "ci95": here.interval,
-            "p_sign_flip": here.sign_flip.p if here.sign_flip else None,
-            "p_sign_flip_exact": here.sign_flip.exact if here.sign_flip else None,
-            "p_equivalent": here.p_equivalent,
-            "minimum_detectable_difference": here.detectable,
+            "verdict": these_rows.verdict,
+            "std": these_rows.std,
+            "ci95": these_rows.interval,
+            "p_sign_flip": sign_flip.p if sign_flip else None,
+            "p_sign_flip_exact": sign_flip.exact if sign_flip else None,
+            "p_equivalent": these_rows.p_equivalent,
+            "minimum_detectable_difference": these_rows.detectable,
         },
     }
 
@@ -134,105 +162,99 @@ class Row:
     attention: str
     head: str
     select: str
-    recipe: dict[
-        str, Any
-    ]  # of folds without the fold; what each chose for itself is BY_FOLD
-    code: str  # its file and a digest, or empty: of a mechanism that is not ours
-    tunings: tuple[Tuning, ...]  # of every fold; empty where nothing was chosen
-    choices: tuple[ChoiceOf, ...]  # how sure each of these is, where the runs say
+    recipe: dict[str, Any]
+    """Of folds without the fold; a setting tuned in each fold is ``BY_FOLD``."""
+    code: str
+    """File and digest of a mechanism from a plugin, or empty."""
+    tunings: tuple[Tuning, ...]
+    """Tuning of every fold; empty if nothing was tuned."""
+    choices: tuple[ChoiceOf, ...]
+    """How sure each of these choices is, if the runs record it."""
     parameters: dict[str, int]
-    folds: int  # whose test rows stand one after the other; or 1
+    folds: int  # their test rows stand one after the other; or 1
     repeats: int  # cross-validations with other folds each, one after the other
-    seeds: tuple[int, ...]  # all that every fold has, failed ones too, sorted
-    finished: tuple[int, ...]  # the S of all that follows: in every fold
+    seeds: tuple[int, ...]  # seeds that every fold has, with failed ones, sorted
+    finished: tuple[int, ...]  # seeds that finished in every fold: the S below
     seconds: dict[int, float]
     failed: dict[int, str]
-    fitted: bool  # whether its head was fitted at once, without steps and seeds
-    shuffled: bool  # whether labels were: a check, which is compared with nothing
-    on_training_rows: bool  # whether it is tested on the rows that it learned from
-    drawn: (
-        int | None
-    )  # training rows that it was given, the fewest of its folds; None: all
-    still_learning: tuple[
-        int, ...
-    ]  # finished seeds whose best epoch is the last, in any fold
-    too_short: bool  # whether these are more than a plateau gives
-    at_edge: frozenset[
-        str
-    ]  # chosen, and not by chance, at the smallest or largest that was tried
+    fitted: bool  # whether the head was fitted at once, without steps and seeds
+    shuffled: bool  # whether labels were shuffled: a check, never compared
+    on_training_rows: bool  # whether the test rows are the training rows
+    drawn: int | None
+    """Number of training rows drawn, the fewest of the folds; None: all."""
+    still_learning: tuple[int, ...]
+    """Finished seeds whose best epoch is the last one, in any fold."""
+    too_short: bool  # whether these are more seeds than a plateau gives
+    at_edge: frozenset[str]
+    """Tuned settings whose smallest or largest candidate won, not by chance."""
     runs: tuple[RunResult, ...]
     accuracy: Measured
-    chosen: Measured  # the score that is compared
-    right: NDArray[np.bool_]  # whether each seed is right on each test row, (S, N)
-    by_part: Floats  # the score that is compared of every part, (S, P); NaN where there is none
-    every: dict[str, Floats]  # every score of every seed, of those that these rows have
-    confusion: NDArray[
-        np.int64
-    ]  # true class by predicted class, summed over seeds, (C, C)
+    chosen: Measured  # the score that the table compares
+    right: NDArray[np.bool_]  # whether a seed is right on a test row, (S, N)
+    by_part: Floats  # the compared score of every part, (S, P); NaN: undefined
+    every: dict[str, Floats]  # every defined score, with a value for each seed
+    confusion: NDArray[np.int64]
+    """True class by predicted class, summed over seeds, (C, C)."""
     vote_accuracy: float | None  # of the class that most seeds predict
-    majority_accuracy: (
-        float  # of the class that is most frequent among the training rows
-    )
+    majority_accuracy: float  # of the most frequent class of the training rows
     labels_per_class: NDArray[np.int64]  # test rows, (C,)
-    temperatures: Floats | None  # that divide logits in scores of probabilities, (S, P)
-    bins: Floats  # rows, right ones, summed probabilities by bin of the calibration error, (3, B)
-    name: str = (
-        ""  # mechanism, and head, selection or check where these tell it from others
-    )
-    settings: str = ""  # that not all rows of the table share, such as ``lr=0.001``
-    label: str = ""  # the name, with settings where another row has it too
+    temperatures: Floats | None
+    """Divisors of the logits in scores of probabilities, (S, P)."""
+    bins: Floats
+    """By calibration bin: rows, right rows, summed probabilities, (3, B)."""
+    name: str = ""
+    """Mechanism; and head, selection or check if these distinguish it from others."""
+    settings: str = ""
+    """Settings that the rows of the table do not share, such as ``lr=0.001``."""
+    label: str = ""  # the name, with settings if another row has the same name
     compared: Comparison | None = None  # with its counterpart of the baseline
     probed: Comparison | None = None  # with the linear probe on the same states
-    unchosen: bool = False  # whether it is a candidate among which nothing could choose
-    shown: bool = True  # whether it is among the best that were asked for
-    candidate: bool = (
-        False  # whether it stands beside others that validation may choose among
-    )
-    grouped_by: tuple[str, ...] = ()  # what says which test rows belong together
+    unchosen: bool = False  # whether it is a candidate of a tuning without a winner
+    shown: bool = True  # whether it is among the best rows that the user wants
+    candidate: bool = False
+    """Whether it stands beside other candidates of the same tuning."""
+    grouped_by: tuple[str, ...] = ()  # relations that put test rows together
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What decides its numbers: rows of two selections of runs that share it are one."""
+        """What decides its numbers: two rows with the same key are the same row."""
         return self.runs, self.seeds, self.choices
 
     @property
     def optimistic(self) -> bool:
-        """Whether the test rows chose the epoch, or were learned from."""
+        """Whether the test rows selected the epoch, or were training rows."""
         return self.select == "test" or self.on_training_rows
 
     @property
     def train_rows(self) -> float:
-        """That it learned from and chose by; no limit of folds, which learn from others each.
+        """Number of training and validation rows; infinite for folds.
 
-        Where groups are the unit, no more than so many groups have, if each is as large as those
-        that are tested.
+        If groups are the unit, the number is at most that of the training groups, each
+        taken to be as large as a group of test rows.
         """
         if self.folds > 1:
             return math.inf
-        rows = (
-            self.drawn
-            or self.runs[0].cache["rows"][self.runs[0].setting("train_split")]
-        )
+        first = self.runs[0]
+        rows: int = self.drawn or first.cache["rows"][first.setting("train_split")]
         groups = self.accuracy.scored.groups
         if groups is None:
             return rows
+
         rows_each = len(groups.group_N) / len(groups)
-        known = [
-            run.learned_groups[name]
-            for run in self.runs
-            for name in self.grouped_by
-            if name in run.learned_groups
-        ]
-        return min([rows, *(rows_each * count for count in known)])
+        limits: list[float] = []
+        for run in self.runs:
+            known = [name for name in self.grouped_by if name in run.learned_groups]
+            limits += [rows_each * run.learned_groups[name] for name in known]
+        return min([rows, *limits])
 
     @property
     def unsure(self) -> bool:
-        """Whether other rows might have chosen other numbers."""
-        return any(one.share < SURE for one in self.choices)
+        """Whether other validation rows might have selected another candidate."""
+        return any(choice.share < SURE for choice in self.choices)
 
     @property
     def penalty_at_edge(self) -> bool:
-        """Whether a fit chose the smallest or largest penalty that was tried."""
+        """Whether a fit selected the smallest or largest penalty of its grid."""
         return any(run.fit.get("edge") for run in self.runs)
 
     @property
@@ -242,100 +264,132 @@ class Row:
 
     @property
     def validation(self) -> float | None:
-        """Mean validation accuracy of its seeds, and of folds; None where a seed has none."""
-        parts: dict[tuple[str, int], list[RunResult]] = {}
+        """Mean validation accuracy over seeds and folds; None if a seed has none."""
+        runs_by_fold: dict[tuple[str, int], list[RunResult]] = {}
         for run in self.runs:
-            parts.setdefault(
-                (str(run.recipe.get("fold")), _split_seed(run)), []
-            ).append(run)
-        means = [mean_validation(part, self.finished)[0] for part in parts.values()]
-        known = [mean for mean in means if mean is not None]
-        return (
-            math.fsum(known) / len(known)
-            if known and len(known) == len(means)
-            else None
-        )
+            fold = (str(run.recipe.get("fold")), _split_seed(run))
+            runs_by_fold.setdefault(fold, []).append(run)
+
+        means: list[float] = []
+        for runs in runs_by_fold.values():
+            mean, _ = mean_validation(runs, self.finished)
+            if mean is None:
+                return None
+            means.append(mean)
+        return math.fsum(means) / len(means) if means else None
 
     @property
     def learned(self) -> dict[str, dict[str, Any]]:
-        """Where the learned parameters ended up, by name; of one fold alone."""
+        """Ranges of the learned parameters by name; empty for several folds."""
         return learned_ranges(self.runs) if self.by_part.shape[1] == 1 else {}
 
     @property
     def importance(self) -> Importance | None:
-        """Of every layer; None where the mechanism has no attention map, or over several folds."""
+        """Importance of every layer; None without attention map, or for folds."""
         return importance_of(self.runs) if self.folds == 1 else None
 
     @property
     def temperature(self) -> dict[str, Any] | None:
         """Temperatures as JSON values, in the order of the seeds."""
-        if (found := self.temperatures) is None:
+        if self.temperatures is None:
             return None
-        mean, low, high = float(found.mean()), float(found.min()), float(found.max())
         return {
-            "mean": mean,
-            "lowest": low,
-            "highest": high,
-            "per_seed": found.tolist(),
+            "mean": float(self.temperatures.mean()),
+            "lowest": float(self.temperatures.min()),
+            "highest": float(self.temperatures.max()),
+            "per_seed": self.temperatures.tolist(),
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; statistics are over the seeds that finished."""
-
-        def of_seeds(value_S: Floats, **more: Any) -> dict[str, Any]:
-            by_seed = dict(zip(self.finished, value_S.tolist(), strict=True))
-            return {
-                "mean": float(value_S.mean()) if len(value_S) else None,
-                "std": stats.standard_deviation(value_S),
-                **more,
-                "per_seed": [by_seed.get(seed) for seed in self.seeds],
-            }
-
-        taken, importance = (
-            [self.seconds[seed] for seed in self.finished],
-            self.importance,
-        )
-        names = "attention head select optimistic parameters folds repeats undertrained learned"
-        return {name: getattr(self, name) for name in names.split()} | {
+        """JSON values; statistics are over the finished seeds."""
+        identity = {
+            "attention": self.attention,
+            "head": self.head,
+            "select": self.select,
+            "optimistic": self.optimistic,
+            "parameters": self.parameters,
+            "folds": self.folds,
+            "repeats": self.repeats,
+            "undertrained": self.undertrained,
+            "learned": self.learned,
             "recipe": self.recipe,
             "temperature": self.temperature,
             "seeds": list(self.seeds),
             "tested_on_training_rows": self.on_training_rows,
-            "accuracy": of_seeds(
-                self.accuracy.scored.values, ci95=self.accuracy.interval
-            ),
+        }
+        return identity | self._score_values() | self._training_values()
+
+    def _score_values(self) -> dict[str, Any]:
+        accuracy_S = self.accuracy.scored.values
+        return {
+            "accuracy": {
+                **_mean_and_std(accuracy_S),
+                "ci95": self.accuracy.interval,
+                "per_seed": self._per_seed(accuracy_S),
+            },
             "accuracy_ci95_seeds_and_rows": self.accuracy.two_level,
-            "macro_f1": of_seeds(self.every["macro-f1"]),
-            "scores": {name: of_seeds(value_S) for name, value_S in self.every.items()},
+            "macro_f1": self._summary(self.every[MACRO_F1]),
+            "scores": {
+                name: self._summary(value_S) for name, value_S in self.every.items()
+            },
             "majority_vote_accuracy": self.vote_accuracy,
             "confusion": self.confusion.tolist(),
-            "seconds_per_seed": float(np.mean(taken)) if taken else None,
+        }
+
+    def _training_values(self) -> dict[str, Any]:
+        seconds = [self.seconds[seed] for seed in self.finished]
+        failed = sorted(self.failed.items())
+        importance = self.importance
+        return {
+            "seconds_per_seed": float(np.mean(seconds)) if seconds else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "best_epoch_is_last": list(self.still_learning),
             "tuning": [tuning.to_dict() for tuning in self.tunings],
-            "choice": [one._asdict() for one in self.choices],
+            "choice": [choice._asdict() for choice in self.choices],
             "failed_seeds": [
-                {"seed": s, "reason": why} for s, why in sorted(self.failed.items())
+                {"seed": seed, "reason": reason} for seed, reason in failed
             ],
-            "importance": importance and importance.to_dict(),
-            "comparison": self.compared and self.compared.to_dict(),
-            "against_probe": self.probed and claim_values(self.probed.claim),
-            "runs": [
-                {"path": run.path.name, "key": run.key, "environment": run.environment}
-                | {"engine": run.engine}
-                | ({"fit": run.fit} if run.fit else {})
-                for run in self.runs
-            ],
+            "importance": importance.to_dict() if importance else None,
+            "comparison": self.compared.to_dict() if self.compared else None,
+            "against_probe": claim_values(self.probed.claim) if self.probed else None,
+            "runs": [_run_values(run) for run in self.runs],
         }
+
+    def _summary(self, value_S: Floats) -> dict[str, Any]:
+        return _mean_and_std(value_S) | {"per_seed": self._per_seed(value_S)}
+
+    def _per_seed(self, value_S: Floats) -> list[float | None]:
+        """One value for every seed, None for a seed that failed."""
+        value_by_seed = dict(zip(self.finished, value_S.tolist(), strict=True))
+        return [value_by_seed.get(seed) for seed in self.seeds]
+
+
+def _mean_and_std(value_S: Floats) -> dict[str, Any]:
+    return {
+        "mean": float(value_S.mean()) if len(value_S) else None,
+        "std": stats.standard_deviation(value_S),
+    }
+
+
+def _run_values(run: RunResult) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "path": run.path.name,
+        "key": run.key,
+        "environment": run.environment,
+        "engine": run.engine,
+    }
+    if run.fit:
+        values["fit"] = run.fit
+    return values
 
 
 class Tested(NamedTuple):
-    """Rows of a table to be, which are tested on the same rows of the data."""
+    """The rows of a future table: all are tested on the same rows of the data."""
 
-    where: str  # what tests them, in words
-    key: tuple[Any, ...]  # what tests them: the same whichever runs are there
+    where: str  # the test rows in words
+    key: tuple[Any, ...]  # identity of the test rows, whichever runs are there
     rows: list[Row]  # the best first
-    incomplete: list[str]  # what lacks folds and is not among them
+    incomplete: list[str]  # decoders left out because they lack folds
     groups: TableGroups
     labels: NDArray[np.int64]  # of the test rows, (N,)
 
@@ -348,136 +402,210 @@ def rows_by_test(
     grouped_by: str | None = None,
     beside: Sequence[RunResult] = (),
 ) -> Iterator[Tested]:
-    """All rows, by what tests them.
+    """Group all runs into rows, by their test rows.
 
-    Rows of different folds are different test rows. Where all folds of a mechanism are there, its
-    test rows are put one after the other, so that every row of the split is tested once, by
-    decoders that did not learn from it; repeats of that are one table too. Else a fold is a table.
+    Rows of different folds are different test rows. If a mechanism has all folds, its
+    test rows are put one after the other: every row of the split is tested once, by
+    decoders that did not learn from it. Repeats of a cross-validation are one table
+    too. Any other fold is a table of its own.
     """
+    maker = _TableMaker(runs, tunings, score, temperature, grouped_by, beside)
 
-    def place(row: Row) -> tuple[Any, ...]:
-        mean = math.inf if row.chosen.mean is None else row.chosen.mean
-        better = math.isfinite(mean) and row.chosen.unit.larger_is_better
-        some, size = row.recipe.get("layers") is not None, row.drawn or math.inf
-        named = some, row.attention, row.head, row.select, size, str(row.recipe)
-        return -mean if better else mean, *named
+    whole_splits: set[tuple[Partition, int]] = set()
+    for partition, folds_by_name in _folds_by_partition(runs, tunings).items():
+        numbers = range(1, int(partition[1]) + 1)
+        split_seeds = _whole_split_seeds(folds_by_name.values(), numbers)
+        if split_seeds:
+            whole_splits |= {(partition, seed) for seed in split_seeds}
+            folds = list(folds_by_name.values())
+            yield maker.cross_validation(partition, folds, split_seeds, numbers)
 
-    def tested(
+    for key, runs_by_recipe in _runs_by_single_test(runs, whole_splits).items():
+        yield maker.single_test(key, list(runs_by_recipe.values()))
+
+
+def _folds_by_partition(
+    runs: Sequence[RunResult], tunings: Mapping[str, Tuning]
+) -> dict[Partition, dict[str, FoldRuns]]:
+    """Runs of folds by partition, by what all folds of a row share, and by fold."""
+    by_partition: dict[Partition, dict[str, FoldRuns]] = {}
+    for run in runs:
+        fold = run.recipe.get("fold")
+        if not fold:
+            continue
+
+        # Folds of one row may differ in their split seed and in tuned settings.
+        left_out = {"fold", "split_seed"}
+        if run.key in tunings:
+            left_out.update(TUNED)
+        shared = [(k, str(v)) for k, v in run.recipe.items() if k not in left_out]
+        name = repr((run.attention, run.head, sorted(shared)))
+
+        by_name = by_partition.setdefault(_partition(run), {})
+        seed_fold = (_split_seed(run), int(fold.partition("/")[0]))
+        by_name.setdefault(name, {}).setdefault(seed_fold, []).append(run)
+    return by_partition
+
+
+def _whole_split_seeds(folds: Iterable[FoldRuns], numbers: range) -> list[int]:
+    """Split seeds with all folds, of the row that has most of them."""
+    seeds_of_rows = []
+    for runs_by_fold in folds:
+        seeds = {seed for seed, _ in runs_by_fold}
+        whole = {
+            seed for seed in seeds if all((seed, n) in runs_by_fold for n in numbers)
+        }
+        seeds_of_rows.append(whole)
+    return sorted(max(seeds_of_rows, key=len))
+
+
+def _runs_by_single_test(
+    runs: Sequence[RunResult], whole_splits: set[tuple[Partition, int]]
+) -> dict[tuple[Any, ...], dict[str, list[RunResult]]]:
+    """Runs by the rows that test them and by key, without whole cross-validations."""
+    by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
+    for run in runs:
+        fold = run.recipe.get("fold")
+        partition = _partition(run)
+        seed = _split_seed(run)
+        if fold is not None and (partition, seed) in whole_splits:
+            continue
+
+        # Labels alone may agree by accident, so the split is part of the key.
+        split = (run.recipe.get("test_split"), fold, partition, seed if fold else 0)
+        key = (*split, run.majority_accuracy, digest_of(run.labels.tobytes()))
+        by_test.setdefault(key, {}).setdefault(run.key, []).append(run)
+    return by_test
+
+
+@dataclass(frozen=True)
+class _TableMaker:
+    """Makes the rows of each table from the runs of a report."""
+
+    runs: Sequence[RunResult]
+    tunings: Mapping[str, Tuning]
+    score: str
+    temperature: bool
+    grouped_by: str | None
+    beside: Sequence[RunResult]
+
+    def cross_validation(
+        self,
+        partition: Partition,
+        folds: Sequence[FoldRuns],
+        split_seeds: list[int],
+        numbers: range,
+    ) -> Tested:
+        """The table of all rows that have every fold of these split seeds."""
+        required = [(seed, number) for seed in split_seeds for number in numbers]
+        complete = []
+        lacking: set[str] = set()
+        for runs_by_fold in folds:
+            count = len(runs_by_fold.keys() & set(required))
+            if count == len(required):
+                complete.append(runs_by_fold)
+            elif count > 0:
+                lacking |= _decoder_names(runs_by_fold)
+
+        times = f"{len(split_seeds)} times" if len(split_seeds) > 1 else "all"
+        split = _split(complete[0][required[0]][0], split_seeds)
+        where = f"{times} {len(numbers)} folds{split}"
+        decoders: list[list[Part]] = [
+            [runs_by_fold[seed_fold] for seed_fold in required]
+            for runs_by_fold in complete
+        ]
+        return self._tested(where, ("folds", *partition), decoders, sorted(lacking))
+
+    def single_test(self, key: tuple[Any, ...], parts: Sequence[Part]) -> Tested:
+        """The table of all rows on one test split, or on one fold."""
+        test_split, fold, *_ = key
+        where = f"test split '{test_split or 'test'}'"
+        if fold:
+            first = parts[0][0]
+            split = _split(first, [_split_seed(first)])
+            where = f"fold {fold.replace('/', ' of ')}{split}"
+        return self._tested(where, key, [[part] for part in parts], [])
+
+    def _tested(
+        self,
         where: str,
         key: tuple[Any, ...],
-        decoders: list[list[Part]],
+        decoders: Sequence[Sequence[Part]],
         incomplete: list[str],
     ) -> Tested:
-        first = decoders[0]
-        repeats = len({_split_seed(part[0]) for part in first})
-        # of every part of the test rows the runs of all decoders
+        first_decoder = decoders[0]
+        repeats = len({_split_seed(part[0]) for part in first_decoder})
+
+        # Every part of the test rows, with the runs of all decoders on it.
         tests = [
             [run for part in parts for run in part]
             for parts in zip(*decoders, strict=True)
         ]
-        cache = first[0][0].cache["fingerprint"]
-        of_cache = [
-            run for run in (*runs, *beside) if run.cache["fingerprint"] == cache
+        fingerprint = first_decoder[0][0].cache["fingerprint"]
+        runs_of_cache = [
+            run
+            for run in (*self.runs, *self.beside)
+            if run.cache["fingerprint"] == fingerprint
         ]
-        groups = table_groups(tests, of_cache, repeats, grouped_by)
-        rows = [_row(parts, tunings, score, temperature, groups) for parts in decoders]
-        label_N = np.concatenate([part[0].labels for part in first])
-        if repeats > 1:
-            row_N = np.concatenate([part[0].test_rows for part in first])
-            label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
-        return Tested(where, key, sorted(rows, key=place), incomplete, groups, label_N)
+        groups = table_groups(tests, runs_of_cache, repeats, self.grouped_by)
+        rows = [
+            _row(parts, self.tunings, self.score, self.temperature, groups)
+            for parts in decoders
+        ]
 
-    # by what folds must share, by what a row is, by split seed and fold
-    folds: dict[Any, dict[str, dict[tuple[int, int], list[RunResult]]]] = {}
-    for run in runs:
-        if fold := run.recipe.get("fold"):
-            left_out = ("fold", "split_seed", *(TUNED if run.key in tunings else ()))
-            rest = sorted(
-                (k, str(v)) for k, v in run.recipe.items() if k not in left_out
-            )
-            name = repr(
-                (run.attention, run.head, rest)
-            )  # what all folds of a row share
-            of = folds.setdefault(_partition(run), {}).setdefault(name, {})
-            of.setdefault((_split_seed(run), int(fold.partition("/")[0])), []).append(
-                run
-            )
-    whole = set()
-    for partition, by_name in folds.items():
-        numbers = range(1, int(partition[1]) + 1)
-        # split seeds of which a row has all folds: those of the row that has most
-        every = [
-            {s for s, _ in of if all((s, n) in of for n in numbers)}
-            for of in by_name.values()
-        ]
-        if seeds := sorted({*max(every, key=len)}):
-            whole |= {(partition, seed) for seed in seeds}
-            needed = [(seed, n) for seed in seeds for n in numbers]
-            full = [of for of in by_name.values() if of.keys() >= {*needed}]
-            some = [
-                of
-                for of in by_name.values()
-                if 0 < len(of.keys() & {*needed}) < len(needed)
-            ]
-            lacking = {
-                f"{brief(r.attention)} + {brief(r.head)}"
-                for of in some
-                for r, *_ in of.values()
-            }
-            times = f"{len(seeds)} times" if len(seeds) > 1 else "all"
-            where = (
-                f"{times} {len(numbers)} folds{_split(full[0][needed[0]][0], seeds)}"
-            )
-            decoders: list[list[Part]] = [[of[one] for one in needed] for of in full]
-            yield tested(where, ("folds", *partition), decoders, sorted(lacking))
-    alone: dict[Any, dict[str, list[RunResult]]] = {}
-    for run in runs:
-        fold, seed = run.recipe.get("fold"), _split_seed(run)
-        if (
-            fold is None or (_partition(run), seed) not in whole
-        ):  # else a part of what is there
-            shared = (
-                run.recipe.get("test_split"),
-                fold,
-                _partition(run),
-                seed * bool(fold),
-            )
-            # labels alone may agree by accident
-            key = (*shared, run.majority_accuracy, digest_of(run.labels.tobytes()))
-            alone.setdefault(key, {}).setdefault(run.key, []).append(run)
-    for key, by_key in alone.items():
-        test_split, fold, *_ = key
-        first = next(iter(by_key.values()))[0]
-        where = f"test split '{test_split or 'test'}'"
-        if fold:
-            where = (
-                f"fold {fold.replace('/', ' of ')}{_split(first, [_split_seed(first)])}"
-            )
-        yield tested(where, key, [[part] for part in by_key.values()], [])
+        # Repeats test every row several times; its label is listed once.
+        label_N = np.concatenate([part[0].labels for part in first_decoder])
+        if repeats > 1:
+            row_N = np.concatenate([part[0].test_rows for part in first_decoder])
+            label_N = label_N[np.argsort(row_N, kind="stable")[::repeats]]
+        rows.sort(key=_rank)
+        return Tested(where, key, rows, incomplete, groups, label_N)
+
+
+def _rank(row: Row) -> tuple[Any, ...]:
+    """Sort key of a row in its table: the best mean first, then by name."""
+    mean = math.inf if row.chosen.mean is None else row.chosen.mean
+    if math.isfinite(mean) and row.chosen.unit.larger_is_better:
+        mean = -mean
+    some_layers = row.recipe.get("layers") is not None
+    size = row.drawn or math.inf
+    recipe = str(row.recipe)
+    return mean, some_layers, row.attention, row.head, row.select, size, recipe
+
+
+def _decoder_names(runs_by_fold: FoldRuns) -> set[str]:
+    first_runs_of_folds = [runs[0] for runs in runs_by_fold.values()]
+    return {
+        f"{brief(run.attention)} + {brief(run.head)}" for run in first_runs_of_folds
+    }
 
 
 def _split_seed(run: RunResult) -> int:
     return int(run.recipe.get("split_seed") or 0)
 
 
-def _partition(run: RunResult) -> tuple[str, ...]:
-    """What runs must share to be folds of one cross-validation, or of its repeats."""
+def _partition(run: RunResult) -> Partition:
+    """What folds of one cross-validation share, and its repeats."""
     count = str(run.recipe.get("fold") or "").partition("/")[2]
-    splitting = [
-        str(run.recipe.get(name)) for name in ("train_split", "groups") if count
-    ]
-    return run.states, count, *splitting
+    if not count:
+        return run.states, count
+    train_split = str(run.recipe.get("train_split"))
+    groups = str(run.recipe.get("groups"))
+    return run.states, count, train_split, groups
 
 
 def _split(run: RunResult, seeds: list[int]) -> str:
-    """Of what the folds are, and what else decides which rows they hold."""
+    """The split that the folds divide, and what else decides their rows."""
     text = f" of the '{run.recipe.get('train_split', 'train')}' split"
-    text += f", split seed {spell_numbers(seeds)}" * (seeds != [0])
-    return text + (f", {groups_kept(run)}" if run.recipe.get("groups") else "")
+    if seeds != [0]:
+        text += f", split seed {spell_numbers(seeds)}"
+    if run.recipe.get("groups"):
+        text += f", {groups_kept(run)}"
+    return text
 
 
 def groups_kept(run: RunResult) -> str:
-    """``groups of 'speaker' kept together``: by a column, or a file, of which the name is said."""
+    """Say which column or file keeps rows together, such as ``groups of 'speaker'``."""
     source = str(run.groups.get("source", ""))
     if not source:
         return "groups kept together"
@@ -489,220 +617,421 @@ def groups_kept(run: RunResult) -> str:
 def _row(
     parts: Sequence[Part],
     tunings: Mapping[str, Tuning],
-    score: str,
+    score_name: str,
     temperature: bool,
     groups: TableGroups,
 ) -> Row:
-    first, meant = parts[0][0], score_of(score)
-    by_part: list[dict[int, RunResult]] = []
-    for part in parts:
-        runs = first_runs(part)
-        there = reported(tuple(runs), tunings.get(part[0].key))
-        by_part.append({seed: runs[seed] for seed in there})
-    seeds = set.intersection(*map(set, by_part))
-    failed: dict[int, str] = {}
-    for seed in seeds:
-        for run in (
-            runs[seed] for runs in reversed(by_part) if seed in runs[seed].failed
-        ):
-            why = run.failed[seed]
-            failed[seed] = (
-                f"fold {run.recipe['fold']}: {why}" if len(parts) > 1 else why
-            )
-    recipes = [dict(part[0].recipe) for part in parts]
-    recipe = recipes[0]
-    # of whose code the mechanism is says the mechanism: it keeps no row from being compared
-    theirs = recipe.pop("plugins", {}).items()
-    code = "".join(code for name, code in theirs if name.startswith("mechanism "))
-    if others := {
-        name: code for name, code in theirs if not name.startswith("mechanism ")
-    }:
-        recipe["plugins"] = others
-    split_seeds = sorted({_split_seed(part[0]) for part in parts})
-    if len(parts) > 1:
-        apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
-        recipe |= dict.fromkeys(apart, BY_FOLD) | {"fold": None}
-    if len(split_seeds) > 1:
-        recipe["split_seed"] = ", ".join(map(str, split_seeds))
-    counted = tuple(
-        run
-        for part in parts
-        for run in ([o for o in part if set(o.seeds) & seeds] or part)
+    """Make one row from the runs of all its parts."""
+    first = parts[0][0]
+    score = score_of(score_name)
+    runs_by_seed = [_reported_runs(part, tunings) for part in parts]
+    seeds = set.intersection(*map(set, runs_by_seed))
+    recipe, code = _shared_recipe(parts)
+    num_repeats = len({_split_seed(part[0]) for part in parts})
+    counted = _counted_runs(parts, seeds)
+
+    tuned_parts = [part for part in parts if part[0].key in tunings]
+    row_tunings = tuple(tunings[part[0].key] for part in tuned_parts)
+    scores = _score_row(parts, sorted(seeds), num_repeats, score, temperature, groups)
+    late = {seed for run in counted for seed in run.still_learning}
+    late &= set(scores.finished)
+    too_short = bool(late) and stats.later_than_chance(
+        len(late), len(scores.finished), recipe["epochs"], len(parts)
     )
-    tuned = [(part, tunings[part[0].key]) for part in parts if part[0].key in tunings]
-    answered = _answers(
-        parts, sorted(seeds), len(split_seeds), meant, temperature, groups
-    )
-    finished = answered["finished"]
-    late = {seed for run in counted for seed in run.still_learning}.intersection(
-        finished
-    )
-    choices = tuple(one for of in tuned if (one := _choice(*of, meant, groups.names)))
-    chance = any(
-        one.share < SURE for one in choices
-    )  # other rows would choose another rate
-    same = ("attention", "head", "select", "parameters", "shuffled")
+    choices = _choices(tuned_parts, row_tunings, score, groups.names)
+    drawn = [sum(run.drawn.values()) for run in counted if run.drawn]
     return Row(
-        **{name: getattr(first, name) for name in same},
+        attention=first.attention,
+        head=first.head,
+        select=first.select,
+        parameters=first.parameters,
+        shuffled=first.shuffled,
         recipe=recipe,
         code=code,
-        tunings=tuple(tuning for _, tuning in tuned),
+        tunings=row_tunings,
         choices=choices,
-        folds=len(parts) // len(split_seeds),
-        repeats=len(split_seeds),
+        folds=len(parts) // num_repeats,
+        repeats=num_repeats,
         seeds=tuple(sorted(seeds)),
         seconds={
-            seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds
+            seed: sum(runs[seed].seconds[seed] for runs in runs_by_seed)
+            for seed in seeds
         },
-        failed=failed,
+        failed=_failed_seeds(runs_by_seed, seeds),
         fitted=bool(first.fit),
         on_training_rows=on_training_rows(first.recipe),
-        drawn=min(
-            (sum(run.drawn.values()) for run in counted if run.drawn), default=None
-        ),
+        drawn=min(drawn, default=None),
         still_learning=tuple(sorted(late)),
-        too_short=bool(late)
-        and stats.later_than_chance(
-            len(late), len(finished), recipe["epochs"], len(parts)
-        ),
-        at_edge=frozenset(
-            n for _, tuning in tuned for n in tuning.at_edge if not chance
-        ),
+        too_short=too_short,
+        at_edge=_settings_at_edge(row_tunings, choices),
         runs=counted,
         grouped_by=groups.names,
-        **answered,
+        finished=scores.finished,
+        accuracy=scores.accuracy,
+        chosen=scores.chosen,
+        right=scores.right_SN,
+        by_part=scores.by_part_SP,
+        every=scores.value_S_by_score,
+        confusion=scores.confusion_CC,
+        vote_accuracy=scores.vote_accuracy,
+        majority_accuracy=scores.majority_accuracy,
+        labels_per_class=scores.count_C,
+        temperatures=scores.temperature_SP,
+        bins=scores.bins,
     )
+
+
+def _reported_runs(part: Part, tunings: Mapping[str, Tuning]) -> dict[int, RunResult]:
+    """The run of each seed whose result counts, without seeds that only tune."""
+    runs = first_runs(part)
+    seeds = reported(tuple(runs), tunings.get(part[0].key))
+    return {seed: runs[seed] for seed in seeds}
+
+
+def _failed_seeds(
+    runs_by_seed: Sequence[Mapping[int, RunResult]], seeds: set[int]
+) -> dict[int, str]:
+    """Why each failed seed failed, in its first fold that did."""
+    reasons: dict[int, str] = {}
+    for seed in seeds:
+        for runs in runs_by_seed:
+            run = runs[seed]
+            if seed in run.failed:
+                reason = run.failed[seed]
+                if len(runs_by_seed) > 1:
+                    reason = f"fold {run.recipe['fold']}: {reason}"
+                reasons[seed] = reason
+                break
+    return reasons
+
+
+def _shared_recipe(parts: Sequence[Part]) -> tuple[dict[str, Any], str]:
+    """The recipe of a row, and the code of its mechanism if a plugin has it."""
+    recipes = [dict(part[0].recipe) for part in parts]
+    recipe = recipes[0]
+
+    # The mechanism names its plugin; as a setting it would keep the row from
+    # being compared with others.
+    code = ""
+    other_plugins = {}
+    for name, plugin in recipe.pop("plugins", {}).items():
+        if name.startswith("mechanism "):
+            code += plugin
+        else:
+            other_plugins[name] = plugin
+    if other_plugins:
+        recipe["plugins"] = other_plugins
+
+    if len(parts) > 1:
+        for name in TUNED:
+            if len({fold_recipe.get(name) for fold_recipe in recipes}) > 1:
+                recipe[name] = BY_FOLD
+        recipe["fold"] = None
+    split_seeds = sorted({_split_seed(part[0]) for part in parts})
+    if len(split_seeds) > 1:
+        recipe["split_seed"] = ", ".join(map(str, split_seeds))
+    return recipe, code
+
+
+def _counted_runs(parts: Sequence[Part], seeds: set[int]) -> tuple[RunResult, ...]:
+    """The runs with a seed of the row; of a part without any, all its runs."""
+    counted: list[RunResult] = []
+    for part in parts:
+        counted += [run for run in part if set(run.seeds) & seeds] or part
+    return tuple(counted)
+
+
+def _choices(
+    tuned_parts: Sequence[Part],
+    tunings: Sequence[Tuning],
+    score: Score,
+    grouped_by: Sequence[str],
+) -> tuple[ChoiceOf, ...]:
+    choices = []
+    for part, tuning in zip(tuned_parts, tunings, strict=True):
+        choice = _choice(part[0].labels, tuning, score, grouped_by)
+        if choice is not None:
+            choices.append(choice)
+    return tuple(choices)
 
 
 def _choice(
-    part: Part, tuning: Tuning, score: Score, grouped_by: Sequence[str]
+    labels: NDArray[np.int64],
+    tuning: Tuning,
+    score: Score,
+    grouped_by: Sequence[str],
 ) -> ChoiceOf | None:
-    labels, right, values = part[0].labels, [], []
+    """How sure a tuning is; None without two candidates that have a score."""
+    right: list[NDArray[Any]] = []
+    values: list[list[float | None]] = []
     groups = None
-    for right_N, logits, same in tuning.answers(grouped_by):
+    for right_N, logits, group_numbers in tuning.answers(grouped_by):
         right.append(right_N)
-        if same and groups is None:
-            groups = row_groups(joined(same))
+        if group_numbers and groups is None:
+            groups = row_groups(joined(group_numbers))
         values.append([score.value(Answers(logits_NC, labels)) for logits_NC in logits])
-    if len(right) < 2 or any(value is None for of in values for value in of):
+    if len(right) < 2 or any(None in candidate_values for candidate_values in values):
         return None
     return choice_of(np.stack(right), np.array(values, np.float64), groups)
 
 
-def _answers(
+def _settings_at_edge(
+    tunings: Sequence[Tuning], choices: Sequence[ChoiceOf]
+) -> frozenset[str]:
+    """Settings tuned to the end of their grid; none if the choice is unsure."""
+    if any(choice.share < SURE for choice in choices):
+        return frozenset()
+    return frozenset(name for tuning in tunings for name in tuning.at_edge)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _RowScores:
+    """The scores of a row over the seeds that finished in all parts."""
+
+    finished: tuple[int, ...]
+    right_SN: NDArray[np.bool_]
+    accuracy: Measured
+    chosen: Measured
+    by_part_SP: Floats
+    value_S_by_score: dict[str, Floats]
+    confusion_CC: NDArray[np.int64]
+    vote_accuracy: float | None
+    majority_accuracy: float
+    count_C: NDArray[np.int64]
+    temperature_SP: Floats | None
+    bins: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Predictions:
+    """Test logits of the seeds that finished in all parts."""
+
+    finished: tuple[int, ...]
+    logits_SNC: NDArray[np.float32]
+    label_N: NDArray[np.int64]
+    sizes: tuple[int, ...]  # test rows of every part
+    repeats: int
+    temperature_SP: Floats | None
+
+    def answers(self, place: int) -> Answers:
+        """The logits of one seed."""
+        logits_NC = self.logits_SNC[place]
+        return Answers(logits_NC, self.label_N, self.sizes, self.repeats)
+
+    def scaled_answers(self, place: int, temperature_SP: Floats) -> Answers:
+        """The logits of one seed, in each part divided by its temperature."""
+        # In float64: in float32 two logits might become equal, and another class
+        # the first.
+        logits_NC = self.logits_SNC[place].astype(np.float64)
+        temperature_N = np.repeat(temperature_SP[place], self.sizes)
+        scaled_NC = logits_NC / temperature_N[:, None]
+        return Answers(scaled_NC, self.label_N, self.sizes, self.repeats)
+
+
+def _read_predictions(
+    parts: Sequence[Part], seeds: Sequence[int], repeats: int, fit_temperature: bool
+) -> _Predictions:
+    logits_by_part = [_logits(part) for part in parts]
+    finished = [
+        seed for seed in seeds if all(seed in logits for logits in logits_by_part)
+    ]
+    label_N = np.concatenate([part[0].labels for part in parts])
+    num_classes = len(parts[0][0].cache["class_names"])
+    temperature_SP = _temperatures(parts, finished) if fit_temperature else None
+
+    shape = (len(finished), len(label_N), num_classes)
+    logits_SNC = np.empty(shape, np.float32)
+    for place, seed in enumerate(finished):
+        seed_logits = [logits[seed] for logits in logits_by_part]
+        np.concatenate(seed_logits, out=logits_SNC[place])
+    return _Predictions(
+        finished=tuple(finished),
+        logits_SNC=logits_SNC,
+        label_N=label_N,
+        sizes=tuple(len(part[0].labels) for part in parts),
+        repeats=repeats,
+        temperature_SP=temperature_SP,
+    )
+
+
+def _score_row(
     parts: Sequence[Part],
     seeds: Sequence[int],
     repeats: int,
     score: Score,
-    fit: bool,
+    fit_temperature: bool,
     groups: TableGroups,
-) -> dict[str, Any]:
-    """What a row has of the seeds that finished in all parts, by the names of its fields."""
-    by_part = [_logits(part) for part in parts]
-    finished = [seed for seed in seeds if all(seed in by_seed for by_seed in by_part)]
-    labels = np.concatenate([part[0].labels for part in parts])
-    sizes = tuple(len(part[0].labels) for part in parts)
-    majority = sum(
+) -> _RowScores:
+    """Score the predictions of every seed that finished in all parts."""
+    predictions = _read_predictions(parts, seeds, repeats, fit_temperature)
+    finished = predictions.finished
+    label_N = predictions.label_N
+    logits_SNC = predictions.logits_SNC
+    num_classes = logits_SNC.shape[2]
+    temperature_SP = predictions.temperature_SP
+    tally = _Tally(score)
+    for place in range(len(finished)):
+        raw = predictions.answers(place)
+        scaled = raw
+        if temperature_SP is not None:
+            scaled = predictions.scaled_answers(place, temperature_SP)
+        tally.add(raw, scaled)
+
+    predicted_SN = logits_SNC.argmax(-1)
+    right_SN = predicted_SN == label_N
+    value_S_by_score = tally.value_S_by_score()
+    vote_accuracy = None
+    if finished:
+        vote_N = stats.majority_votes(logits_SNC, predicted_SN)
+        vote_accuracy = float((vote_N == label_N).mean())
+    accuracy = Scored(
+        values=value_S_by_score[DEFAULT],
+        by_row=_by_row(right_SN, parts, repeats),
+        groups=groups.groups,
+    )
+    compared = _compared_score(tally, accuracy, parts, repeats, groups)
+    fitted = bool(parts[0][0].fit)
+    return _RowScores(
+        finished=finished,
+        right_SN=right_SN,
+        accuracy=_measure(tally.scores[DEFAULT], accuracy, fitted),
+        chosen=_measure(score, compared, fitted),
+        by_part_SP=np.array(tally.by_part, np.float64).reshape(
+            len(finished), len(parts)
+        ),
+        value_S_by_score=value_S_by_score,
+        confusion_CC=stats.confusion(
+            predicted_SN.ravel(), np.tile(label_N, len(finished)), num_classes
+        ),
+        vote_accuracy=vote_accuracy,
+        majority_accuracy=_majority_accuracy(parts, len(label_N)),
+        count_C=np.bincount(label_N, minlength=num_classes),
+        temperature_SP=temperature_SP,
+        bins=tally.bins,
+    )
+
+
+class _Tally:
+    """Collects the scores of one seed after the other."""
+
+    def __init__(self, compared: Score) -> None:
+        self.compared = compared
+        self.scores = all_scores()
+        self.seed_scores: list[Found | None] = []
+        self.by_part: list[list[float | None]] = []
+        self.no_claim = ""
+        self.bins: Floats = np.zeros((3, BINS))
+        self._values: dict[str, list[float]] = {DEFAULT: [], MACRO_F1: []}
+
+    def add(self, raw: Answers, scaled: Answers) -> None:
+        """Score a seed; ``scaled`` has its logits divided by the temperature."""
+        for name, score in self.scores.items():
+            value = score.value(scaled if score.of_sizes else raw)
+            if value is not None:
+                self._values.setdefault(name, []).append(value)
+
+        answers = scaled if self.compared.of_sizes else raw
+        self.seed_scores.append(self.compared.of(answers))
+        if not self.no_claim:
+            self.no_claim = self.compared.why_no_claim(answers)
+
+        ends = np.cumsum(raw.sizes)[:-1]
+        logits_by_part = np.split(answers.logits, ends)
+        labels_by_part = np.split(answers.labels, ends)
+        part_values = []
+        for logits, labels in zip(logits_by_part, labels_by_part, strict=True):
+            part_values.append(self.compared.value(Answers(logits, labels)))
+        self.by_part.append(part_values)
+        self.bins += np.stack(reliability(scaled))
+
+    def value_S_by_score(self) -> dict[str, Floats]:
+        """Every defined score, with the values of the seeds that have it."""
+        return {
+            name: np.array(values, np.float64) for name, values in self._values.items()
+        }
+
+
+def _compared_score(
+    tally: _Tally,
+    accuracy: Scored,
+    parts: Sequence[Part],
+    repeats: int,
+    groups: TableGroups,
+) -> Scored:
+    """The compared score of all seeds; that of accuracy if no seed finished."""
+    if not tally.seed_scores:
+        return accuracy
+    defined = [score for score in tally.seed_scores if score is not None]
+    if len(defined) < len(tally.seed_scores):
+        reason = f"these rows and classes have no {tally.compared.title}"
+        nan_S = np.full(len(tally.seed_scores), np.nan)
+        return Scored(values=nan_S, by_row=None, no_claim=reason)
+
+    by_row = None
+    rows = [score.by_row for score in defined if score.by_row is not None]
+    if rows:
+        by_row = _by_row(np.stack(rows), parts, repeats)
+    return Scored.of(defined, by_row, tally.no_claim, groups.groups)
+
+
+def _majority_accuracy(parts: Sequence[Part], num_rows: int) -> float:
+    right = sum(
         (part[0].majority_accuracy or 0) * len(part[0].labels) for part in parts
     )
-    ends, classes = np.cumsum(sizes)[:-1], len(parts[0][0].cache["class_names"])
-    fitted = _temperatures(parts, finished) if fit else None
-    logits_SNC = np.empty((len(finished), len(labels), classes), np.float32)
-    known, values = all_scores(), {DEFAULT: list[float](), "macro-f1": list[float]()}
-    found, part_values, why, bins = [], [], "", np.zeros((3, BINS))
-    for place, seed in enumerate(finished):
-        np.concatenate([by_seed[seed] for by_seed in by_part], out=logits_SNC[place])
-        answers = sure = Answers(logits_SNC[place], labels, sizes, repeats)
-        if fitted is not None:
-            # in float64: in float32 two logits might become equal, and another class the first
-            of_row = np.repeat(fitted[place], sizes)[:, None]
-            sure = Answers(
-                logits_SNC[place].astype(np.float64) / of_row, labels, sizes, repeats
-            )
-        for name, one in known.items():
-            if (value := one.value(sure if one.of_sizes else answers)) is not None:
-                values.setdefault(name, []).append(value)
-        asked = sure if score.of_sizes else answers
-        found.append(score.of(asked))
-        why = why or score.why_no_claim(asked)
-        pieces = zip(np.split(asked.logits, ends), np.split(labels, ends), strict=True)
-        part_values.append([score.value(Answers(*piece)) for piece in pieces])
-        bins += np.stack(reliability(sure))
-    predicted_SN = logits_SNC.argmax(-1)
-    right_SN = predicted_SN == labels
-    every = {name: np.array(of_seeds, np.float64) for name, of_seeds in values.items()}
-    votes = stats.majority_votes(logits_SNC, predicted_SN) if finished else None
-    by_row_SN = _by_row(right_SN, parts, repeats)
-    right = Scored(values=every[DEFAULT], by_row=by_row_SN, groups=groups.groups)
-    there, scored = [one for one in found if one is not None], right
-    if len(there) < len(found):
-        why = f"these rows and classes have no {score.title}"
-        scored = Scored(values=np.full(len(found), np.nan), by_row=None, no_claim=why)
-    elif found:
-        rows = [one.by_row for one in there if one.by_row is not None]
-        by_row = _by_row(np.stack(rows), parts, repeats) if rows else None
-        scored = Scored.of(there, by_row, why, groups.groups)
-    at_once = bool(parts[0][0].fit)
-    return {
-        "finished": tuple(finished),
-        "right": right_SN,
-        "accuracy": _measured(known[DEFAULT], right, at_once),
-        "chosen": _measured(score, scored, at_once),
-        "by_part": np.array(part_values, np.float64).reshape(len(finished), len(parts)),
-        "every": every,
-        "confusion": stats.confusion(
-            predicted_SN.ravel(), np.tile(labels, len(finished)), classes
-        ),
-        "vote_accuracy": None if votes is None else float((votes == labels).mean()),
-        "majority_accuracy": majority / len(labels),
-        "labels_per_class": np.bincount(labels, minlength=classes),
-        "temperatures": fitted,
-        "bins": bins,
-    }
+    return right / num_rows
 
 
 def _by_row(value_SN: NDArray[Any], parts: Sequence[Part], repeats: int) -> Any:
-    """Of rows that several cross-validations test the mean, (S, rows of the split)."""
+    """Average each row over the repeats that test it, (S, rows of the split)."""
     if repeats == 1:
         return value_SN
     row_N = np.concatenate([part[0].test_rows for part in parts])
-    tested = np.unique(row_N, return_counts=True)[1]
-    if (tested != repeats).any():
-        where = str(parts[0][0].path.parent)
+    counts = np.unique(row_N, return_counts=True)[1]
+    if (counts != repeats).any():
         raise CacheError(
-            "folds of repeats do not test every row equally often", where=where
+            "folds of repeats do not test every row equally often",
+            where=str(parts[0][0].path.parent),
         )
-    shape = len(value_SN), len(row_N) // repeats, repeats
-    return (
-        value_SN[:, np.argsort(row_N, kind="stable")]
-        .reshape(shape)
-        .mean(2, dtype=np.float64)
-    )
+    shape = (len(value_SN), len(row_N) // repeats, repeats)
+    sorted_SN = value_SN[:, np.argsort(row_N, kind="stable")]
+    return sorted_SN.reshape(shape).mean(2, dtype=np.float64)
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
-    decides = first_runs(part)
-    found: dict[int, NDArray[np.float32]] = {}
+    """Test logits of every finished seed, from the run that counts for it."""
+    counting_run = first_runs(part)
+    logits_by_seed: dict[int, NDArray[np.float32]] = {}
     for run in part:
         logits = run.finished_logits()
-        if not np.isfinite(logits).all():  # which class is largest would be anything
-            where = str(run.path)
-            raise CacheError("the run has test logits that are no numbers", where=where)
-        mine = dict(zip(run.finished, logits, strict=True))
-        found |= {seed: mine[seed] for seed in mine if decides[seed] is run}
-    return found
+        # The largest of logits that are no numbers would be an arbitrary class.
+        if not np.isfinite(logits).all():
+            raise CacheError(
+                "the run has test logits that are no numbers", where=str(run.path)
+            )
+        logits_by_seed |= {
+            seed: logits_NC
+            for seed, logits_NC in zip(run.finished, logits, strict=True)
+            if counting_run[seed] is run
+        }
+    return logits_by_seed
 
 
 def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Floats | None:
-    """Of the seeds of a row, (S, P); None where one of them has nothing to fit one on."""
+    """Temperatures of a row, (S, P); None if a seed has no validation rows."""
+    if not seeds:
+        return None
     value_SP = np.ones((len(seeds), len(parts)))
     for place, part in enumerate(parts):
-        decides = first_runs(part)
-        held = {run: run.validation for run in {decides[seed] for seed in seeds}}
+        counting_run = first_runs(part)
+        runs = {counting_run[seed] for seed in seeds}
+        validation_of = {run: run.validation for run in runs}
         for index, seed in enumerate(seeds):
-            found, run = held[decides[seed]], decides[seed]
-            value = found.temperature(run.seeds.index(seed)) if found else None
+            run = counting_run[seed]
+            validation = validation_of[run]
+            if validation is None:
+                return None
+            value = validation.temperature(run.seeds.index(seed))
             if value is None:
                 return None
             value_SP[index, place] = value
-    return value_SP if seeds else None
+    return value_SP

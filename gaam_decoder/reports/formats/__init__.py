@@ -1,1 +1,1 @@
-"""Report formats, one file each."""
+"""Formats of a report: each file in this folder defines one."""

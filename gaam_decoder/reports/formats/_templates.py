@@ -1,4 +1,4 @@
-"""The templates of the formats that people read: Markdown, HTML, LaTeX, and a study's page."""
+"""Render the templates of Markdown, HTML, LaTeX, and of the page of a study."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from markupsafe import Markup
 from gaam_decoder.reports.columns import Column, sheet
 from gaam_decoder.reports.drawing import TEMPLATES, overviews
 from gaam_decoder.reports.notes import below, notes, warnings
-from gaam_decoder.reports.sections.base import answers, sections_of, signature
+from gaam_decoder.reports.sections.base import Section, answers, sections_of, signature
 from gaam_decoder.reports.table import SEPARATE, Table
 
 
@@ -24,12 +24,60 @@ def rendered(
     with_sections: bool = True,
     **filters: Callable[..., str],
 ) -> str:
-    """What the template of that name makes of tables.
+    """Render tables with a template.
 
-    Every text that it writes is made ``harmless``, but for what one of the ``filters`` made; it is
-    given ``more`` of every table, and ``words`` beside them. With a ``section`` it writes that
-    alone, with ``columns`` these of the table of accuracies, and not ``with_sections`` none.
+    Args:
+        name: name of the template, without its suffix.
+        tables: the tables of the report.
+        harmless: escapes every text, except the results of filters.
+        more: gives further values of a table to the template.
+        words: further values beside the tables.
+        section: the only section to write, if any.
+        columns: the only columns of the table of accuracies, if any.
+        with_sections: whether to write sections.
+        filters: further filters of the template, whose results are not escaped.
     """
+    environment = _environment(harmless, filters)
+    table_values = []
+    for table, table_sections in zip(tables, sections_of(tables, section), strict=True):
+        values: dict[str, Any] = {
+            "title": table.title(),
+            "warnings": warnings(table),
+            "sections": table_sections if with_sections else [],
+            "signature": signature(table),
+        }
+        if section is None:
+            values |= _table_values(table, table_sections, columns)
+        # A table without the requested section is left out.
+        if section is None or table_sections:
+            table_values.append(values | more(table))
+
+    template = environment.get_template(f"{name}.jinja")
+    return template.render(
+        tables=table_values,
+        separate=SEPARATE,
+        alone=section is not None,
+        **(words or {}),
+    )
+
+
+def _table_values(
+    table: Table, table_sections: Sequence[Section], columns: Sequence[Column]
+) -> dict[str, Any]:
+    """What a template shows of a table beside its sections."""
+    return {
+        "answers": answers(table, table_sections),
+        "sheet": sheet(table, columns) if table.rows else None,
+        "below": below(table),
+        "beside": table.beside(),
+        "notes": notes(table),
+        "pictures": overviews(table),
+    }
+
+
+def _environment(
+    harmless: Callable[[str], str], filters: Mapping[str, Callable[..., str]]
+) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         trim_blocks=True,
@@ -39,31 +87,15 @@ def rendered(
         finalize=lambda text: harmless(text) if type(text) is str else text,
     )
     environment.filters |= {"raw": Markup, "harmless": harmless}
-    for filter_name, make in filters.items():
-        environment.filters[filter_name] = lambda *values, make=make: Markup(
-            make(*values)
-        )
-    about = []
-    for table, of_table in zip(tables, sections_of(tables, section), strict=True):
-        shown: dict[str, Any] = {
-            "title": table.title(),
-            "warnings": warnings(table),
-            "sections": of_table if with_sections else [],
-            "signature": signature(table),
-        }
-        if section is None:
-            shown |= {
-                "answers": answers(table, of_table),
-                "sheet": sheet(table, columns) if table.rows else None,
-                "below": below(table),
-                "beside": table.beside(),
-                "notes": notes(table),
-                "pictures": overviews(table),
-            }
-        if section is None or of_table:
-            about.append(shown | more(table))
-    template = environment.get_template(f"{name}.jinja")
-    alone = section is not None
-    return template.render(
-        tables=about, separate=SEPARATE, alone=alone, **(words or {})
-    )
+    for name, make in filters.items():
+        environment.filters[name] = _as_markup(make)
+    return environment
+
+
+def _as_markup(make: Callable[..., str]) -> Callable[..., Markup]:
+    """Mark the text that a function makes as already escaped."""
+
+    def make_markup(*values: object) -> Markup:
+        return Markup(make(*values))
+
+    return make_markup

@@ -1,4 +1,4 @@
-"""One self-contained page: the table, pictures, sections. It asks nothing of any network."""
+"""Write a report as one HTML page that loads nothing from the network."""
 
 import html
 from collections.abc import Sequence
@@ -18,21 +18,22 @@ class Html(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the page."""
-        numbers = count()
+        # Every picture has a number, so that ids in the page are unique.
+        picture_numbers = count()
 
         def variables(theme: str) -> str:
             return "".join(f"--{k}:{v};" for k, v in COLOURS[theme].items())
 
-        def text(of: str) -> str:
-            return html.escape(visible(of))
+        def escape(text: str) -> str:
+            return html.escape(visible(text))
 
         def svg(picture: Picture) -> str:
-            return inline_svg(picture, f"p{next(numbers)}")
+            return inline_svg(picture, f"p{next(picture_numbers)}")
 
         page = rendered(
             "report.html",
             tables,
-            text,
+            escape,
             section=self.section,
             columns=self.columns,
             variables=variables,

@@ -1,4 +1,4 @@
-"""Everything, for programs."""
+"""Write a report as JSON: everything, for programs."""
 
 import json
 from collections.abc import Sequence
@@ -10,34 +10,40 @@ from gaam_decoder.reports.table import Format, Table
 
 
 class Json(Format):
-    """One object; further caches or test sets, if there are any, under ``other_caches``."""
+    """One object, with further caches or test sets under ``other_caches``."""
 
     has_columns: ClassVar[bool] = False
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the object; accuracies are fractions.
 
-        In ASCII: whatever a name is made of, every program reads it, and no terminal obeys it.
+        The object is in ASCII: every program reads it, and no name in it can send
+        control characters to a terminal.
         """
-        every = zip(tables, sections_of(tables, self.section), strict=True)
-        if self.section is None:
-            objects = [_values(table, of_table) for table, of_table in every]
-        else:
-            objects = [
-                _alone(table, section)
-                for table, of_table in every
-                for section in of_table
-            ]
+        objects = []
+        sections_by_table = sections_of(tables, self.section)
+        for table, sections in zip(tables, sections_by_table, strict=True):
+            if self.section is None:
+                objects.append(_values(table, sections))
+            else:
+                objects += [_alone(table, section) for section in sections]
         first, *others = objects
-        first |= {"other_caches": others} if others else {}
-        # null for what is no number, such as in the attention map of a lost seed
-        finite = json.loads(json.dumps(first), parse_constant=lambda name: None)  # noqa: ARG005
+        if others:
+            first["other_caches"] = others
+
+        # NaN becomes null, such as in the attention map of a lost seed.
+        finite = json.loads(json.dumps(first), parse_constant=_null)
         json.dump(finite, stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")
 
 
+def _null(constant: str) -> None:  # noqa: ARG001
+    """Stand for NaN and infinity, which JSON does not have."""
+
+
 def _alone(table: Table, section: Section) -> dict[str, Any]:
-    """One section of a table, with what a person reads of it."""
+    """One section of a table, with its tables as people read them."""
+    sheets, _ = section.parts
     return {
         "title": table.title(),
         "warnings": warnings(table),
@@ -47,22 +53,28 @@ def _alone(table: Table, section: Section) -> dict[str, Any]:
         "lines": section.lines,
         "values": section.values,
         "tables": [
-            {"caption": one.caption, "header": one.header, "lines": one.lines}
-            for one in section.parts[0]
+            {"caption": sheet.caption, "header": sheet.header, "lines": sheet.lines}
+            for sheet in sheets
         ],
         "signature": signature(table),
     }
 
 
-def _values(table: Table, of_table: Sequence[Section]) -> dict[str, Any]:
+def _values(table: Table, sections: Sequence[Section]) -> dict[str, Any]:
+    """All of a table, with the sections that have a lead."""
+    section_values = {
+        section.name: {
+            "lead": section.lead,
+            "lines": section.lines,
+            "values": section.values,
+        }
+        for section in sections
+        if section.lead
+    }
     return table.to_dict() | {
         "conclusion": conclusion(table),
-        "answers": answers(table, of_table),
+        "answers": answers(table, sections),
         "notes": notes(table),
         "signature": signature(table),
-        "sections": {
-            one.name: {"lead": one.lead, "lines": one.lines, "values": one.values}
-            for one in of_table
-            if one.lead
-        },
+        "sections": section_values,
     }

@@ -1,4 +1,4 @@
-"""Tables for a paper: booktabs, notes below."""
+"""Write a report as LaTeX tables for a paper, with booktabs and notes below."""
 
 import re
 from collections.abc import Sequence
@@ -10,22 +10,24 @@ from gaam_decoder.reports.table import Format, Table
 
 ALIASES = ("tex",)
 _PRINTED = re.compile("[ -~\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ff]")
-"""What pdflatex prints in the T1 encoding without any package."""
+"""Characters that pdflatex prints in the T1 encoding without any package."""
 _SIGNED = re.compile(r"[+-][0-9]+(\.[0-9]+)?\**")
 ESCAPES = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}",
-    '"': "''", "[": "{[}", "*": "{*}",  # the last two: not the option of a command
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    # LaTeX must not read the last two as the option of a command.
+    '"': "''", "[": "{[}", "*": "{*}",
     "\N{DAGGER}": r"\textdagger{}",
 }  # fmt: skip
 
 
 class Latex(Format):
-    """Floats whose width never passes that of the text."""
+    """Floats that are never wider than the text."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write the tables; what LaTeX reads as a command is escaped."""
+        """Write the tables, with all commands of LaTeX escaped."""
         page = rendered(
             "report.tex",
             tables,
@@ -39,16 +41,25 @@ class Latex(Format):
 
 
 def escape(text: str) -> str:
-    """Text as LaTeX prints it; characters that pdflatex has no glyph for are given by number."""
-    escaped = "".join(
-        ESCAPES.get(c, c if _PRINTED.fullmatch(c) else f"{{[}}U+{ord(c):04X}]")
-        for c in " ".join(visible(text).split())
-    )
-    return re.sub(r"([-,])(?=\1)", r"\1{}", escaped)  # no ligature
+    """Escape a text for LaTeX; a character without a glyph becomes its number."""
+    one_line = " ".join(visible(text).split())
+    escaped = "".join(map(_escape_character, one_line))
+    # Empty braces keep repeated hyphens and commas from becoming a ligature.
+    return re.sub(r"([-,])(?=\1)", r"\1{}", escaped)
+
+
+def _escape_character(character: str) -> str:
+    if character in ESCAPES:
+        return ESCAPES[character]
+    if _PRINTED.fullmatch(character):
+        return character
+    return f"{{[}}U+{ord(character):04X}]"
 
 
 def _cell(text: str) -> str:
-    """A cell whose minus signs are minus signs."""
-    return " ".join(
-        f"${p}$" if _SIGNED.fullmatch(p) else escape(p) for p in text.split()
-    )
+    """Escape a cell, with signed numbers in mathematics so that minus is no hyphen."""
+    return " ".join(map(_escape_word, text.split()))
+
+
+def _escape_word(word: str) -> str:
+    return f"${word}$" if _SIGNED.fullmatch(word) else escape(word)

@@ -1,4 +1,4 @@
-"""A table for an issue, a README or a notebook."""
+"""Write a report as Markdown, for an issue, a README or a notebook."""
 
 from collections.abc import Sequence
 from typing import TextIO
@@ -29,5 +29,5 @@ class Markdown(Format):
 
 
 def pipe(sheet: Sheet) -> str:
-    """A table as GitHub reads it."""
+    """Write a table as GitHub reads it."""
     return "\n".join(pipes(sheet.header, sheet.lines, sheet.words))

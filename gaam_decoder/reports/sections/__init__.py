@@ -1,4 +1,4 @@
-"""What a report says beyond its table; a file in this folder makes one section or two."""
+"""Sections of a report below its table: each file in this folder makes one or more."""
 
 from gaam_decoder.reports.sections.base import (
     Section,

@@ -1,6 +1,7 @@
-"""A part of a report beyond accuracies and differences, which every format shows in its way.
+"""Define a section: a part of a report below accuracies and differences.
 
-A module in this folder defines one class derived from ``Writer``, and is listed nowhere else.
+Each module in this folder defines one class derived from ``Writer``, and is found by
+its name. Every format of a report shows the same sections.
 """
 
 import json
@@ -22,27 +23,28 @@ PACKAGE = "gaam_decoder.reports.sections"
 PAIRS_HINT = (
     "--pairs layers, or another setting in which rows differ, compares each with each"
 )
+# The tables and the pictures of a section.
 Parts = tuple[Sequence[Sheet], Sequence[Picture]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """What one section has to say of a table."""
+    """One section of a table."""
 
     name: str  # what gaam report --section takes; a key of the JSON
     heading: str
-    lead: str = ""  # one sentence without its full stop; what has none is in no JSON
+    lead: str = ""
+    """One sentence without its full stop; a section without a lead is not in JSON."""
     answers: Sequence[str] = ()
-    """What a reader asked for by an option, without full stops: it stands under the title."""
-    lines: Sequence[str] = ()  # what has to be read with it
-    values: Any = None  # the same for programs, as JSON values; fractions, not percent
-    make: Callable[
-        [], Parts
-    ]  # when they are shown: they read what runs hold of each seed
+    """Answers to an option of the report, under the title, without full stops."""
+    lines: Sequence[str] = ()  # notes below the tables
+    values: Any = None  # the section as JSON values; fractions, not percent
+    make: Callable[[], Parts]
+    """Makes tables and pictures; late, because they read the files of each seed."""
 
     @cached_property
     def parts(self) -> Parts:
-        """Its tables and its pictures."""
+        """Its tables and its pictures, made at the first use."""
         return self.make()
 
 
@@ -53,56 +55,64 @@ class Writer(ABC):
 
     @abstractmethod
     def of(self, table: Table) -> Iterator[Section]:
-        """Those of which there is something to say."""
+        """Make the sections of a table that have any content."""
 
 
 def sections(table: Table) -> list[Section]:
     """All sections of a table, in their order; none without rows."""
-    every = [
+    writers: list[Writer] = [
         plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)
     ]
-    every.sort(key=lambda writer: writer.place)
-    return [section for writer in every if table.rows for section in writer.of(table)]
+    if not table.rows:
+        return []
+    writers.sort(key=lambda writer: writer.place)
+    return [section for writer in writers for section in writer.of(table)]
 
 
 def sections_of(
     tables: Sequence[Table], name: str | None = None
 ) -> list[list[Section]]:
-    """The sections of every table; those of that name alone, where there is one.
+    """The sections of every table, or only those of a name.
 
     Raises:
         ConfigError: no table has a section of that name.
     """
-    every = [sections(table) for table in tables]
+    by_table = [sections(table) for table in tables]
     if name is None:
-        return every
-    names = list(
-        dict.fromkeys(section.name for of_table in every for section in of_table)
-    )
+        return by_table
+    names = [section.name for table_sections in by_table for section in table_sections]
     if name not in names:
         hint = PAIRS_HINT if name == "pairs" else None
         raise plugins.unknown(
-            "section of these runs", name, names, where="--section", hint=hint
+            "section of these runs",
+            name,
+            list(dict.fromkeys(names)),
+            where="--section",
+            hint=hint,
         )
     return [
-        [section for section in of_table if section.name == name] for of_table in every
+        [section for section in table_sections if section.name == name]
+        for table_sections in by_table
     ]
 
 
 def answers(table: Table, of_table: Sequence[Section]) -> list[str]:
-    """What stands under the title: what was asked for, and the conclusion."""
-    asked = [answer for section in of_table for answer in section.answers]
-    if asked and not table.compared:
-        return asked  # the conclusion says that nothing is compared with a baseline
-    return [*asked, conclusion(table)]
+    """The sentences under the title: answers to options, and the conclusion."""
+    requested = [answer for section in of_table for answer in section.answers]
+    # Without a baseline the conclusion would only say that nothing is compared.
+    if requested and not table.compared:
+        return requested
+    return [*requested, conclusion(table)]
 
 
 def signature(table: Table) -> str:
-    """Version, and a digest of recipes, cache and seeds, in however many runs they lie.
+    """Version, and a digest of recipes, cache and seeds.
 
-    Who trains the same runs, by the config.toml of each, gets the same line.
+    The split of the seeds into runs does not matter: the same training, by the
+    config.toml of each run, gives the same line.
     """
     seeds = sorted({(run.key, seed) for run in table.runs for seed in run.seeds})
     digest = short_digest(digest_of(json.dumps(seeds).encode()))
-    recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache
-    return f"gaam {__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"
+    # The key of a run stands for mechanism, recipe and cache.
+    num_recipes = len({key for key, _ in seeds})
+    return f"gaam {__version__} | {num_recipes} recipes, {len(seeds)} seeds | {digest}"

@@ -1,16 +1,16 @@
-"""What was learned: by epoch, of every layer, the parameters, and the gates beside a planted one.
+"""Show what decoders learned: learning curves, shares of layers, parameters and gates.
 
 S seeds, L layers, P points, E epochs.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.common.messages import brief
-from gaam_decoder.analysis.importance import factor_by_seed
+from gaam_decoder.analysis.importance import Importance, factor_by_seed
 from gaam_decoder.analysis.learned import (
     OFFSET,
     RESIDUALS,
@@ -27,17 +27,34 @@ from gaam_decoder.reports.sections.base import Parts, Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.tuning import TUNED, first_runs
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+RowOfLayer = dict[int, Row]  # rows on one layer alone, by its number
+
 HELD_OUT = {"val": "validation accuracy, %", "test": "TEST accuracy, %"}
-LEAST_LAYERS = 4  # three have six orders: every rank correlation is as good as chance
+# Three layers have six orders: every rank correlation is as good as chance.
+LEAST_LAYERS = 4
 IMPORTANCE = (
-    "importance is the mean importance factor of a layer over features and seeds, accuracy that of "
-    "the same head and recipe on this layer alone; rho is Spearman's rank correlation of so few "
-    "layers. It is no test: neighbouring layers are alike in both"
+    "importance is the mean importance factor of a layer over features and seeds, "
+    "accuracy that of the same head and recipe on this layer alone; rho is Spearman's "
+    "rank correlation of so few layers. It is no test: neighbouring layers are alike "
+    "in both"
 )
 GATE = (
-    "gate: the weight of a feature by how many standard deviations it lies from the gate's centre, "
-    "mean over heads and features; peak 1, since the head undoes any factor"
+    "gate: the weight of a feature by how many standard deviations it lies from the "
+    "gate's centre, mean over heads and features; peak 1, since the head undoes any "
+    "factor"
 )
+PARAMETER_HEADER = [
+    "decoder",
+    "parameter",
+    "start",
+    "min",
+    "median",
+    "max",
+    "sd of seed medians",
+]
 
 
 class Learned(Writer):
@@ -46,102 +63,106 @@ class Learned(Writer):
     place = 12
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing of several folds, whose seeds learned from other rows in each."""
+        """Make the sections, most of them without rows of several folds."""
         rows = [row for row in table.rows if row.folds == 1]
-        if found := list(beside_alone(table.rows)):
-            yield _beside_alone(table, found)
-        elif any(map(_importance, rows)):
-            heading = "What mechanisms read of every layer"
-            yield Section(
-                name="importance", heading=heading, make=lambda: _shares(table)
-            )
-        if any(run.log for row in rows if not row.fitted for run in row.runs):
-            yield Section(
-                name="curves", heading="Learning curves", make=lambda: _curves(table)
-            )
-        header = [
-            "decoder",
-            "parameter",
-            "start",
-            "min",
-            "median",
-            "max",
-            "sd of seed medians",
-        ]
-        lines = []
-        for row in table.shown:
-            for name, of in row.learned.items():
-                start = dict.fromkeys(f"{value:.3g}" for value in of["start"] or ())
-                values = [
-                    of[key] for key in ("min", "median", "max", "seed_medians_sd")
-                ]
-                cells = ["-" if value is None else f"{value:.3g}" for value in values]
-                lines.append(
-                    [row.label, brief(name, 40), " to ".join(start) or "-", *cells]
-                )
-        if lines:
-            title = "learned parameters after training, over heads, features and seeds"
-            sheet = Sheet(title, header, lines)
-            yield Section(
-                name="learned",
-                heading="Learned parameters",
-                make=lambda: ((sheet,), ()),
-            )
-        # of every feature, other than the weights of gaussian-mixture
-        shape, none = (table.cache["hidden_size"],), np.empty(0)
-        learnt = [
-            (row, row.runs[0].learned.get(OFFSET, none)) for row in rows if row.finished
-        ]
-        if gates := [row for row, offset in learnt if offset.shape[2:] == shape]:
-            gate = planted_gate(table.cache)
-            yield Section(
-                name="gates",
-                heading="Learned gates",
-                lead=f"of {len(gates)} rows"
-                + f", beside the planted one ({gate})" * bool(gate),
-                lines=(GATE,),
-                make=lambda: _gates(gates[:MOST_LINES], gate),
-                values={"planted": table.cache.get("planted") if gate else None},
-            )
+        yield from _importance_section(table, rows)
+        yield from _curves_section(table, rows)
+        yield from _parameters_section(table)
+        yield from _gates_section(table, rows)
+
+
+def _importance_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
+    mechanisms = list(beside_alone(table.rows))
+    if mechanisms:
+        yield _beside_alone(table, mechanisms)
+    elif any(_importance(row) is not None for row in rows):
+        yield Section(
+            name="importance",
+            heading="What mechanisms read of every layer",
+            make=lambda: _shares(table),
+        )
+
+
+def _curves_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
+    trained = [row for row in rows if not row.fitted]
+    if any(run.log for row in trained for run in row.runs):
+        yield Section(
+            name="curves", heading="Learning curves", make=lambda: _curves(table)
+        )
+
+
+def _parameters_section(table: Table) -> Iterator[Section]:
+    lines = []
+    for row in table.shown:
+        for name, ranges in row.learned.items():
+            lines.append([row.label, brief(name, 40), *_range_cells(ranges)])
+    if lines:
+        title = "learned parameters after training, over heads, features and seeds"
+        sheet = Sheet(title, PARAMETER_HEADER, lines)
+        yield Section(
+            name="learned",
+            heading="Learned parameters",
+            make=lambda: ((sheet,), ()),
+        )
+
+
+def _range_cells(ranges: Mapping[str, Any]) -> list[str]:
+    """Start, minimum, median, maximum and spread of a parameter as text."""
+    starts = dict.fromkeys(f"{value:.3g}" for value in ranges["start"] or ())
+    cells = [" to ".join(starts) or "-"]
+    for key in ("min", "median", "max", "seed_medians_sd"):
+        value = ranges[key]
+        cells.append("-" if value is None else f"{value:.3g}")
+    return cells
+
+
+def _gates_section(table: Table, rows: Sequence[Row]) -> Iterator[Section]:
+    gated = [row for row in rows if row.finished and _has_feature_gate(row, table)]
+    if not gated:
+        return
+    gate = planted_gate(table.cache)
+    lead = f"of {len(gated)} rows"
+    if gate:
+        lead += f", beside the planted one ({gate})"
+    yield Section(
+        name="gates",
+        heading="Learned gates",
+        lead=lead,
+        lines=(GATE,),
+        make=lambda: _gates(gated[:MOST_LINES], gate),
+        values={"planted": table.cache.get("planted") if gate else None},
+    )
+
+
+def _has_feature_gate(row: Row, table: Table) -> bool:
+    """Whether a gate has a centre for every feature, unlike gaussian-mixture."""
+    offset = row.runs[0].learned.get(OFFSET, np.empty(0))
+    return bool(offset.shape[2:] == (table.cache["hidden_size"],))
 
 
 def _curves(table: Table) -> Parts:
-    import pandas
-
-    held_out = HELD_OUT.get(
-        "".join({r.select for r in table.rows}), "held-out accuracy, %"
-    )
-    names = {"loss": "training loss", "train_accuracy": "training accuracy, %"}
-    panels = dict[str, list[Line]]()
+    selections = "".join({row.select for row in table.rows})
+    titles = {
+        "loss": "training loss",
+        "train_accuracy": "training accuracy, %",
+        "accuracy": HELD_OUT.get(selections, "held-out accuracy, %"),
+    }
+    panels: dict[str, list[Line]] = {}
     for row in table.rows:
-        counts = {} if row.fitted else first_runs(row.runs)
-        every = [
-            one for run in row.runs for one in run.log if counts.get(one["seed"]) is run
-        ]
-        log = pandas.DataFrame(every)  # of each seed that of the run that counts
-        for key, what in (names | {"accuracy": held_out}).items() if len(log) else ():
-            by_epoch = (
-                log.astype({key: float}).groupby("epoch")[key] if key in log else None
-            )
-            if by_epoch is not None and len(mean_E := by_epoch.mean().dropna()):
-                mean_E *= (factor := 1 if key == "loss" else 100)
-                sd_E = factor * by_epoch.std(ddof=0)[mean_E.index]
-                line = Line(
-                    row.label,
-                    [*mean_E.index],
-                    [*mean_E],
-                    (mean_E - sd_E, mean_E + sd_E),
-                )
-                panels.setdefault(what, []).append(line)
-    ends = [
-        {o.label: f"{o.y[0]:.4g} to {o.y[-1]:.4g}" for o in lines}
-        for lines in panels.values()
-    ]
-    cells = [
-        [row.label, *(of.get(row.label, "-") for of in ends)] for row in table.rows
-    ]
-    sheet = Sheet("first to last epoch, mean over seeds", ["decoder", *panels], cells)
-    drawn = [(what, lines[:MOST_LINES]) for what, lines in panels.items()]
+        log = _training_log(row)
+        for key, title in titles.items():
+            line = _curve(row.label, log, key)
+            if line is not None:
+                panels.setdefault(title, []).append(line)
+
+    header = ["decoder", *panels]
+    cells = [[row.label] for row in table.rows]
+    for lines in panels.values():
+        ends = {line.label: f"{line.y[0]:.4g} to {line.y[-1]:.4g}" for line in lines}
+        for row_cells in cells:
+            row_cells.append(ends.get(row_cells[0], "-"))
+    sheet = Sheet("first to last epoch, mean over seeds", header, cells)
+    drawn = [(title, lines[:MOST_LINES]) for title, lines in panels.items()]
     picture = Picture(
         "curves",
         "Learning curves",
@@ -151,120 +172,170 @@ def _curves(table: Table) -> Parts:
     return (sheet,), (picture,) if drawn else ()
 
 
-def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Importance that a mechanism gives to layers beside the accuracy on each, as JSON values.
+def _training_log(row: Row) -> "DataFrame":
+    """The log of every seed, from the run that counts for it; empty for a fit."""
+    import pandas
 
-    Of every row with attention maps and rows on one of its layers each: four or more, with the same
-    head and recipe but for the layers; what was tuned may differ. The rows of its own mechanism
-    count, or where it has none, those of others.
+    counting_run = {} if row.fitted else first_runs(row.runs)
+    entries = []
+    for run in row.runs:
+        entries += [
+            entry for entry in run.log if counting_run.get(entry["seed"]) is run
+        ]
+    return pandas.DataFrame(entries)
+
+
+def _curve(label: str, log: "DataFrame", key: str) -> Line | None:
+    """Mean over seeds by epoch, in a band of one standard deviation; in percent."""
+    if not len(log) or key not in log:
+        return None
+    by_epoch = log.astype({key: float}).groupby("epoch")[key]
+    mean_E = by_epoch.mean().dropna()
+    if not len(mean_E):
+        return None
+    factor = 1 if key == "loss" else 100
+    mean_E = mean_E * factor
+    sd_E = factor * by_epoch.std(ddof=0)[mean_E.index]
+    band = (mean_E - sd_E, mean_E + sd_E)
+    return Line(label, list(mean_E.index), list(mean_E), band)
+
+
+def beside_alone(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Put the importance of layers beside the accuracy on each alone, as JSON values.
+
+    A row with attention maps needs rows on at least four of its layers, each on one
+    layer alone, with the same head and recipe except the layers; tuned settings may
+    differ. The rows of its own mechanism count, or without any, those of others.
     """
     usable = [
         row for row in rows if row.finished and not row.shuffled and row.folds == 1
     ]
     singles = [row for row in usable if len(row.runs[0].layer_numbers) == 1]
     for row in usable:
-        layers, apart = (
-            row.runs[0].layer_numbers,
-            ("layers", *(TUNED if row.tunings else ())),
-        )
-        by_mechanism: dict[str, dict[int, Row]] = {}
-        for one in singles:
-            (layer,) = one.runs[0].layer_numbers
-            same = one.head == row.head and same_recipe(one.recipe, row.recipe, apart)
-            if same and layer in layers:
-                by_mechanism.setdefault(one.attention, {})[layer] = one
-        enough = {
-            name: of for name, of in by_mechanism.items() if len(of) >= LEAST_LAYERS
-        }
-        enough = {
-            name: of for name, of in enough.items() if name == row.attention
-        } or enough
-        factor_SL = factor_by_seed(row.runs, row.finished) if enough else None
+        by_mechanism = _rows_alone(row, singles)
+        factor_SL = None
+        if by_mechanism:
+            factor_SL = factor_by_seed(row.runs, row.finished)
         if factor_SL is None or not np.isfinite(factor_SL).all():
             continue
-        for name, of in enough.items():
-            alone = [of[layer] for layer in sorted(of)]
-            if not (
-                seeds := sorted(set.intersection(*(set(one.finished) for one in alone)))
-            ):
-                continue
-            mine_SL = factor_SL[:, [layers.index(layer) for layer in sorted(of)]]
-            right_LSN = np.stack(
-                [one.right[list(map(one.finished.index, seeds))] for one in alone]
-            )
-            # accuracies of the same rows differ by 1/N or not at all; less is rounding
-            factor_L, accuracy_L = mine_SL.mean(0), right_LSN.mean(2).mean(1).round(9)
-            columns = zip(sorted(of), factor_L, accuracy_L, strict=True)
-            yield {
-                "importance_of": row.label,
-                "alone": brief(name),
-                "rho": _rho(factor_L.round(9), accuracy_L),
-                "seeds_of_importance": list(row.finished),
-                "seeds_alone": seeds,
-                "layers": [
-                    {
-                        "layer": layer,
-                        "importance": float(factor),
-                        "accuracy": float(accuracy),
-                    }
-                    for layer, factor, accuracy in columns
-                ],
-            }
+        for mechanism, row_of_layer in by_mechanism.items():
+            values = _correlate(row, factor_SL, mechanism, row_of_layer)
+            if values is not None:
+                yield values
 
 
-def _rho(one_L: NDArray[Any], other_L: NDArray[Any]) -> float | None:
-    """Rank correlation; None where one of both is the same of all layers."""
-    from scipy.stats import (
-        spearmanr,  # a report of no importance does without: a second
-    )
+def _rows_alone(row: Row, singles: Sequence[Row]) -> dict[str, RowOfLayer]:
+    """Rows on single layers of a row, of each mechanism with enough layers."""
+    layers = row.runs[0].layer_numbers
+    apart = {"layers"}
+    if row.tunings:
+        apart.update(TUNED)
+    by_mechanism: dict[str, RowOfLayer] = {}
+    for single in singles:
+        (layer,) = single.runs[0].layer_numbers
+        is_same = single.head == row.head and same_recipe(
+            single.recipe, row.recipe, apart
+        )
+        if is_same and layer in layers:
+            by_mechanism.setdefault(single.attention, {})[layer] = single
 
-    if not (np.ptp(one_L) and np.ptp(other_L)):
+    enough = {
+        mechanism: row_of_layer
+        for mechanism, row_of_layer in by_mechanism.items()
+        if len(row_of_layer) >= LEAST_LAYERS
+    }
+    if row.attention in enough:
+        return {row.attention: enough[row.attention]}
+    return enough
+
+
+def _correlate(
+    row: Row, factor_SL: NDArray[Any], mechanism: str, row_of_layer: RowOfLayer
+) -> dict[str, Any] | None:
+    """Importance and accuracy of every layer; None if no seed finished on all."""
+    numbers = sorted(row_of_layer)
+    singles = [row_of_layer[layer] for layer in numbers]
+    seeds = sorted(set.intersection(*(set(single.finished) for single in singles)))
+    if not seeds:
         return None
-    return float(spearmanr(one_L, other_L).statistic)
+
+    layers = row.runs[0].layer_numbers
+    factor_L = factor_SL[:, [layers.index(layer) for layer in numbers]].mean(0)
+    right_LSN = np.stack(
+        [single.right[[single.finished.index(s) for s in seeds]] for single in singles]
+    )
+    # Accuracies of the same rows differ by 1/N or not at all; less is rounding.
+    accuracy_L = right_LSN.mean(2).mean(1).round(9)
+    by_layer = [
+        {"layer": layer, "importance": float(factor), "accuracy": float(accuracy)}
+        for layer, factor, accuracy in zip(numbers, factor_L, accuracy_L, strict=True)
+    ]
+    return {
+        "importance_of": row.label,
+        "alone": brief(mechanism),
+        "rho": _rho(factor_L.round(9), accuracy_L),
+        "seeds_of_importance": list(row.finished),
+        "seeds_alone": seeds,
+        "layers": by_layer,
+    }
 
 
-def _beside_alone(table: Table, found: list[dict[str, Any]]) -> Section:
+def _rho(first_L: NDArray[Any], second_L: NDArray[Any]) -> float | None:
+    """Rank correlation; None if one of the two is the same for all layers."""
+    # Importing scipy.stats takes a second, and most reports do not use it.
+    from scipy.stats import spearmanr
+
+    if not np.ptp(first_L) or not np.ptp(second_L):
+        return None
+    return float(spearmanr(first_L, second_L).statistic)
+
+
+def _beside_alone(table: Table, mechanisms: list[dict[str, Any]]) -> Section:
     cells = []
-    for one in found:
-        layers = spell_numbers([of["layer"] for of in one["layers"]])
-        told = "-" if (rho := one["rho"]) is None else f"{rho:+.2f}"
-        cells.append([one["importance_of"], one["alone"], layers, told])
+    for values in mechanisms:
+        layers = spell_numbers([by_layer["layer"] for by_layer in values["layers"]])
+        rho = "-" if values["rho"] is None else f"{values['rho']:+.2f}"
+        cells.append([values["importance_of"], values["alone"], layers, rho])
     header = ["importance", "alone", "layers", "rho"]
     sheet = Sheet("importance of layers and accuracy of each alone", header, cells)
+    decoder, alone, layers, rho = cells[0]
     return Section(
         name="importance",
         heading="Does importance predict accuracy",
-        lead="importance by {} and accuracy of {} on one of layers {} alone: "
-        "rank correlation {}".format(*cells[0]),
+        lead=f"importance by {decoder} and accuracy of {alone} on one of layers "
+        f"{layers} alone: rank correlation {rho}",
         lines=(IMPORTANCE,),
         make=lambda: _shares(table, sheet),
-        values={"mechanisms": found},
+        values={"mechanisms": mechanisms},
     )
 
 
-def _importance(row: Row) -> Any:
-    """Of a row that reads several layers, else None."""
-    return of if (of := row.importance) and len(of.layers) > 1 else None
+def _importance(row: Row) -> Importance | None:
+    """The importance of layers, if the row reads several."""
+    importance = row.importance
+    if importance is None or len(importance.layers) < 2:
+        return None
+    return importance
 
 
-def _shares(table: Table, *first: Sheet) -> Parts:
-    lines, curves = [], []
+def _shares(table: Table, *first_sheets: Sheet) -> Parts:
+    lines = []
+    curves = []
     for row in table.rows:
-        if of := _importance(row):
-            by_share = sorted(
-                zip(of.contribution, of.layers, strict=True), reverse=True
-            )
-            told = [f"{layer} ({share:.1f}%)" for share, layer in by_share]
-            lines.append([row.label, ", ".join(told[:3]), told[-1]])
-            mean_L = np.array(of.contribution)
-            sd_L = np.array(of.contribution_sd or 0 * mean_L)
-            curves.append(
-                Line(row.label, of.layers, mean_L, (mean_L - sd_L, mean_L + sd_L))
-            )
+        importance = _importance(row)
+        if importance is None:
+            continue
+        layers_read = _layers_by_share(importance)
+        lines.append([row.label, ", ".join(layers_read[:3]), layers_read[-1]])
+        mean_L = np.array(importance.contribution)
+        sd_L = np.array(importance.contribution_sd or 0 * mean_L)
+        band = (mean_L - sd_L, mean_L + sd_L)
+        curves.append(Line(row.label, importance.layers, mean_L, band))
+
     header = ["decoder", "layers read most (share)", "least"]
     sheet = Sheet("share of layers in the summed attention", header, lines)
     panels = [("share of the layer, %", curves[:MOST_LINES])]
-    layers = sorted({layer for one in curves[:MOST_LINES] for layer in one.x})
+    layers = sorted({layer for line in curves[:MOST_LINES] for layer in line.x})
     equal = Line("equal shares", layers, np.full(len(layers), 100 / len(layers)))
     picture = Picture(
         "importance",
@@ -272,25 +343,34 @@ def _shares(table: Table, *first: Sheet) -> Parts:
         "Mean over seeds, of the best; the band is one standard deviation.",
         lambda: line_panels(panels, "encoder layer", beside=equal, bottom=0),
     )
-    return (*first, sheet), (picture,)
+    return (*first_sheets, sheet), (picture,)
+
+
+def _layers_by_share(importance: Importance) -> list[str]:
+    """Layers with their share, the largest first, such as ``12 (31.0%)``."""
+    shares = zip(importance.contribution, importance.layers, strict=True)
+    return [f"{layer} ({share:.1f}%)" for share, layer in sorted(shares, reverse=True)]
 
 
 def _gates(rows: Sequence[Row], gate: str | None) -> Parts:
     lines = []
     for row in rows:
-        if (curve_SP := learned_curves(row.runs)) is not None:
-            band = curve_SP.min(0), curve_SP.max(0)
+        curve_SP = learned_curves(row.runs)
+        if curve_SP is not None:
+            band = (curve_SP.min(0), curve_SP.max(0))
             lines.append(Line(row.label, RESIDUALS, curve_SP.mean(0), band))
-    beside = Line("planted", RESIDUALS, planted_curve(gate)) if gate else None
+    planted = None
+    if gate:
+        planted = Line("planted", RESIDUALS, planted_curve(gate))
     picture = Picture(
         "gates",
         "Learned gates",
-        "Mean over seeds, heads and features of the best; the band goes from the lowest seed to "
-        "the highest; dashed: what was planted, where something was.",
+        "Mean over seeds, heads and features of the best; the band goes from the "
+        "lowest seed to the highest; dashed: what was planted, where something was.",
         lambda: line_panels(
             [("weight", lines)],
             "standardised feature value, from the gate's centre",
-            beside=beside,
+            beside=planted,
             bottom=0,
         ),
     )

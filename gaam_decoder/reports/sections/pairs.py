@@ -1,7 +1,10 @@
-"""Every mechanism against every other, or every value of a setting: which is best, and how sure."""
+"""Compare every mechanism, or every value of a setting, with every other.
+
+The section says which row is best, and how sure that is.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gaam_decoder import stats
@@ -21,17 +24,18 @@ from gaam_decoder.reports.compare import (
     MOST_VALUES,
     Group,
     Pairs,
+    Places,
     counts_in_words,
 )
-from gaam_decoder.reports.rows import claim_values
+from gaam_decoder.reports.rows import Comparison, claim_values
 from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.paired import NO_CLAIM
 from gaam_decoder.stats.scores.base import Score
 
 MARKS = {"better": "*", "worse": "*", "equivalent": "="}  # beside a difference
-MOST_LISTED = 24  # pairs of a group that are listed: more is no list that people read
-MOST_ANSWERS = 3  # groups of which it is said under the title which row is best
+MOST_LISTED = 24  # pairs of a group in the list: people read no more
+MOST_ANSWERS = 3  # groups whose best row stands under the title
 MOST_NAMED = 6  # rows that one part of an answer names
 VERDICTS = {
     "better": "better than {}",
@@ -39,66 +43,72 @@ VERDICTS = {
     "equivalent": "equivalent to {} within {}",
     "undecided": "not shown to differ from {}",
 }
-"""How an answer says what a row is beside others."""
+"""How an answer compares a row with others."""
 
 
 class EveryPair(Writer):
-    """Of each group of rows that differ in one setting alone a list of pairs, and a matrix."""
+    """For each group of rows that differ in one setting alone: pairs, and a matrix."""
 
     place = 30
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing without pairs, or where the only one is the comparison with the baseline."""
-        found, unit = table.pairs, table.unit
-        claims = (
-            [one.claim for g in found.groups for one in g.pairs.values()]
-            if found
-            else []
-        )
-        if not found or not claims:
+        """Nothing without pairs, or if the only one is the baseline comparison."""
+        pairs = table.pairs
+        if not pairs:
             return
-        as_baseline = found.axis == "attn" and table.baseline and len(claims) < 2
-        if as_baseline and not found.asked:
+        comparisons = [
+            comparison for group in pairs.groups for comparison in group.pairs.values()
+        ]
+        if not comparisons:
             return
-        axis = found.axis.replace("_", "-")
-        of_what = (
-            "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
-        )
-        count = Counter[str](claim.verdict for claim in claims)
-        told = [f"{count.pop('better', 0) + count.pop('worse', 0)} differ"]
-        told += [f"{number} {verdict}" for verdict, number in sorted(count.items())]
+        has_baseline = pairs.axis == "attn" and table.baseline
+        if has_baseline and len(comparisons) < 2 and not pairs.asked:
+            return
+
+        axis = pairs.axis.replace("_", "-")
         yield Section(
             name="pairs",
             heading="Every pair",
-            lead=f"of {len(claims)} pairs of {of_what}, {', '.join(told)}",
-            answers=_answers(table, found, axis) if found.asked else (),
-            lines=_lines(table, found),
-            make=lambda: (list(_sheets(found.groups, axis, unit)), ()),
+            lead=_lead(comparisons, axis),
+            answers=_answers(table, pairs, axis) if pairs.asked else (),
+            lines=_lines(table, pairs),
+            make=lambda: (list(_sheets(pairs.groups, axis, table.unit)), ()),
             values={
                 "axis": axis,
-                "corrected_for": found.num_tests,
-                "groups": list(map(_values, found.groups)),
+                "corrected_for": pairs.num_tests,
+                "groups": [_values(group) for group in pairs.groups],
             },
         )
 
 
-def _lines(table: Table, found: Pairs) -> list[str]:
-    unit, groups = table.unit, found.groups
+def _lead(comparisons: Sequence[Comparison], axis: str) -> str:
+    """Count the verdicts."""
+    rows = "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+    count = Counter(comparison.claim.verdict for comparison in comparisons)
+    num_different = count.pop("better", 0) + count.pop("worse", 0)
+    parts = [f"{num_different} differ"]
+    parts += [f"{number} {verdict}" for verdict, number in sorted(count.items())]
+    return f"of {len(comparisons)} pairs of {rows}, {', '.join(parts)}"
+
+
+def _lines(table: Table, pairs: Pairs) -> list[str]:
+    unit = table.unit
     lines = [
-        f"differences are in {unit.of_differences}, the best row stands first; each is tested as "
-        "a comparison with a baseline is, corrected by Holm for all "
-        f"pairs of this table ({counts_in_words(found.num_tests)}), a family of their own"
+        f"differences are in {unit.of_differences}, the best row stands first; each is "
+        "tested as a comparison with a baseline is, corrected by Holm for all pairs of "
+        f"this table ({counts_in_words(pairs.num_tests)}), a family of their own"
     ]
-    if any(len(group.pairs) > MOST_LISTED for group in groups):
+    if any(len(group.pairs) > MOST_LISTED for group in pairs.groups):
         lines.append(
             "row minus column: * they differ, = they are equivalent within "
             f"{unit.size(table.margin)}, no mark: undecided, or no claim"
         )
         lines.append(
-            f"the {MOST_VALUES} best rows are compared each with each, all others with the best "
-            f"and with the row of all; {MOST_LISTED} pairs at most are listed, JSON has every one"
+            f"the {MOST_VALUES} best rows are compared each with each, all others with "
+            f"the best and with the row of all; {MOST_LISTED} pairs at most are "
+            "listed, JSON has every one"
         )
-    if len(groups) == MOST_GROUPS:
+    if len(pairs.groups) == MOST_GROUPS:
         lines.append(
             f"of more than {MOST_GROUPS} groups those of most rows are compared"
         )
@@ -106,18 +116,20 @@ def _lines(table: Table, found: Pairs) -> list[str]:
 
 
 def _values(group: Group) -> dict[str, Any]:
-    pairs = [
-        {"first": group.labels[first], "second": group.labels[second]}
-        | {"paired_seeds": list(one.seeds)}
-        | claim_values(one.claim)
-        for (first, second), one in group.pairs.items()
-    ]
+    pairs = []
+    for (first, second), comparison in group.pairs.items():
+        pair = {
+            "first": group.labels[first],
+            "second": group.labels[second],
+            "paired_seeds": list(comparison.seeds),
+        }
+        pairs.append(pair | claim_values(comparison.claim))
     return {"shared": group.name, "labels": list(group.labels), "pairs": pairs}
 
 
-def _answers(table: Table, found: Pairs, axis: str) -> list[str]:
-    """Which row is best, of every group a sentence without its full stop."""
-    groups = [group for group in found.groups if group.pairs]
+def _answers(table: Table, pairs: Pairs, axis: str) -> list[str]:
+    """Name the best row of every group, in a sentence without its full stop."""
+    groups = [group for group in pairs.groups if group.pairs]
     answers = [_answer(group, axis, table) for group in groups[:MOST_ANSWERS]]
     if len(groups) > MOST_ANSWERS:
         more = len(groups) - MOST_ANSWERS
@@ -128,73 +140,96 @@ def _answers(table: Table, found: Pairs, axis: str) -> list[str]:
 
 
 def _answer(group: Group, axis: str, table: Table) -> str:
-    """What the best row is beside all others, and the pair of it and the next."""
-    unit, best = table.unit, group.rows[0]
-    prefix = f"{group.name}: " if group.name else ""
-    of_best = {
-        second: one for (first, second), one in group.pairs.items() if first == 0
-    }
-    mean = f"{unit.text(best.chosen.mean)}{'%' if unit.percent else ''}"
+    """Compare the best row with all others, then with the next."""
+    unit = table.unit
+    mean = unit.text(group.rows[0].chosen.mean)
+    percent = "%" if unit.percent else ""
     best_label = in_words(axis, group.labels[:1])
-    text = f"the best mean {unit.title} is that of {best_label}, {mean}"
+    text = f"the best mean {unit.title} is that of {best_label}, {mean}{percent}"
+    if group.name:
+        text = f"{group.name}: {text}"
+
+    of_best = {
+        second: comparison
+        for (first, second), comparison in group.pairs.items()
+        if first == 0
+    }
+    parts = _verdicts_of_best(group, axis, table, of_best)
+    if parts:
+        text += f": {'; '.join(parts)}"
+    if not of_best:
+        return text
+
+    second = min(of_best)
+    claim = of_best[second].claim
+    text += f"; {_pair(group, axis, (0, second))}: {unit.difference(claim.difference)}"
+    if claim.interval_corrected:
+        interval = unit.span(claim.interval_corrected, signed=True)
+        text += f", {interval}, p {p_value(claim.p_holm)}"
+    return text
+
+
+def _verdicts_of_best(
+    group: Group, axis: str, table: Table, of_best: Mapping[int, Comparison]
+) -> list[str]:
+    """What the claims say of the best row and each of the others."""
     labels: dict[str, list[str]] = {}
-    for second, one in of_best.items():
-        labels.setdefault(one.claim.verdict, []).append(group.labels[second])
-    num_seeds = max((len(one.seeds) for one in of_best.values()), default=0)
+    for second, comparison in of_best.items():
+        labels.setdefault(comparison.claim.verdict, []).append(group.labels[second])
     parts = []
+
+    num_seeds = max((len(pair.seeds) for pair in of_best.values()), default=0)
     if num_seeds < stats.LEAST_SEEDS and NO_CLAIM not in labels:
         seeds = f"seeds: {num_seeds}, and a claim needs {stats.LEAST_SEEDS}"
         parts.append(f"nothing is said of differences yet ({seeds})")
     else:
-        margin = unit.size(table.margin)
-        told = [
-            words.format(in_words(axis, labels[name]), margin)
-            for name, words in VERDICTS.items()
-            if name in labels
+        margin = table.unit.size(table.margin)
+        verdicts = [
+            words.format(in_words(axis, labels[verdict]), margin)
+            for verdict, words in VERDICTS.items()
+            if verdict in labels
         ]
-        parts += [f"it is {', '.join(told)}"] if told else []
-    if silent := labels.get(NO_CLAIM):
-        reasons = (one.claim.no_claim for one in of_best.values())
+        if verdicts:
+            parts.append(f"it is {', '.join(verdicts)}")
+
+    if NO_CLAIM in labels:
+        reasons = (comparison.claim.no_claim for comparison in of_best.values())
         reason = next(filter(None, reasons))
-        parts.append(f"no claim is made beside {in_words(axis, silent)}: {reason}")
-    text += f": {'; '.join(parts)}" if parts else ""
-    if not of_best:
-        return f"{prefix}{text}"
-    second, nearest = min(of_best.items())
-    text += f"; {_pair(group, axis, 0, second)}: {unit.difference(nearest.claim.difference)}"
-    if interval := nearest.claim.interval_corrected:
-        text += (
-            f", {unit.span(interval, signed=True)}, p {p_value(nearest.claim.p_holm)}"
-        )
-    return f"{prefix}{text}"
+        silent = in_words(axis, labels[NO_CLAIM])
+        parts.append(f"no claim is made beside {silent}: {reason}")
+    return parts
 
 
 def in_words(axis: str, labels: Sequence[str]) -> str:
-    """Values of a setting, as people say them: ``layers 1-4 and all layers``."""
+    """Spell values of a setting: ``layers 1-4 and all layers``."""
     if axis in ("attn", "head"):
         names = list(labels)
-    elif axis != "layers":
-        names = [f"{axis} {label}" for label in labels]
+    elif axis == "layers":
+        names = _layers_in_words(labels)
     else:
-        single = sorted(int(label) for label in labels if label.isdecimal())
-        names = (
-            [f"layer{'s' if len(single) > 1 else ''} {spell_numbers(single)}"]
-            if single
-            else []
-        )
-        names += [
-            f"layers {one}" for one in labels if not one.isdecimal() and one != ALL
-        ]
-        names += ["all layers"] if ALL in labels else []
+        names = [f"{axis} {label}" for label in labels]
     if len(names) > MOST_NAMED:
         names[MOST_NAMED:] = [f"{len(names) - MOST_NAMED} more"]
-    before, last = ", ".join(names[:-1]), names[-1]
-    return f"{before} and {last}" if before else last
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
 
 
-def _pair(group: Group, axis: str, first: int, second: int) -> str:
-    names = [in_words(axis, [group.labels[place]]) for place in (first, second)]
-    return " - ".join(names)
+def _layers_in_words(labels: Sequence[str]) -> list[str]:
+    """Single layers first, then ranges of layers, then all layers."""
+    names = []
+    single = sorted(int(label) for label in labels if label.isdecimal())
+    if single:
+        plural = "s" if len(single) > 1 else ""
+        names.append(f"layer{plural} {spell_numbers(single)}")
+    ranges = [label for label in labels if not label.isdecimal() and label != ALL]
+    names += [f"layers {label}" for label in ranges]
+    if ALL in labels:
+        names.append("all layers")
+    return names
+
+
+def _pair(group: Group, axis: str, places: Places) -> str:
+    return " - ".join(in_words(axis, [group.labels[place]]) for place in places)
 
 
 def _sheets(groups: Sequence[Group], axis: str, unit: Score) -> Iterator[Sheet]:
@@ -205,24 +240,18 @@ def _sheets(groups: Sequence[Group], axis: str, unit: Score) -> Iterator[Sheet]:
 
 
 def _list(group: Group, axis: str, unit: Score) -> Sheet:
-    """Pairs with interval and p: all where they are few, else those of the best row and of all."""
-    places = sorted(group.pairs)
-    if len(places) > MOST_LISTED:
-        best, references = {*range(MOST_VALUES)}, {*group.references}
-        places = [
-            pair
-            for pair in places
-            if references & {*pair} and {*pair} <= best | references
-        ]
+    """List pairs with interval and p."""
     lines = []
-    for first, second in places[:MOST_LISTED]:
-        claim = group.pairs[first, second].claim
-        cells = [_pair(group, axis, first, second), unit.difference(claim.difference)]
-        cells += [
+    for places in _listed_places(group):
+        claim = group.pairs[places].claim
+        cells = [
+            _pair(group, axis, places),
+            unit.difference(claim.difference),
             unit.span(claim.interval_corrected, signed=True),
             p_value(claim.p_holm),
+            verdict(claim),
         ]
-        lines.append([*cells, verdict(claim)])
+        lines.append(cells)
     header = [column.name for column in (DIFFERENCE, DIFFERENCE_CI, P_HOLM, VERDICT)]
     listed = "every pair"
     if len(lines) < len(group.pairs):
@@ -230,14 +259,26 @@ def _list(group: Group, axis: str, unit: Score) -> Sheet:
     return Sheet(_caption(listed, group, axis, unit), ["pair", *header], lines, header)
 
 
+def _listed_places(group: Group) -> list[Places]:
+    """All pairs if they are few, else those of the best row and of all."""
+    places = sorted(group.pairs)
+    if len(places) <= MOST_LISTED:
+        return places
+    references = {*group.references}
+    listed = {*range(MOST_VALUES)} | references
+    of_references = [pair for pair in places if references & {*pair}]
+    return [pair for pair in of_references if {*pair} <= listed][:MOST_LISTED]
+
+
 def _matrix(group: Group, axis: str, unit: Score) -> Sheet:
     count = min(len(group.labels), MOST_VALUES)
     cells = [["-"] * count for _ in range(count)]
-    for (first, second), one in group.pairs.items():
+    for (first, second), comparison in group.pairs.items():
         if second < count:
-            mark = MARKS.get(one.claim.verdict, "")
-            cells[first][second] = unit.difference(one.claim.difference) + mark
-            cells[second][first] = unit.difference(-one.claim.difference) + mark
+            claim = comparison.claim
+            mark = MARKS.get(claim.verdict, "")
+            cells[first][second] = unit.difference(claim.difference) + mark
+            cells[second][first] = unit.difference(-claim.difference) + mark
     header = [axis, *(str(place) for place in range(1, count + 1))]
     lines = [[f"{i + 1} {group.labels[i]}", *cells[i]] for i in range(count)]
     return Sheet(_caption("row minus column", group, axis, unit), header, lines)

@@ -1,11 +1,12 @@
-"""Published accuracies of the data set and mechanisms of a report, in a section of their own.
+"""Show published accuracies of the data set and mechanisms of a report.
 
-They are never beside ours, and no test compares them: encoder, rows, head and protocol differ.
+They stand in a section of their own, and no test compares them with ours: encoder,
+rows, head and protocol differ.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,57 +24,92 @@ class Published(Writer):
     place = 24
 
     def of(self, table: Table) -> Iterator[Section]:
-        """Nothing where nothing was published, or rows are of some layers or training rows only."""
+        """Nothing without a published result for a row on all layers and rows."""
         content = json.loads(FILE.read_text("utf-8"))
-        classes = sorted(map(_plain, table.cache["class_names"]))
-        dataset_name = table.cache["dataset"].partition(" (")[0]  # without the subset
-        name = _plain(Path(dataset_name).stem)
-        named = (of for of in content["datasets"].values() if name in of["names"])
-        # where the paper names no classes, as many
-        fits = (
-            of for of in named if len(classes) == of.get("num_classes", len(classes))
-        )
-        alike = (
-            of
-            for of in fits
-            if sorted(map(_plain, of["classes"] or classes)) == classes
-        )
-        dataset: dict[str, Any] = next(alike, {})
-        known = dataset.get("mechanisms", {})
-        whole = [
-            r.attention for r in table.rows if not (r.recipe.get("layers") or r.drawn)
-        ]
-        names = [one if one in known else one.partition(":")[0] for one in whole]
-        found = {name: known[name] for name in names if name in known}
-        if not found:
+        dataset = _published_dataset(content, table)
+        if dataset is None:
             return
-        rows = [f"{dataset[s]:,} {s} rows" for s in ("train", "test") if dataset[s]]
-        lines = [
-            f"theirs: {', '.join([dataset['encoder'], *rows, 'convolutional head'])}; here: "
-            f"{brief(table.cache['encoder'])}, and the rows and heads of this report; mha attends "
-            "across the rows of a batch there, and over layers here (published=true: as theirs)",
-            *(f"{name}: {of['code']}" for name, of in found.items() if "code" in of),
-        ]
-        ranges = (
-            f"{k} {low} to {high}"
-            for k, (low, high) in dataset["learned_ranges"].items()
-        )
-        lines += [f"gaam learned {' and '.join(ranges)} there"] * ("gaam" in found)
-        cells = [
-            [name, f"{of['mean']:.1f}", ", ".join(map(str, of["values"]))]
-            for name, of in found.items()
-        ]
+        results = _published_results(dataset, table)
+        if not results:
+            return
+
+        cells = []
+        for name, result in results.items():
+            values = ", ".join(map(str, result["values"]))
+            cells.append([name, f"{result['mean']:.1f}", values])
         header = ["mechanism", "published %", dataset["unit"]]
         sheet = Sheet("published accuracies, which no test compares", header, cells)
         yield Section(
             name="published",
             heading="Published by others",
             lead=f"{content['source']}; {content['selection']} (optimistic)",
-            lines=lines,
-            values={"encoder": dataset["encoder"], "percent": found},
+            lines=_lines(dataset, results, table),
+            values={"encoder": dataset["encoder"], "percent": results},
             make=lambda: ((sheet,), ()),
         )
 
 
+def _published_dataset(
+    content: Mapping[str, Any], table: Table
+) -> dict[str, Any] | None:
+    """The published data set with the name and the classes of the table's."""
+    classes = sorted(map(_plain, table.cache["class_names"]))
+    without_subset = table.cache["dataset"].partition(" (")[0]
+    name = _plain(Path(without_subset).stem)
+    datasets: dict[str, dict[str, Any]] = content["datasets"]
+    for dataset in datasets.values():
+        if name not in dataset["names"]:
+            continue
+        # A paper that does not name its classes gives their number.
+        published_classes = sorted(map(_plain, dataset["classes"] or classes))
+        num_classes = dataset.get("num_classes", len(classes))
+        if len(classes) == num_classes and published_classes == classes:
+            return dataset
+    return None
+
+
+def _published_results(dataset: Mapping[str, Any], table: Table) -> dict[str, Any]:
+    """Published results of the mechanisms that read all layers and training rows."""
+    published = dataset.get("mechanisms", {})
+    results = {}
+    for row in table.rows:
+        if row.recipe.get("layers") or row.drawn:
+            continue
+        name = row.attention
+        if name not in published:
+            # Without the options of the mechanism.
+            name = name.partition(":")[0]
+        if name in published:
+            results[name] = published[name]
+    return results
+
+
+def _lines(
+    dataset: Mapping[str, Any], results: Mapping[str, Any], table: Table
+) -> list[str]:
+    sizes = [
+        f"{dataset[split]:,} {split} rows"
+        for split in ("train", "test")
+        if dataset[split]
+    ]
+    theirs = ", ".join([dataset["encoder"], *sizes, "convolutional head"])
+    lines = [
+        f"theirs: {theirs}; here: {brief(table.cache['encoder'])}, and the "
+        "rows and heads of this report; mha attends across the rows of a batch there, "
+        "and over layers here (published=true: as theirs)"
+    ]
+    for name, result in results.items():
+        if "code" in result:
+            lines.append(f"{name}: {result['code']}")
+    ranges = [
+        f"{name} {low} to {high}"
+        for name, (low, high) in dataset["learned_ranges"].items()
+    ]
+    if "gaam" in results:
+        lines.append(f"gaam learned {' and '.join(ranges)} there")
+    return lines
+
+
 def _plain(text: str) -> str:
+    """Letters and digits of a text, in lower case."""
     return re.sub(r"[\W_]", "", text.lower())

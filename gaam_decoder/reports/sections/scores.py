@@ -1,6 +1,9 @@
-"""Every score of every row, recall of classes, calibration; confusions are in the JSON."""
+"""Show every score of every row, the recall of classes, and calibration.
 
-from collections.abc import Iterator
+The JSON also has the confusion matrices.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +13,17 @@ from gaam_decoder import stats
 from gaam_decoder.reports.columns import Sheet
 from gaam_decoder.reports.drawing import MOST_LINES, Line, Picture, line_panels
 from gaam_decoder.reports.notes import TEMPERATURE
-from gaam_decoder.reports.rows import SCALED, all_scores, score_of
+from gaam_decoder.reports.rows import SCALED, Row, all_scores, score_of
 from gaam_decoder.reports.sections.base import Section, Writer
 from gaam_decoder.reports.table import Table
 from gaam_decoder.stats.scores.base import Score, percent
 from gaam_decoder.stats.scores.ece import BINS
 
-MOST_CLASSES, MOST_DECODERS = 30, 8
-"""That are listed: of more the most frequent, and the best. The JSON has all."""
-FEWEST = 5  # rows of a bin that is drawn: the share of fewer is anything
+# The table of recall lists the most frequent classes, and the best decoders.
+MOST_CLASSES = 30
+MOST_DECODERS = 8
+# A bin with fewer rows is not drawn: its share of right rows is too uncertain.
+FEWEST = 5
 
 
 class Scores(Writer):
@@ -30,19 +35,21 @@ class Scores(Writer):
         """Nothing where no seed finished."""
         if not any(row.finished for row in table.rows):
             return
-        there = {name for row in table.rows for name in row.every}
-        units = {name: score for name, score in all_scores().items() if name in there}
-        smaller = [u.title for u in units.values() if not u.larger_is_better]
+        defined = {name for row in table.rows for name in row.every}
+        units = {name: unit for name, unit in all_scores().items() if name in defined}
+        titles = ", ".join(unit.title for unit in units.values())
+        smaller = ", ".join(
+            unit.title for unit in units.values() if not unit.larger_is_better
+        )
         yield Section(
             name="scores",
             heading="Other scores",
-            lead=f"{', '.join(unit.title for unit in units.values())}, and recall by class; "
-            "--score NAME compares by one of them",
+            lead=f"{titles}, and recall by class; --score NAME compares by one of them",
             lines=(
-                "mean over seeds, and standard deviation in brackets; the test rows are taken as "
-                f"given. Of {', '.join(smaller)} smaller is better",
-                "which score is compared has to be chosen before it is seen: of many, one differs "
-                "by chance",
+                "mean over seeds, and standard deviation in brackets; the test rows "
+                f"are taken as given. Of {smaller} smaller is better",
+                "which score is compared has to be chosen before it is seen: of many, "
+                "one differs by chance",
             ),
             make=lambda: ((_every(table, units), _recall(table)), ()),
         )
@@ -50,14 +57,17 @@ class Scores(Writer):
 
 
 def _every(table: Table, units: dict[str, Score]) -> Sheet:
+    """Mean and standard deviation of every score of every row."""
     lines = []
     for row in table.rows:
         cells = [row.label]
         for name, unit in units.items():
             value_S = row.every.get(name, np.empty(0))
+            cell = unit.text(float(value_S.mean())) if len(value_S) else "-"
             std = stats.standard_deviation(value_S)
-            mean = unit.text(float(value_S.mean())) if len(value_S) else "-"
-            cells.append(mean + ("" if std is None else f" ({unit.std(std)})"))
+            if std is not None:
+                cell += f" ({unit.std(std)})"
+            cells.append(cell)
         lines.append(cells)
     header = ["decoder", *(unit.column for unit in units.values())]
     return Sheet("test scores", header, lines)
@@ -65,63 +75,104 @@ def _every(table: Table, units: dict[str, Score]) -> Sheet:
 
 def _recall(table: Table) -> Sheet:
     """Share of the rows of every class that are right."""
-    lines, count_C = [], table.rows[0].labels_per_class
+    count_C = table.rows[0].labels_per_class
     frequent = np.argsort(-count_C, kind="stable")[:MOST_CLASSES]
-    for row in table.rows[:MOST_DECODERS]:
-        for one in np.sort(frequent[count_C[frequent] > 0]) if row.finished else ():
-            share = float(row.confusion[one, one] / (len(row.finished) * count_C[one]))
-            name = brief(str(table.cache["class_names"][one]), 40)
-            lines.append([row.label, name, f"{count_C[one]:,}", percent(share)])
-    caption = f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, and "
-    caption += f"of the {MOST_DECODERS} best decoders"
+    listed = np.sort(frequent[count_C[frequent] > 0])
+    finished = [row for row in table.rows[:MOST_DECODERS] if row.finished]
+    lines = []
+    for row in finished:
+        for index in listed:
+            count = count_C[index]
+            right = row.confusion[index, index]
+            share = float(right / (len(row.finished) * count))
+            name = brief(str(table.cache["class_names"][index]), 40)
+            lines.append([row.label, name, f"{count:,}", percent(share)])
+    caption = (
+        f"recall by class, mean over seeds; of many the {MOST_CLASSES} most frequent, "
+        f"and of the {MOST_DECODERS} best decoders"
+    )
     return Sheet(caption, ["decoder", "class", "rows", "recall %"], lines)
 
 
 def _calibration(table: Table) -> Section:
-    unit, scaled = score_of("ece"), SCALED * table.temperature
-    lines, values = [], list[dict[str, Any]]()
-    for row in table.rows:
-        if row.finished:
-            value_S, by = row.every["ece"], row.temperature
-            count, right, sure = row.bins.sum(1)
-            sd = unit.std(stats.standard_deviation(value_S))
-            means = map(unit.text, (sure / count, right / count))
-            fitted = [f"{by['mean']:.3g}" if by else "-"] * table.temperature
-            lines.append([row.label, unit.text(value_S.mean()), sd, *means, *fitted])
-            bins = dict(zip(("rows", "right", "sum"), row.bins.tolist(), strict=True))
-            about = {
-                "decoder": row.label,
-                "ece": float(value_S.mean()),
-                "temperature": by,
-            }
-            values.append(about | bins)
-    header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
-    header += ["temperature"] * table.temperature
-    sheet = Sheet(f"calibration{scaled}", header, lines)
-    curves = []
-    for row in table.rows[:MOST_LINES]:
-        count_B, right_B, sure_B = row.bins[:, row.bins[0] >= FEWEST]
-        curves.append(Line(row.label, 100 * sure_B / count_B, 100 * right_B / count_B))
-    beside, axis = Line("as they say", [0, 100], [0, 100]), "mean probability, %"
-    picture = Picture(
-        "reliability",
-        "Reliability diagram",
-        f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the probability of "
-        "what is predicted; below the dashed line probabilities are too large.",
-        lambda: line_panels([("accuracy, %", curves)], axis, beside=beside),
-    )
-    low, high = (unit.text(of(one["ece"] for one in values)) for of in (min, max))
+    unit = score_of("ece")
+    scaled = SCALED if table.temperature else ""
+    finished = [row for row in table.rows if row.finished]
+    errors = [float(row.every["ece"].mean()) for row in finished]
+    lines = [
+        "ECE: distance between accuracy and mean probability of what is predicted, in "
+        f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each "
+        "seed; it is biased upwards, the more the fewer test rows there are, so that "
+        "nothing is claimed of differences"
+    ]
+    if table.temperature:
+        lines.append(TEMPERATURE)
+    sheet = _calibration_sheet(finished, unit, table.temperature)
+    picture = _reliability_diagram(table.rows[:MOST_LINES])
     return Section(
         name="calibration",
         heading="Calibration",
-        lead=f"expected calibration error {low} to {high}% (top label, {BINS} bins{scaled})",
-        lines=(
-            f"ECE: distance between accuracy and mean probability of what is predicted, in "
-            f"{BINS} bins of equal width (Naeini et al. 2015, Guo et al. 2017), of each seed; "
-            "it is biased upwards, the more the fewer test rows there are, so that nothing is "
-            "claimed of differences",
-            *[TEMPERATURE] * table.temperature,
-        ),
+        lead=f"expected calibration error {unit.text(min(errors))} to "
+        f"{unit.text(max(errors))}% (top label, {BINS} bins{scaled})",
+        lines=tuple(lines),
         make=lambda: ((sheet,), (picture,)),
-        values=values,
+        values=[_calibration_values(row) for row in finished],
+    )
+
+
+def _calibration_sheet(
+    rows: Sequence[Row], unit: Score, has_temperature: bool
+) -> Sheet:
+    header = ["decoder", "ECE %", "sd", "mean probability %", "accuracy %"]
+    caption = "calibration"
+    if has_temperature:
+        header.append("temperature")
+        caption += SCALED
+
+    lines = []
+    for row in rows:
+        value_S = row.every["ece"]
+        count, right, probability = row.bins.sum(1)
+        cells = [
+            row.label,
+            unit.text(value_S.mean()),
+            unit.std(stats.standard_deviation(value_S)),
+            unit.text(probability / count),
+            unit.text(right / count),
+        ]
+        if has_temperature:
+            temperature = row.temperature
+            cells.append(f"{temperature['mean']:.3g}" if temperature else "-")
+        lines.append(cells)
+    return Sheet(caption, header, lines)
+
+
+def _calibration_values(row: Row) -> dict[str, Any]:
+    count_B, right_B, probability_B = row.bins.tolist()
+    return {
+        "decoder": row.label,
+        "ece": float(row.every["ece"].mean()),
+        "temperature": row.temperature,
+        "rows": count_B,
+        "right": right_B,
+        "sum": probability_B,
+    }
+
+
+def _reliability_diagram(rows: Sequence[Row]) -> Picture:
+    curves = []
+    for row in rows:
+        count_B, right_B, probability_B = row.bins[:, row.bins[0] >= FEWEST]
+        mean_B = 100 * probability_B / count_B
+        curves.append(Line(row.label, mean_B, 100 * right_B / count_B))
+    diagonal = Line("as they say", [0, 100], [0, 100])
+    return Picture(
+        "reliability",
+        "Reliability diagram",
+        f"Test rows of all seeds of the {MOST_LINES} best in {BINS} bins by the "
+        "probability of what is predicted; below the dashed line probabilities are too "
+        "large.",
+        lambda: line_panels(
+            [("accuracy, %", curves)], "mean probability, %", beside=diagonal
+        ),
     )
