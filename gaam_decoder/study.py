@@ -409,7 +409,7 @@ def _run_steps(
     say: Callable[[str], None],
     progress: Callable[[int, int, str], None] | None,
 ) -> list[RunResult]:
-    """Run all commands, and return what was trained; existing results are not remade."""
+    """Run all commands, and return the trained runs; existing results stay."""
     trained: list[RunResult] = []
     for step in study.steps:
         say(step.words())
