@@ -85,23 +85,23 @@ def list_runs(
         progress: called after each run.
         filters: filters of ``load_runs``, for the finished runs.
     """
-    places = once([paths] if isinstance(paths, (str, Path)) else paths)
-    sound, damaged, _ = find_runs(places, whole=whole, progress=progress)
+    folders = once([paths] if isinstance(paths, (str, Path)) else paths)
+    sound, damaged, _ = find_runs(folders, whole=whole, progress=progress)
     runs = Runs(sound).selected(**filters)
     entries = [_finished_entry(run) for run in runs]
     entries += [_damaged_entry(path, error) for path, error in damaged.items()]
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
 
-    leases = [lease for place in places for lease in holdings(place / LEASE_FOLDER)]
+    leases = [lease for folder in folders for lease in holdings(folder / LEASE_FOLDER)]
     unfinished = [
-        _entry(place / work["folder"], "unfinished", work)
-        for place in places
-        for work in look(place)
+        _entry(folder / work["folder"], "unfinished", work)
+        for folder in folders
+        for work in look(folder)
     ]
     at_work = any(not lease.dead for lease in leases)
     about = {
         "kind": "runs",
-        "folders": [str(place) for place in places],
+        "folders": [str(folder) for folder in folders],
         "good": not damaged,
         "complete": not (unfinished or at_work),
         "whole": whole,

@@ -369,7 +369,10 @@ class RunResult:
         if VALIDATION_FILE not in self.files:
             return None
         with self.tensors(VALIDATION_FILE) as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays = {
+                name: file.get_tensor(name)
+                for name in file.keys()  # noqa: SIM118 the file is no mapping
+            }
         return Validation(
             logits=arrays["logits"],
             labels=arrays["labels"],

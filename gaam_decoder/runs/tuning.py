@@ -115,11 +115,11 @@ class Tuning:
                 validation = run.validation
                 if validation is None or not run.evaluated:
                     return
-                place = run.seeds.index(seed)
-                logits_VC, label_V = validation.of_seed(place)
+                index = run.seeds.index(seed)
+                logits_VC, label_V = validation.of_seed(index)
                 hits.append(logits_VC.argmax(-1) == label_V)
                 logits.append(run.finished_logits()[run.finished.index(seed)])
-                numbers.append(validation.same_of_seed(place, relations))
+                numbers.append(validation.same_of_seed(index, relations))
 
             if runs[0].recipe.get(HELD) is None:
                 yield np.mean(hits, axis=0), logits, numbers[0]
