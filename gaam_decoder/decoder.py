@@ -89,7 +89,8 @@ class Decoder(nn.Module):
             )
             if is_plain and head.num_classes <= FEW_CLASSES:
                 last_map: Any = attention.get_submodule(attention.last)
-                return head.after(last_map, attention.unprojected(x_BLD))
+                logits_BC: Tensor = head.after(last_map, attention.unprojected(x_BLD))
+                return logits_BC
         return head(attention(x_BLD), noise_BK)
 
     def num_parameters(self) -> dict[str, int]:

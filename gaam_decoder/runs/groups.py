@@ -91,7 +91,8 @@ def numbers_of_tests(run: RunResult, name: str) -> Numbers | None:
     is still there.
     """
     if name in run.same:
-        return run.same[name]
+        recorded: Numbers = run.same[name]
+        return recorded
     try:
         cache = open_cache(find_cache(run.cache, run.path))
         split = run.setting("train_split" if run.recipe.get("fold") else "test_split")

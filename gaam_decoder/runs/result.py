@@ -330,7 +330,8 @@ class RunResult:
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
         """Predicted class of every test row, (finished seeds, N)."""
-        return self.finished_logits().argmax(-1)
+        predictions: NDArray[np.int64] = self.finished_logits().argmax(-1)
+        return predictions
 
     @property
     def hits(self) -> NDArray[np.bool_]:
@@ -357,7 +358,7 @@ class RunResult:
         values = [np.nan if accuracy is None else accuracy for accuracy in selected]
         return np.array(values, np.float64)
 
-    def _logged_accuracies(self) -> dict[tuple[int, int], float | None]:
+    def _logged_accuracies(self) -> dict[tuple[int, int], Any]:
         """Validation accuracies of the log, by seed and epoch."""
         return {
             (entry["seed"], entry["epoch"]): entry.get("accuracy") for entry in self.log

@@ -169,8 +169,8 @@ class Tuning:
 
     def to_dict(self) -> dict[str, Any]:
         """The tuning as JSON values."""
-        candidates = [
-            candidate.values | {"validation_accuracy": candidate.accuracy}
+        candidates: list[dict[str, float | None]] = [
+            {**candidate.values} | {"validation_accuracy": candidate.accuracy}
             for candidate in self.candidates
         ]
         return {
