@@ -1,13 +1,14 @@
-"""What ``gaam describe`` says about mechanisms, heads and losses: read off the plug-ins.
+"""Describe mechanisms, heads, losses and optimizers for ``gaam describe``.
 
-Formulas, sources and what options mean come from docstrings, options and defaults from
-constructors, shapes and counts from a module built without memory.
+Formulas, sources and the meaning of options come from docstrings, options and defaults
+from constructors, and shapes and sizes from a module that is built without memory.
 """
 
 import inspect
 import re
 import textwrap
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from gaam_cache.common import plugins
@@ -21,113 +22,143 @@ SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTIL
 
 
 def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """All plug-ins: kind -> one entry per name with its summary, mechanisms with their size.
+    """All plug-ins by kind; each has its summary, and mechanisms have their size.
 
-    A mechanism that does not fit this encoder has ``parameters`` None. One of another distribution
-    has its ``origin``, and where it does not work the reason as ``summary``.
+    A mechanism that does not fit this encoder has ``parameters`` None. A plug-in of
+    another distribution has its ``origin``, and a broken one the reason as ``summary``.
     """
     listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
-        listed[kind] = []
-        for name in plugins.names(package):
-            entry: dict[str, Any] = {
-                "name": name,
-                "origin": plugins.origin(package, name),
-            }
-            entry |= {
-                "summary": "",
-                "options": {},
-                "parameters": None,
-                "output_shape": None,
-            }
-            try:
-                cls = plugins.load(package, name, kind=kind)
-                entry["summary"] = _parts(cls)["summary"]
-                entry["options"] = {
-                    k: default for k, (_, default) in plugin_options(cls).items()
-                }
-                if kind == "mechanism":
-                    about = describe_mechanism(name, num_layers, hidden_size)
-                    entry["parameters"] = about["parameters"]["total"]
-                    entry["output_shape"] = about["output_shape"]
-            except ConfigError:  # it does not fit
-                pass
-            except Exception as error:  # noqa: BLE001 whatever another distribution does
-                entry["summary"] = (
-                    f"does not work: {_flow(f'{type(error).__name__}: {error}')}"
-                )
-            listed[kind].append(entry)
+        listed[kind] = [
+            _describe_plugin(kind, name, num_layers, hidden_size)
+            for name in plugins.names(package)
+        ]
     return listed
 
 
+def _describe_plugin(
+    kind: str, name: str, num_layers: int, hidden_size: int
+) -> dict[str, Any]:
+    """The entry of a plug-in, as far as it can be described."""
+    package = KINDS[kind][0]
+    entry: dict[str, Any] = {
+        "name": name,
+        "origin": plugins.origin(package, name),
+        "summary": "",
+        "options": {},
+        "parameters": None,
+        "output_shape": None,
+    }
+    try:
+        cls = plugins.load(package, name, kind=kind)
+        entry["summary"] = _split_docstring(cls)["summary"]
+        options = plugin_options(cls)
+        entry["options"] = {option: options[option][1] for option in options}
+        if kind == "mechanism":
+            description = describe_mechanism(name, num_layers, hidden_size)
+            entry["parameters"] = description["parameters"]["total"]
+            entry["output_shape"] = description["output_shape"]
+    except ConfigError:
+        # It does not fit these dimensions, but is listed.
+        pass
+    except Exception as error:  # noqa: BLE001 another distribution may raise anything
+        reason = _join_lines(f"{type(error).__name__}: {error}")
+        entry["summary"] = f"does not work: {reason}"
+    return entry
+
+
 def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str, Any]:
-    """``name:key=value,...`` for an encoder of L layers and hidden size D, as JSON values.
+    """Describe ``name:key=value,...`` as JSON values.
+
+    Args:
+        text: the mechanism.
+        num_layers: layers of the encoder.
+        hidden_size: hidden size of the encoder.
 
     Raises:
-        ConfigError: unknown name or option, or an option that does not fit these dimensions.
+        ConfigError: unknown name or option, or an option that does not fit these
+            dimensions.
     """
     spec = own_spec(text, "mechanism")
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
-    cls = type(attention)
-    # what a mechanism is made in, such as ``DensityGate``, explains options and symbols too
-    bases, plain = cls.__mro__[1:], (Attention, Projected)
-    frames = [
-        base for base in bases if issubclass(base, Attention) and base not in plain
-    ]
-    given, parts, options = dict(spec.options), _parts(cls), []
-    for name, (hint, default) in plugin_options(cls).items():
-        # a default of None is chosen to fit the encoder: the module knows what it chose
-        value = given.get(
-            name, getattr(attention, name, None) if default is None else default
-        )
-        parts_of = [
-            v for v in (typing.get_args(hint) or (hint,)) if v is not type(None)
-        ]
-        kinds = "|".join(
-            v.__name__ if isinstance(v, type) else str(v) for v in parts_of
-        )
-        options.append(
-            {"name": name, "type": kinds, "default": default, "value": value}
-        )
+    docstring = _split_docstring(type(attention))
+    tensors = {
+        name: list(parameter.shape) for name, parameter in attention.named_parameters()
+    }
     return {
         "name": spec.name,
         "spec": str(spec),
         "origin": plugins.origin(KINDS["mechanism"][0], spec.name),
-        **{name: parts[name] for name in ("summary", "formula", "source")},
-        "text": "\n\nin this frame:\n\n".join(
-            _parts(one)["text"] for one in (cls, *frames)
-        ),
-        "options": options,
+        "summary": docstring["summary"],
+        "formula": docstring["formula"],
+        "source": docstring["source"],
+        "text": _full_text(type(attention)),
+        "options": _describe_options(attention, dict(spec.options)),
         "input_shape": ["B", num_layers, hidden_size],
         "output_shape": ["B", *attention.output_shape],
         "parameters": {
-            "total": sum(p.numel() for p in attention.parameters()),
-            "tensors": {
-                name: list(p.shape) for name, p in attention.named_parameters()
-            },
+            "total": sum(parameter.numel() for parameter in attention.parameters()),
+            "tensors": tensors,
         },
         "depends_on_batch": attention.depends_on_batch,
     }
 
 
-def _parts(cls: type) -> dict[str, Any]:
-    """A docstring, and of it summary, formula and source on one line each or None."""
+def _full_text(cls: type[Attention]) -> str:
+    """The docstring of a mechanism, and of the base classes that explain it."""
+    # Base classes such as DensityGate explain options and symbols too.
+    mechanisms = [base for base in cls.__mro__ if issubclass(base, Attention)]
+    explained = [base for base in mechanisms if base not in (Attention, Projected)]
+    texts = [_split_docstring(base)["text"] for base in explained]
+    return "\n\nin this frame:\n\n".join(texts)
+
+
+def _describe_options(
+    attention: Attention, values: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Name, type, default and value of every option of a mechanism."""
+    described = []
+    for name, (hint, default) in plugin_options(type(attention)).items():
+        # The mechanism itself chooses a value where the default is None.
+        usual = getattr(attention, name, None) if default is None else default
+        described.append(
+            {
+                "name": name,
+                "type": _spell_type(hint),
+                "default": default,
+                "value": values.get(name, usual),
+            }
+        )
+    return described
+
+
+def _spell_type(hint: Any) -> str:
+    """The types or values of a hint, without None: ``int|float``."""
+    names = []
+    for part in typing.get_args(hint) or (hint,):
+        if part is type(None):
+            continue
+        names.append(part.__name__ if isinstance(part, type) else str(part))
+    return "|".join(names)
+
+
+def _split_docstring(cls: type) -> dict[str, Any]:
+    """A docstring as text; its summary, formula and source on one line, or None."""
     text = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    # split() gives the text before the first section, then names and texts in turn.
     first, *parts = SECTION.split(text)
-    found = dict(zip(parts[::2], parts[1::2], strict=True))
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    formula = _join_lines(sections.get("Formula", "").partition("\n\n")[0])
     return {
         "text": text,
-        "summary": _flow(first.partition("\n\n")[0]),
-        "formula": _flow(found.get("Formula", "").partition("\n\n")[0]).replace(
-            "``", ""
-        )
-        or None,
-        "source": _flow(found.get("Source", "")) or None,
+        "summary": _join_lines(first.partition("\n\n")[0]),
+        "formula": formula.replace("``", "") or None,
+        "source": _join_lines(sections.get("Source", "")) or None,
     }
 
 
-def _flow(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -135,48 +166,66 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
     """The result of ``catalogue`` as lines for people."""
     lines = []
     for kind, (_, option) in KINDS.items():
-        of_size = (
-            f", parameters for {listed['layers']} layers x {listed['hidden_size']}"
-        )
-        lines.append(option + of_size * (kind == "mechanism"))
-        for entry in listed[kind]:
-            count = (
-                "does not fit"
-                if entry["parameters"] is None
-                else f"{entry['parameters']:,}"
+        heading = option
+        if kind == "mechanism":
+            heading += (
+                f", parameters for {listed['layers']} layers x {listed['hidden_size']}"
             )
-            head = f"  {entry['name']:<20}  " + f"{count:>13}  " * (kind == "mechanism")
-            spelled = [
-                k if v is None else f"{k}={v}" for k, v in entry["options"].items()
-            ]
-            text = entry["summary"] + f" Options: {', '.join(spelled)}." * bool(spelled)
-            text += f" From {entry['origin']}." if entry["origin"] else ""
+        lines.append(heading)
+        for entry in listed[kind]:
+            head = f"  {entry['name']:<20}  "
+            if kind == "mechanism":
+                head += f"{_spell_size(entry['parameters']):>13}  "
             lines.append(
-                textwrap.fill(head + text, width, subsequent_indent=" " * len(head))
+                textwrap.fill(
+                    head + _entry_in_words(entry),
+                    width,
+                    subsequent_indent=" " * len(head),
+                )
             )
         lines.append("")
     lines.append("gaam describe --attn NAME says more about one mechanism")
     return "\n".join(lines).replace("``", "")
 
 
+def _spell_size(parameters: int | None) -> str:
+    return "does not fit" if parameters is None else f"{parameters:,}"
+
+
+def _entry_in_words(entry: dict[str, Any]) -> str:
+    """Summary, options and origin of a plug-in."""
+    text = str(entry["summary"])
+    options = [
+        name if default is None else f"{name}={default}"
+        for name, default in entry["options"].items()
+    ]
+    if options:
+        text += f" Options: {', '.join(options)}."
+    if entry["origin"]:
+        text += f" From {entry['origin']}."
+    return text
+
+
 def mechanism_in_words(about: dict[str, Any]) -> str:
     """The result of ``describe_mechanism`` for people."""
-    shapes = (
-        f"({', '.join(map(str, about[key]))})"
-        for key in ("input_shape", "output_shape")
-    )
     lines = [about["spec"], "", about["text"], ""]
-    lines += [f"from the package {about['origin']}"] * bool(about["origin"])
+    if about["origin"]:
+        lines.append(f"from the package {about['origin']}")
+    input_shape = _spell_shape(about["input_shape"])
+    output_shape = _spell_shape(about["output_shape"])
+    lines.append(f"shapes: {input_shape} -> {output_shape}")
+    lines.append(f"parameters: {about['parameters']['total']:,}")
+    for name, shape in about["parameters"]["tensors"].items():
+        lines.append(f"  {name} {' x '.join(map(str, shape))}")
+    lines.append("options:" if about["options"] else "no options")
     lines += [
-        f"shapes: {' -> '.join(shapes)}",
-        f"parameters: {about['parameters']['total']:,}",
+        f"  {option['name']}={option['type']} (here {option['value']})"
+        for option in about["options"]
     ]
-    tensors = about["parameters"]["tensors"].items()
-    lines += [f"  {name} {' x '.join(map(str, size))}" for name, size in tensors]
-    lines += ["options:" if about["options"] else "no options"]
-    lines += [
-        f"  {one['name']}={one['type']} (here {one['value']})"
-        for one in about["options"]
-    ]
-    lines += ["A sample's output depends on its batch."] * about["depends_on_batch"]
+    if about["depends_on_batch"]:
+        lines.append("A sample's output depends on its batch.")
     return "\n".join(lines).replace("``", "")
+
+
+def _spell_shape(shape: list[Any]) -> str:
+    return f"({', '.join(map(str, shape))})"

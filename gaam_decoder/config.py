@@ -1,4 +1,4 @@
-"""What a training is, and what is planted: frozen dataclasses that validate themselves."""
+"""Settings of ``gaam train`` and ``gaam plant``: dataclasses that check themselves."""
 
 import math
 from collections.abc import Iterator
@@ -29,19 +29,20 @@ from gaam_decoder.specs import (
 )
 
 OUT = "is out of range"
+_VALIDATION = "--select val, which holds out a part of train"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig(WorkerConfig):
-    """Everything ``gaam train`` can be told; ``gaam describe --settings`` says what each means.
+    """All settings of ``gaam train``; ``gaam describe --settings`` explains each.
 
-    Where a field is a tuple, one value may stand for itself, or the text of an option for several.
+    A field that is a tuple also takes a single value, or the text of an option.
 
     >>> gaam_decoder.TrainConfig(attn="gaam", seeds="0-2,7").seeds
     (0, 1, 2, 7)
 
     Raises:
-        ConfigError: on construction, when a value is out of its range or a name is unknown.
+        ConfigError: on construction, if a value is out of range or a name is unknown.
     """
 
     attn: tuple[Spec, ...] = option(
@@ -209,7 +210,7 @@ class TrainConfig(WorkerConfig):
     )
 
     def __post_init__(self) -> None:
-        """Parse every value into its type, and refuse what cannot work before anything is read."""
+        """Parse every value, and refuse settings that cannot work."""
         settle(self)
         check_device(self.device)
         check_workers(self)
@@ -221,80 +222,157 @@ class TrainConfig(WorkerConfig):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Learning rates that are trained: ``lr``, or the usual ones."""
-        tried = build(self.optimizer, "optimizer").rates
-        return self.lr or (tried if self._tunes else tried[:1])
+        """Learning rates to train with: ``lr``, or the usual ones of the optimizer."""
+        usual: tuple[float, ...] = build(self.optimizer, "optimizer").rates
+        if self.lr:
+            return self.lr
+        return usual if self._tunes_usual_rates else usual[:1]
 
     @property
     def choosing_seeds(self) -> tuple[int, ...] | None:
-        """Seeds that choose between them: ``tune_seeds``, or three that report nothing."""
+        """Tuning seeds: ``tune_seeds``, or three by default; None without tuning."""
+        if self.tune_seeds:
+            return self.tune_seeds
+        if not self._tunes_usual_rates:
+            return None
         first = max(1000, max(self.seeds) + 1)
-        return self.tune_seeds or (
-            (first, first + 1, first + 2) if self._tunes else None
-        )
+        return (first, first + 1, first + 2)
 
     @property
     def tuning(self) -> str:
-        """What the choice of a rate costs, on a line; empty where nothing is chosen."""
-        by, tried = self.choosing_seeds or (), len(self.rates) * len(self.weight_decay)
-        what = f"{tried} rates{' and decays' * (len(self.weight_decay) > 1)} by {len(by)} seeds"
-        cost, each = tried * len(by) + len(self.seeds), " and fold" * bool(self.folds)
-        rest = f"then {len(self.seeds)} at the best: {cost} trainings a decoder{each}; --lr RATE "
+        """The cost of tuning, on one line; empty without tuning."""
+        tuning_seeds = self.choosing_seeds
+        if not tuning_seeds:
+            return ""
+        num_candidates = len(self.rates) * len(self.weight_decay)
+        cost = num_candidates * len(tuning_seeds) + len(self.seeds)
+        candidates = "rates and decays" if len(self.weight_decay) > 1 else "rates"
+        unit = "a decoder and fold" if self.folds else "a decoder"
         return (
-            f"tuning: {what} that report nothing, {rest}trains that alone" if by else ""
+            f"tuning: {num_candidates} {candidates} by {len(tuning_seeds)} seeds that "
+            f"report nothing, then {len(self.seeds)} at the best: {cost} trainings "
+            f"{unit}; --lr RATE trains that alone"
         )
 
     @property
-    def _tunes(self) -> bool:
-        return not self.lr and self.select == "val" and self._steps
+    def _tunes_usual_rates(self) -> bool:
+        return not self.lr and self.select == "val" and self._has_steps
 
     @property
-    def _steps(self) -> bool:
+    def _has_steps(self) -> bool:
+        """Whether a head is trained in steps."""
         return any(head_class(spec).trained_by != "fit" for spec in self.head)
 
 
 def _rules(config: TrainConfig) -> Iterator[Rule]:
-    """Numbers in their range, and nothing that plays no part or misleads."""
-    clip, folds, chooses = config.clip_grad_norm, config.folds, config.select == "val"
-    untested, chosen = (
-        config.test_split == NO_TEST,
-        "--select val, which holds out a part of train",
+    """The rules in the order in which the first broken one is reported."""
+    yield from _number_rules(config)
+    yield from _row_rules(config)
+    if config.tune_seeds is not None:
+        yield from _tuning_rules(config, config.tune_seeds)
+    yield (
+        "class_weights head",
+        config.class_weights == "none" or config._has_steps,
+        "weigh losses of rows",
+        "a --head that is trained in steps",
     )
+
+
+def _number_rules(config: TrainConfig) -> Iterator[Rule]:
+    """Numbers are in their ranges."""
+    clip = config.clip_grad_norm
+    rates_are_valid = all(0 < rate < math.inf for rate in config.rates)
+    decays_are_valid = all(0 <= decay < math.inf for decay in config.weight_decay)
+    clip_is_valid = clip is None or 0 < clip < math.inf
+    val_fraction_is_valid = 0 < config.val_fraction <= 0.5
+    fold_exists = not config.fold or config.fold <= (config.folds or 0)
     # fmt: off
-    yield "lr", all(0 < lr < math.inf for lr in config.rates), OUT, "a positive number"
-    yield "clip_grad_norm", clip is None or 0 < clip < math.inf, OUT, "a positive number"
-    yield "weight_decay", all(0 <= one < math.inf for one in config.weight_decay), OUT, ">= 0"
-    yield "val_fraction", 0 < config.val_fraction <= 0.5, OUT, "more than 0, at most 0.5"
+    yield "lr", rates_are_valid, OUT, "a positive number"
+    yield "clip_grad_norm", clip_is_valid, OUT, "a positive number"
+    yield "weight_decay", decays_are_valid, OUT, ">= 0"
+    yield "val_fraction", val_fraction_is_valid, OUT, "more than 0, at most 0.5"
     yield "memory_share", 0 <= config.memory_share <= 1, OUT, "0 to 1"
-    yield "fold", not config.fold or config.fold <= (folds or 0), OUT, "1 to what --folds says"
-    yield "repeats folds", folds or config.repeats == 1, "repeats --folds", "--folds beside it"
-    yield ("groups select", chooses or folds or config.groups is None,
-           "plays no part where no rows are held out", "--folds, or --select val")
-    yield ("test_split folds", not folds or config.test_split == "test",
-           "plays no part with --folds, which test on parts of train-split", "one of the two")
-    yield ("final test_split", not (untested and config.final),
-           "adds a final model to what is evaluated, and nothing is", "one of the two")
-    yield ("select final test_split", not (untested or config.final) or config.select != "test",
-           "needs test rows, and a final model has none", f"{chosen}, or --select last")
-    yield ("train_rows groups", config.train_rows == (None,) or config.groups is None,
-           "are drawn one by one, of every group some", "one of the two")
-    if (tune := config.tune_seeds) is not None:
-        parts = {seed % len(tune) for seed in tune}
-        yield ("tune_seeds lr weight_decay", len(config.rates) * len(config.weight_decay) > 1,
-               "have nothing to choose from", "several --lr or weight decays: --lr 1e-4,3e-4,1e-3")
-        yield "tune_seeds select", chooses, "choose by validation accuracy", chosen
-        yield ("tune_seeds val_folds", config.val_folds or len(parts) == len(tune),
-               "hold out a part of train twice", "consecutive seeds, such as 1000-1002")
-        yield ("tune_seeds seeds", not set(config.seeds) & set(tune), "are not to report as well",
-               "--seeds without them; without --tune-seeds all seeds choose and report")
-    yield ("class_weights head", config.class_weights == "none" or config._steps,
-           "weigh losses of rows", "a --head that is trained in steps")
+    yield "fold", fold_exists, OUT, "1 to what --folds says"
     # fmt: on
+
+
+def _row_rules(config: TrainConfig) -> Iterator[Rule]:
+    """Folds, groups and splits fit together."""
+    folds = config.folds
+    has_validation = config.select == "val"
+    is_untested = config.test_split == NO_TEST
+    yield (
+        "repeats folds",
+        folds or config.repeats == 1,
+        "repeats --folds",
+        "--folds beside it",
+    )
+    yield (
+        "groups select",
+        has_validation or folds or config.groups is None,
+        "plays no part where no rows are held out",
+        "--folds, or --select val",
+    )
+    yield (
+        "test_split folds",
+        not folds or config.test_split == "test",
+        "plays no part with --folds, which test on parts of train-split",
+        "one of the two",
+    )
+    yield (
+        "final test_split",
+        not (is_untested and config.final),
+        "adds a final model to what is evaluated, and nothing is",
+        "one of the two",
+    )
+    yield (
+        "select final test_split",
+        not (is_untested or config.final) or config.select != "test",
+        "needs test rows, and a final model has none",
+        f"{_VALIDATION}, or --select last",
+    )
+    yield (
+        "train_rows groups",
+        config.train_rows == (None,) or config.groups is None,
+        "are drawn one by one, of every group some",
+        "one of the two",
+    )
+
+
+def _tuning_rules(config: TrainConfig, tune_seeds: tuple[int, ...]) -> Iterator[Rule]:
+    """Tuning seeds have candidates, validation rows, and no results to report."""
+    num_candidates = len(config.rates) * len(config.weight_decay)
+    yield (
+        "tune_seeds lr weight_decay",
+        num_candidates > 1,
+        "have nothing to choose from",
+        "several --lr or weight decays: --lr 1e-4,3e-4,1e-3",
+    )
+    yield (
+        "tune_seeds select",
+        config.select == "val",
+        "choose by validation accuracy",
+        _VALIDATION,
+    )
+    # Each tuning seed holds out the part of its number modulo their count.
+    parts = {seed % len(tune_seeds) for seed in tune_seeds}
+    yield (
+        "tune_seeds val_folds",
+        config.val_folds or len(parts) == len(tune_seeds),
+        "hold out a part of train twice",
+        "consecutive seeds, such as 1000-1002",
+    )
+    yield (
+        "tune_seeds seeds",
+        not set(config.seeds) & set(tune_seeds),
+        "are not to report as well",
+        "--seeds without them; without --tune-seeds all seeds choose and report",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlantConfig:
-    """Everything ``gaam plant`` can be told.
+    """All settings of ``gaam plant``.
 
     >>> config = gaam_decoder.PlantConfig(out="planted", gate="student-t", rows=90)
 
@@ -328,15 +406,17 @@ class PlantConfig:
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
         settle(self)
-        for least, name in enumerate(("seed", "width", "classes", "rows")):
-            check_at_least(self, least, name)
+        check_at_least(self, 0, "seed")
+        check_at_least(self, 1, "width")
+        check_at_least(self, 2, "classes")
+        check_at_least(self, 3, "rows")
         check_at_least(self, 1, "layers")
-        own = self.from_cache is None or (self.layers is None and self.width is None)
+        has_own_size = self.layers is not None or self.width is not None
         rules: list[Rule] = [
             ("strength", 0 < self.strength < math.inf, OUT, "a positive number"),
             (
                 "from_cache layers width",
-                own,
+                self.from_cache is None or not has_own_size,
                 "has its own",
                 "no layers or width beside it",
             ),

@@ -1,12 +1,12 @@
-"""What ``gaam inspect``, ``gaam runs`` and ``gaam verify`` say about runs."""
+"""Describe runs, for ``gaam inspect``, ``gaam runs`` and ``gaam verify``."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.common.errors import OutOfReachError
+from gaam_cache.common.errors import CacheError, OutOfReachError
 from gaam_cache.common.messages import brief, visible_values
 from gaam_cache.common.paths import absolute_path
 from gaam_cache.workers.leases import Holding, holdings
@@ -29,19 +29,20 @@ BAD = ("damaged", OUT_OF_REACH)
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a run is, or all that lies in folders of runs: finished, damaged, unfinished."""
+    """The state of a run, or of all runs in folders: finished, damaged, unfinished."""
 
-    about: dict[str, Any]  # JSON values: of a run, or with the kind 'runs' of several
+    about: dict[str, Any]
+    """JSON values, of one run, or of several with the kind 'runs'."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that was begun is unfinished, and nobody is at work."""
+        """Whether no run is unfinished and no training is at work."""
         return bool(self.about.get("complete", True))
 
     @property
     def damage(self) -> list[dict[str, Any]]:
-        """Runs that are damaged or out of reach: 'path', 'what' and 'repair' among other things."""
-        return [one for one in self.about.get("runs", ()) if one["state"] in BAD]
+        """The runs that are damaged or out of reach, with 'path', 'what', 'repair'."""
+        return [entry for entry in self.about.get("runs", ()) if entry["state"] in BAD]
 
     @property
     def good(self) -> bool:
@@ -53,19 +54,20 @@ class Inspection:
 
     def in_words(self) -> str:
         about: dict[str, Any] = visible_values(self.about)
-        return _of_folders(about) if about["kind"] == "runs" else _of_run(about)
+        if about["kind"] == "runs":
+            return _folders_in_words(about)
+        return _run_in_words(about)
 
 
 def inspect(path: Path) -> Inspection:
-    """Look at a run or a folder of runs; NotFoundError where nothing is or is being trained."""
+    """Inspect a run or a folder of runs; NotFoundError if there are none."""
     path = absolute_path(path)
-    found = list_runs(path)
-    if not is_run(path) or found.damage:
-        return found
+    inspection = list_runs(path)
+    if not is_run(path) or inspection.damage:
+        return inspection
     importance = importance_of([read_run(path)])
-    return Inspection(
-        found.about["runs"][0] | {"importance": importance and importance.to_dict()}
-    )
+    importance_values = importance and importance.to_dict()
+    return Inspection(inspection.about["runs"][0] | {"importance": importance_values})
 
 
 def list_runs(
@@ -75,127 +77,161 @@ def list_runs(
     progress: Progress = lambda done, total, text: None,
     **filters: Any,
 ) -> Inspection:
-    """All that lies in folders of runs, of what is finished what ``filters`` of ``load_runs`` mean.
+    """List the runs in folders.
 
-    ``whole`` hashes every byte.
+    Args:
+        paths: runs, and folders of runs.
+        whole: hash all files of every run, not the test results alone.
+        progress: called after each run.
+        filters: filters of ``load_runs``, for the finished runs.
     """
-    several = [paths] if isinstance(paths, (str, Path)) else paths
-    places = once(several)
-    sound, damaged, _ = find_runs(places, whole=whole, progress=progress)
+    folders = once([paths] if isinstance(paths, (str, Path)) else paths)
+    sound, damaged, _ = find_runs(folders, whole=whole, progress=progress)
     runs = Runs(sound).selected(**filters)
-    entries = [_finished(run) for run in runs]
-    for path, error in damaged.items():
-        said = {"what": error.details["found"], "repair": error.details["to do"]}
-        state = OUT_OF_REACH if isinstance(error, OutOfReachError) else "damaged"
-        entries.append(_entry(path, state, said))
+    entries = [_finished_entry(run) for run in runs]
+    entries += [_damaged_entry(path, error) for path, error in damaged.items()]
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
-    held = [one for place in places for one in holdings(place / LEASE_FOLDER)]
-    begun = [(place / work["folder"], work) for place in places for work in look(place)]
-    alive = any(not one.dead for one in held)
+
+    leases = [lease for folder in folders for lease in holdings(folder / LEASE_FOLDER)]
+    unfinished = [
+        _entry(folder / work["folder"], "unfinished", work)
+        for folder in folders
+        for work in look(folder)
+    ]
+    at_work = any(not lease.dead for lease in leases)
     about = {
         "kind": "runs",
-        "folders": [str(place) for place in places],
+        "folders": [str(folder) for folder in folders],
         "good": not damaged,
-        "complete": not (begun or alive),
+        "complete": not (unfinished or at_work),
         "whole": whole,
-        "runs": entries + [_entry(path, "unfinished", work) for path, work in begun],
-        "at_work": [asdict(one) for one in held],
+        "runs": entries + unfinished,
+        "at_work": [asdict(lease) for lease in leases],
     }
-    return Inspection(
-        about | ({"selection": runs.selection.to_dict()} if runs.selection else {})
-    )
+    if runs.selection:
+        about["selection"] = runs.selection.to_dict()
+    return Inspection(about)
 
 
 def is_runs(path: Path) -> bool:
-    """Whether runs lie there, finished, damaged or begun, or ``path`` is one."""
+    """Whether ``path`` is a run or has any: finished, damaged or unfinished."""
     return bool(is_run(path) or run_folders(path) or unfinished_folders(path))
 
 
-def _finished(run: RunResult) -> dict[str, Any]:
-    what = run.in_words() + ", tested on its own training rows" * on_training_rows(
-        run.recipe
-    )
-    what += f", {run.cache['dataset']} {run.cache['fingerprint'][:8]}"
+def _finished_entry(run: RunResult) -> dict[str, Any]:
+    text = run.in_words()
+    if on_training_rows(run.recipe):
+        text += ", tested on its own training rows"
+    text += f", {run.cache['dataset']} {run.cache['fingerprint'][:8]}"
     accuracy = float(run.accuracy.mean()) if run.accuracy.size else None
-    return _entry(
-        run.path, "finished", run.to_dict() | {"what": what, "accuracy": accuracy}
-    )
+    values = run.to_dict() | {"what": text, "accuracy": accuracy}
+    return _entry(run.path, "finished", values)
 
 
-def _entry(path: Path, state: str, known: dict[str, Any]) -> dict[str, Any]:
+def _damaged_entry(path: Path, error: CacheError) -> dict[str, Any]:
+    values = {"what": error.details["found"], "repair": error.details["to do"]}
+    state = OUT_OF_REACH if isinstance(error, OutOfReachError) else "damaged"
+    return _entry(path, state, values)
+
+
+def _entry(path: Path, state: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a run, with its state, name, path and size."""
     size = sum(file.stat().st_size for file in path.glob("*") if file.exists())
-    about = {
+    return {
+        **values,
         "state": state,
         "name": path.name,
         "path": str(path.absolute()),
         "bytes": size,
     }
-    return known | about
 
 
-def _of_folders(about: dict[str, Any]) -> str:
-    """Of every entry its name and what it is; below them who is at work, and the counts."""
-    lines = []
-    held = {one["name"]: Holding(**one).in_words() for one in about["at_work"]}
-    for one in about["runs"]:
-        if about["whole"] and one["state"] == "finished":
+def _folders_in_words(about: dict[str, Any]) -> str:
+    """Each run with its state, then workers without a run, then the counts."""
+    workers = {lease["name"]: Holding(**lease).in_words() for lease in about["at_work"]}
+    lines: list[str] = []
+    for entry in about["runs"]:
+        # 'gaam verify' shows only the runs that need attention.
+        if about["whole"] and entry["state"] == "finished":
             continue
-        made, size = (one.get("created") or "")[:10], f"{one['bytes'] / 1e6:,.2f} MB"
-        lines.append("  ".join(filter(None, (one["name"], made, size))))
-        if one["state"] == "finished":
-            lines.append(f"  {brief(one['what'], 300)}")
-        elif one["state"] in BAD:
-            lines += [
-                f"  {one['state'].upper()}: {one['what']}",
-                f"  to do: {one['repair']}",
-            ]
-        else:
-            done = f"{len(one['done'])} of {len(one['planned'])} seeds finished"
-            lines.append(f"  UNFINISHED: {one['title']}: {done}")
-            for group in one["groups"]:
-                epoch = (
-                    f" epoch {group['epoch']}/{one['epochs']}" if group["epoch"] else ""
-                )
-                who = held.pop(group["claim"], "nobody is at work on it")
-                lines.append(f"    seeds {spell_numbers(group['seeds'])}{epoch}: {who}")
-    lines += [f"  {name}: {who}" for name, who in held.items()]
-    states = Counter(one["state"] for one in about["runs"])
+        lines += _entry_in_words(entry, workers)
+    lines += [f"  {name}: {worker}" for name, worker in workers.items()]
+
+    states = Counter(entry["state"] for entry in about["runs"])
     counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    lines.append(counts + ", every byte hashed" * about["whole"])
-    if selection := about.get("selection"):
-        asked = " ".join(selection["asked"])
+    if about["whole"]:
+        counts += ", every byte hashed"
+    lines.append(counts)
+
+    selection = about.get("selection")
+    if selection:
+        filters = " ".join(selection["asked"])
         lines.append(
-            f"{selection['runs']:,} of {selection['of_runs']:,} runs ({asked})"
+            f"{selection['runs']:,} of {selection['of_runs']:,} runs ({filters})"
         )
-    lines += ["unfinished: the same gaam train goes on"] if states["unfinished"] else []
+    if states["unfinished"]:
+        lines.append("unfinished: the same gaam train goes on")
     return "\n".join(lines)
 
 
-def _of_run(about: dict[str, Any]) -> str:
-    parameters, lines = (
-        about["parameters"],
-        [f"run {about['path']}", f"  what  {about['what']}"],
-    )
-    lines.append(f"  encoder  {about['cache']['encoder']}")
-    lines.append(
-        f"  parameters  {parameters['total']:,}, {parameters['attention']:,} in attention"
-    )
+def _entry_in_words(entry: dict[str, Any], workers: dict[str, str]) -> list[str]:
+    """The lines of one run; removes its workers from ``workers``."""
+    created = (entry.get("created") or "")[:10]
+    size = f"{entry['bytes'] / 1e6:,.2f} MB"
+    head = [text for text in (entry["name"], created, size) if text]
+    lines = ["  ".join(head)]
+    if entry["state"] == "finished":
+        lines.append(f"  {brief(entry['what'], 300)}")
+    elif entry["state"] in BAD:
+        lines.append(f"  {entry['state'].upper()}: {entry['what']}")
+        lines.append(f"  to do: {entry['repair']}")
+    else:
+        lines += _unfinished_in_words(entry, workers)
+    return lines
+
+
+def _unfinished_in_words(entry: dict[str, Any], workers: dict[str, str]) -> list[str]:
+    """How many seeds are finished, and who trains each seed batch."""
+    progress = f"{len(entry['done'])} of {len(entry['planned'])} seeds finished"
+    lines = [f"  UNFINISHED: {entry['title']}: {progress}"]
+    for batch in entry["groups"]:
+        text = f"    seeds {spell_numbers(batch['seeds'])}"
+        if batch["epoch"]:
+            text += f" epoch {batch['epoch']}/{entry['epochs']}"
+        worker = workers.pop(batch["claim"], "nobody is at work on it")
+        lines.append(f"{text}: {worker}")
+    return lines
+
+
+def _run_in_words(about: dict[str, Any]) -> str:
+    parameters = about["parameters"]
+    lines = [
+        f"run {about['path']}",
+        f"  what  {about['what']}",
+        f"  encoder  {about['cache']['encoder']}",
+        f"  parameters  {parameters['total']:,}, "
+        f"{parameters['attention']:,} in attention",
+    ]
     for name in ("recipe", "engine"):
-        settings = (
-            f"{k}={value}" for k, value in about[name].items() if value is not None
-        )
+        settings = [
+            f"{key}={value}" for key, value in about[name].items() if value is not None
+        ]
         lines.append(f"  {name}  {', '.join(settings)}")
-    for seed in about["seeds"]:
-        said = (
-            f"failed: {seed['failed']}" if seed["failed"] else f"epoch {seed['epoch']}"
-        )
-        said += "" if seed["accuracy"] is None else f", {100 * seed['accuracy']:.2f}%"
-        lines.append(f"  seed {seed['seed']:<4} {said}, {seed['seconds']:.2f} s")
+    lines += [_seed_in_words(seed) for seed in about["seeds"]]
     if about["importance"]:
         lines.append(
             "  importance: share of the summed attention map; mean factor (0 to 1)"
         )
-        for one in about["importance"]["layers"]:
-            share = f"{one['contribution']:5.1f}%; {one['factor']:.3f}"
-            lines.append(f"    layer {one['layer']:<4} {share}")
+        for layer in about["importance"]["layers"]:
+            values = f"{layer['contribution']:5.1f}%; {layer['factor']:.3f}"
+            lines.append(f"    layer {layer['layer']:<4} {values}")
     return "\n".join(lines)
+
+
+def _seed_in_words(seed: dict[str, Any]) -> str:
+    result = f"epoch {seed['epoch']}"
+    if seed["failed"]:
+        result = f"failed: {seed['failed']}"
+    if seed["accuracy"] is not None:
+        result += f", {100 * seed['accuracy']:.2f}%"
+    return f"  seed {seed['seed']:<4} {result}, {seed['seconds']:.2f} s"

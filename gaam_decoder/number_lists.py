@@ -1,81 +1,97 @@
-"""Settings that are lists, as text: ``10``, ``0-31``, ``1-8,12``, ``1e-4,3e-4``, ``100,1k,all``.
+"""Read settings that are lists: ``10``, ``0-31``, ``1-8,12``, ``1e-4``, ``100,1k,all``.
 
-Every ``parse_`` raises ValueError with what must be there, and leaves alone what it made.
+Every ``parse_`` function raises a ValueError that says what it expects. It returns its
+own results unchanged.
 """
 
 import re
 from collections.abc import Sequence
 from typing import Any
 
-MOST_NUMBERS = 100_000  # of one range
+MOST_NUMBERS = 100_000
+"""Numbers of one range."""
 PER_CLASS = "/class"
 DRAWN_BY = ("train_rows", "shots")
-"""Settings of a recipe that say how many of the training rows are learned from; not there: all."""
+"""Settings of a recipe for the number of training rows; without them, all rows."""
 EACH = "each"
-Layers = tuple[int, ...] | None  # ascending layer numbers; None is all layers
+Layers = tuple[int, ...] | None
+"""Layer numbers, ascending; None is all layers."""
 LayerSets = tuple[Layers | str, ...]
-"""Sets of layers; ``EACH`` stands for one set for every layer, whose numbers a cache knows."""
+"""Sets of layers; ``EACH`` stands for one set per layer of the cache."""
 Sizes = tuple[int | str | None, ...]
-"""Numbers of rows, or of rows of every class (``5/class``); None is all rows."""
+"""Numbers of rows, in all or of every class (``5/class``); None is all rows."""
 _NUMBER = r"(0|[1-9]\d{0,8})"
 
 
-def _several(value: Any) -> list[Any]:
-    """What commas part, of one text or of several; what is no text is itself."""
+def _split_commas(value: Any) -> list[Any]:
+    """The parts of one text or of several, separated by commas; other values as is."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    each = (
-        one.replace(" ", "").split(",") if isinstance(one, str) else [one]
-        for one in values
-    )
-    return [part for parts in each for part in parts]
+    parts: list[Any] = []
+    for entry in values:
+        if isinstance(entry, str):
+            parts += entry.replace(" ", "").split(",")
+        else:
+            parts.append(entry)
+    return parts
 
 
 def parse_numbers(value: Any) -> tuple[int, ...]:
-    """Numbers and ranges, ``1-8,12``, in a text or a list: ascending, each once."""
+    """Read numbers and ranges, ``1-8,12``, of a text or a list: ascending, unique."""
     numbers: set[int] = set()
-    for part in _several(value):
-        found = re.fullmatch(f"{_NUMBER}(-{_NUMBER})?", str(part), re.ASCII)
-        if found is None:  # of 1,000 too, which would be 1 and 0
+    for part in _split_commas(value):
+        match = re.fullmatch(f"{_NUMBER}(-{_NUMBER})?", str(part), re.ASCII)
+        if match is None:
+            # Leading zeros are refused: '1,000' would be the numbers 1 and 0.
             raise ValueError(
                 "a list (3,5,9), a range (0-31), or both (1-8,12), no leading zeros"
             )
-        first, last = int(found[1]), int(found[3] or found[1])
+        first = int(match[1])
+        last = int(match[3] or match[1])
         if not first <= last < first + MOST_NUMBERS:
             raise ValueError(f"a range that rises, of at most {MOST_NUMBERS:,} numbers")
-        numbers |= set(range(first, last + 1))
+        numbers.update(range(first, last + 1))
     if not numbers:
         raise ValueError("at least one number")
     return tuple(sorted(numbers))
 
 
 def spell_numbers(numbers: Sequence[int]) -> str:
-    """Ascending numbers as ``parse_numbers`` reads them, as short as can be: ``1-8,12``."""
-    parts: list[list[int]] = []
+    """The shortest text that ``parse_numbers`` reads as these ascending numbers."""
+    # The first number of each range, with the last one where that is another.
+    ranges: list[list[int]] = []
     for number in numbers:
-        if not parts or number > parts[-1][-1] + 1:
-            parts.append([])
-        parts[-1][1:] = [number]
-    return ",".join("-".join(map(str, part)) for part in parts)
+        if not ranges or number > ranges[-1][-1] + 1:
+            ranges.append([number])
+        else:
+            ranges[-1][1:] = [number]
+    return ",".join("-".join(map(str, bounds)) for bounds in ranges)
 
 
 def parse_seeds(value: Any) -> tuple[int, ...]:
-    """Seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; several texts are one list."""
-    alone = value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
-    how_many = isinstance(alone, str) or alone is value
-    if how_many and re.fullmatch(r"\d{1,9}", str(alone), re.ASCII):
-        return parse_numbers(f"0-{int(alone) - 1}")
+    """Read seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list.
+
+    Several texts are one list. A list of one integer is that seed.
+    """
+    single = value
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        single = value[0]
+    may_be_count = isinstance(single, str) or single is value
+    if may_be_count and re.fullmatch(r"\d{1,9}", str(single), re.ASCII):
+        return parse_numbers(f"0-{int(single) - 1}")
     return parse_numbers(value)
 
 
 def parse_layer_sets(value: Any) -> LayerSets:
-    """One set of layers or several: ``19-21`` is one, ``["1-20", "21-40", "all"]`` are three.
+    """Read sets of layers: ``19-21`` is one, ``["1-20", "21-40", "all"]`` are three.
 
-    Numbers in a list are one set: ``[19, 20, 21]``. ``each`` is every layer by itself.
+    A list of numbers is one set: ``[19, 20, 21]``. ``each`` is every layer by itself.
     """
-    if isinstance(value, (list, tuple)) and not all(
-        isinstance(one, int) for one in value
-    ):
-        return tuple(layers for each in value for layers in parse_layer_sets(each))
+    if isinstance(value, (list, tuple)):
+        is_one_set = all(isinstance(entry, int) for entry in value)
+        if not is_one_set:
+            return tuple(
+                layers for entry in value for layers in parse_layer_sets(entry)
+            )
     if value in (None, "all"):
         return (None,)
     if value == EACH:
@@ -87,29 +103,31 @@ def parse_layer_sets(value: Any) -> LayerSets:
 
 
 def parse_sizes(value: Any) -> Sizes:
-    """Numbers of rows, each from 1 on: ``100,1k,all,5/class``; None is all rows."""
-    sizes: list[int | str | None] = []
-    for part in _several(value):
-        found = re.fullmatch(
-            rf"([1-9]\d{{0,8}})(k?)({PER_CLASS})?", str(part), re.ASCII
-        )
-        if found is None and part not in (None, "all"):
-            raise ValueError("numbers of rows, all, or of every class: 100,1k,5/class")
-        rows = int(found[1]) * (1000 if found[2] else 1) if found else None
-        sizes.append(f"{rows}{PER_CLASS}" if found and found[3] else rows)
-    return tuple(sizes)
+    """Read numbers of rows, each from 1: ``100,1k,all,5/class``; None is all rows."""
+    return tuple(_parse_size(part) for part in _split_commas(value))
+
+
+def _parse_size(part: Any) -> int | str | None:
+    match = re.fullmatch(rf"([1-9]\d{{0,8}})(k?)({PER_CLASS})?", str(part), re.ASCII)
+    if match is None:
+        if part in (None, "all"):
+            return None
+        raise ValueError("numbers of rows, all, or of every class: 100,1k,5/class")
+    thousands = 1000 if match[2] else 1
+    rows = int(match[1]) * thousands
+    return f"{rows}{PER_CLASS}" if match[3] else rows
 
 
 def parse_rates(value: Any) -> tuple[float, ...]:
-    """One number or several: ``1e-4,3e-4``."""
+    """Read one number or several: ``1e-4,3e-4``."""
     try:
-        return tuple(float(str(one)) for one in _several(value))
+        return tuple(float(str(part)) for part in _split_commas(value))
     except ValueError:
         raise ValueError("a number, or several: 1e-4,3e-4") from None
 
 
 def parse_shuffle(value: Any) -> str:
-    """``full``, or ``window:ROWS``."""
+    """Read ``full``, or ``window:ROWS``."""
     if not re.fullmatch("full|window:[1-9][0-9]{,14}", str(value)):
         raise ValueError("full, or window:ROWS, such as window:100000")
     return str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,24 @@ KINDS = {
     "loss": ("gaam_decoder.losses", "--loss"),
     "optimizer": ("gaam_decoder.optimizers", "--optimizer"),
 }
-"""What a training is made of: its folder and its option."""
-USUAL_DECAY = 0.01  # of AdamW in torch, and ours
-TOLD = dict.fromkeys(
-    ("pool", "optimizer", "lr", "weight_decay", "layers", "train_rows", "shots", "fold")
-)
-TOLD |= {"weight_decay": USUAL_DECAY, "split_seed": 0, "shuffle": "full"}
-"""Settings that are part of a title, in order, and which value is not worth a word."""
+"""Kinds of plug-ins, with their package and their option."""
+USUAL_DECAY = 0.01
+"""Weight decay of AdamW in torch, and in gaam."""
+TITLE_SETTINGS = {
+    "pool": None,
+    "optimizer": None,
+    "lr": None,
+    "weight_decay": USUAL_DECAY,
+    "layers": None,
+    "train_rows": None,
+    "shots": None,
+    "fold": None,
+    "split_seed": 0,
+    "shuffle": "full",
+}
+"""Settings that a title shows, in order, with the usual value, which it omits."""
+OptionTypes = dict[str, tuple[Any, Any]]
+"""Type and default of each option, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,60 +49,87 @@ class Spec:
     name: str
     options: tuple[tuple[str, Any], ...] = ()
     """Options that differ from their defaults, sorted by name."""
-    file: str = field(
-        default="", compare=False
-    )  # of a person's own: workers read it again
+    file: str = field(default="", compare=False)
+    """The file of a user's own class, from which workers load it again."""
 
     def __str__(self) -> str:
-        """The canonical form: two specs mean the same exactly when this is equal."""
-        spelled = {
-            k: str(v).lower() if isinstance(v, bool) else str(v)
-            for k, v in self.options
-        }
-        text = ",".join(f"{key}={value}" for key, value in spelled.items())
-        return f"{self.name}:{text}" if text else self.name
+        """The canonical form: two specs are the same exactly when this is equal."""
+        parts = []
+        for key, value in self.options:
+            text = str(value)
+            # TOML and the command line write true and false.
+            if isinstance(value, bool):
+                text = text.lower()
+            parts.append(f"{key}={text}")
+        return f"{self.name}:{','.join(parts)}" if parts else self.name
 
 
-def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
-    """Keyword-only arguments of a constructor, and of whose it passes on as ``**more``."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for base in (one for one in cls.__mro__ if "__init__" in vars(one)):
-        made: Any = vars(base)["__init__"]
-        hints, defaults = (
-            typing.get_type_hints(made),
-            getattr(made, "__kwdefaults__", None) or {},
-        )
-        found = {
+def plugin_options(cls: type) -> OptionTypes:
+    """The keyword-only arguments of a class, with their types and defaults.
+
+    A constructor that takes ``**more`` passes them on, so that those of its base class
+    belong to the class, too.
+    """
+    options: OptionTypes = {}
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        constructor: Any = vars(base)["__init__"]
+        hints = typing.get_type_hints(constructor)
+        defaults = getattr(constructor, "__kwdefaults__", None) or {}
+        base_options = {
             name: (hints[name], default) for name, default in defaults.items()
-        } | found
+        }
+        # The class itself has the last word on the default of an option.
+        options = base_options | options
         if "more" not in hints:
             break
-    return found
+    return options
 
 
 def own_spec(what: Any, kind: str) -> Spec:
-    """As ``parse_spec``; of a person's own class too: ``FILE.py:CLASS:key=value,...``, or it."""
-    package, tail = KINDS[kind][0], ""
+    """Read the spec of a plug-in, or of a user's own class.
+
+    Args:
+        what: a text for ``parse_spec``, ``FILE.py:CLASS:key=value,...``, a class, or a
+            spec.
+        kind: one of ``KINDS``.
+    """
+    package = KINDS[kind][0]
     if isinstance(what, Spec):
-        if what.file and plugins.origin(package, what.name) is None:  # in a worker
+        # A worker process does not know yet the class of a user's file.
+        if what.file and plugins.origin(package, what.name) is None:
             plugins.register_class(package, f"{what.file}:{what.name}", kind=kind)
         return what
+
+    options = ""
     if isinstance(what, str):
-        found = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", what.strip())
-        if found is None:
+        match = re.fullmatch(r"(.+\.py(?::\w+)?)(:.*)?", what.strip())
+        if match is None:
             return parse_spec(what, kind)
-        what, tail = found[1], found[2] or ""
+        what = match[1]
+        options = match[2] or ""
     elif not isinstance(what, type):
         raise ValueError("a string, or a list of strings")
     name, file = plugins.register_class(package, what, kind=kind)
-    return replace(parse_spec(f"{name}{tail}", kind), file=file)
+    return replace(parse_spec(f"{name}{options}", kind), file=file)
 
 
 def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
-    """Read ``name:key=value,...`` as the plug-in of that name, of one of ``KINDS``, has it."""
+    """Read ``name:key=value,...``.
+
+    Args:
+        text: the text, or a spec, which is returned as it is.
+        kind: one of ``KINDS``.
+        option: the option of the command line, for messages (default: of the kind).
+
+    Raises:
+        ConfigError: an unknown plug-in or option, or a bad value.
+    """
     if isinstance(text, Spec):
         return text
-    package, option = KINDS[kind][0], option or KINDS[kind][1]
+    package = KINDS[kind][0]
+    option = option or KINDS[kind][1]
     name, _, tail = text.strip().partition(":")
     found = f"{option} {shortened(text)}"
     if "," in name:
@@ -99,41 +138,62 @@ def parse_spec(text: str | Spec, kind: str, option: str | None = None) -> Spec:
         )
     cls = plugins.load(package, name, kind=kind, found=found)
     known = plugin_options(cls)
-    given: dict[str, Any] = {}
+
+    values: dict[str, Any] = {}
     for part in tail.split(",") if tail else ():
-        key, _, value = (piece.strip() for piece in part.partition("="))
+        key, _, value = part.partition("=")
+        key = key.strip()
         if key not in known:
-            where = f"option of {kind} '{name}'"
             raise plugins.unknown(
-                where, part, known, found=found, hint=did_you_mean(key, known)
+                f"option of {kind} '{name}'",
+                part,
+                known,
+                found=found,
+                hint=did_you_mean(key, known),
             )
-        try:
-            given[key] = settings.parse_value(value, known[key][0], {})
-        except (TypeError, ValueError) as error:
-            message = f"bad value for {option} {name}:{key}"
-            raise ConfigError(
-                message, expected=str(error), found=f"'{value}'"
-            ) from error
-    options = {key: value for key, value in given.items() if value != known[key][1]}
-    for key, brought in getattr(cls, "brings", {}).items():
-        if options.get(key) is True:
-            options |= {more: given.get(more, value) for more, value in brought.items()}
+        values[key] = _parse_option(
+            value.strip(), known[key][0], label=f"{option} {name}:{key}"
+        )
+    options = _without_defaults(values, known, getattr(cls, "brings", {}))
     return Spec(name, tuple(sorted(options.items())))
 
 
+def _parse_option(text: str, option_type: Any, *, label: str) -> Any:
+    try:
+        return settings.parse_value(text, option_type, {})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"bad value for {label}", expected=str(error), found=f"'{text}'"
+        ) from error
+
+
+def _without_defaults(
+    values: Mapping[str, Any],
+    known: OptionTypes,
+    presets: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Leave out defaults, so that equal plug-ins have equal specs.
+
+    An option of ``presets`` sets other options where it is true; ``values`` wins.
+    """
+    options = {key: value for key, value in values.items() if value != known[key][1]}
+    for key, preset in presets.items():
+        if options.get(key) is True:
+            for preset_key, value in preset.items():
+                options[preset_key] = values.get(preset_key, value)
+    return options
+
+
 def parse_specs(value: Any, kind: str) -> tuple[Spec, ...]:
-    """One spec or several; commas belong to the options of a spec and do not part specs."""
-    return tuple(
-        own_spec(one, kind)
-        for one in (value if isinstance(value, (list, tuple)) else [value])
-    )
+    """Read one spec or a list; a comma separates options, never specs."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(own_spec(entry, kind) for entry in values)
 
 
 def build(spec: Spec, kind: str, *arguments: Any) -> Any:
-    """The plug-in that a spec names; ``arguments`` are what its kind takes besides options."""
-    return plugins.load(KINDS[kind][0], spec.name, kind=kind)(
-        *arguments, **dict(spec.options)
-    )
+    """Build a plug-in; ``arguments`` are those of its kind, before the options."""
+    cls = plugins.load(KINDS[kind][0], spec.name, kind=kind)
+    return cls(*arguments, **dict(spec.options))
 
 
 def head_class(spec: Spec) -> type[Head]:
@@ -147,27 +207,34 @@ parse_head = functools.partial(parse_spec, kind="head")
 
 
 def parse_built(text: Any, kind: str) -> Spec:
-    """A loss or an optimiser, whose options are in their ranges."""
-    build(spec := parse_spec(text, kind=kind), kind)
+    """Read the spec of a loss or an optimizer, and check the ranges of its options."""
+    spec = parse_spec(text, kind=kind)
+    # The constructor checks the ranges.
+    build(spec, kind)
     return spec
 
 
 def row_title(
     attention: object, head: object, *, final: bool = False, **recipe: Any
 ) -> str:
-    """What a row is called where people read it: with what a sweep varies of ``Recipe.to_dict``."""
+    """The name of a decoder for people, with the settings that a sweep varies.
+
+    ``recipe`` has the values of ``Recipe.to_dict``.
+    """
     title = f"{attention} + {head}"
-    for name, usual in TOLD.items():
-        if (value := recipe.get(name)) not in (None, usual):
-            said = f"{value:g}" if isinstance(value, float) else str(value)
-            title += f", {name.replace('_', ' ')} {said}"
-    return (
-        title
-        + ", labels shuffled" * bool(recipe.get("shuffle_labels"))
-        + ", final model" * final
-    )
+    for name, usual in TITLE_SETTINGS.items():
+        value = recipe.get(name)
+        if value in (None, usual):
+            continue
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        title += f", {name.replace('_', ' ')} {text}"
+    if recipe.get("shuffle_labels"):
+        title += ", labels shuffled"
+    if final:
+        title += ", final model"
+    return title
 
 
 def is_foreign(spec: Spec, kind: str) -> bool:
-    """Whether a mechanism or head is not one of gaam's own, but of a file or another package."""
+    """Whether a mechanism or head is from a file or from another package."""
     return " " in plugins.code(KINDS[kind][0], spec.name, kind=kind)

@@ -1,8 +1,12 @@
-"""A study: public commands in a row, what came out of them, and whether it comes out again.
+"""A study: recorded commands, their results, and a check that results repeat.
 
-``study.toml`` has ``title``, ``question``, ``text``; ``[caches.NAME]`` with options of ``extract``
-or, with ``command``, of ``plant`` (``from`` names another cache); ``[[train]]`` and ``[[report]]``
-with theirs; and ``[check]`` with tolerances in hundredths.
+The file ``study.toml`` has these tables::
+
+    title, question, text   of the page
+    [caches.NAME]           options of ``extract``; with ``command`` those of ``plant``,
+                            where ``from`` names another cache
+    [[train]], [[report]]   options of these commands
+    [check]                 tolerances, in hundredths
 """
 
 import dataclasses
@@ -11,7 +15,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +38,17 @@ from gaam_decoder.reports.notes import conclusion
 from gaam_decoder.reports.table import Table
 from gaam_decoder.runs.result import RunResult
 
-FILE, ROWS, SEEDS, PAGE = "study.toml", "rows.csv", "seeds.csv", "README.md"
+FILE = "study.toml"
+ROWS = "rows.csv"
+SEEDS = "seeds.csv"
+PAGE = "README.md"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
 COMMANDS: dict[str, tuple[Any, Any]] = {
     "extract": (gaam_cache.ExtractConfig, gaam_cache.extract),
     "plant": (gaam_decoder.PlantConfig, gaam_decoder.plant),
     "train": (gaam_decoder.TrainConfig, gaam_decoder.train),
 }
+"""Commands of a step: the configuration and the function."""
 TABLES = {"title", "question", "text", "caches", "train", "report", "check"}
 MACHINE = {
     "device",
@@ -50,36 +58,64 @@ MACHINE = {
     "gpus_per_worker",
     "device_map",
     "track",
+    "tokens_per_second",
+    "memory_share",
 }
-MACHINE |= {"tokens_per_second", "memory_share"}
-"""Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
+"""Settings of the machine, which change no number: ``gaam study --set`` has them."""
 DECIDED = {"out", "runs", "rank", "since", "top", *MACHINE}
-"""By the study itself, by the machine, or what would leave rows out."""
+"""Settings that no recipe has: of the study, of the machine, or leaving out rows."""
 REPORT = {
     *inspect.signature(gaam_decoder.report).parameters,
     "name",
     "title",
     "all",
 } - DECIDED
+"""Settings of a report in a recipe."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
-"""Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere."""
+"""Hundredths by which a mean accuracy or a difference may vary between machines."""
 SETTINGS = ("select", "pool", "layers", "train_rows", "shots", "epochs", "dtype")
 KEYS = ["report", "cache", "tested_on", "attention", "head", *SETTINGS]
-"""What makes two rows two; what validation chose does not."""
+"""Columns that identify a row; tuned settings do not."""
 SAME = ("baseline", "seeds", "failed", "parameters")
-TOLERATED = dict.fromkeys(("accuracy", "sd", "low", "high", "macro_f1"), "accuracy")
-TOLERATED["difference"] = "difference"
-"""Intervals of differences are not among them: p values near 0.05 decide how wide they are."""
-COLUMNS = {
-    pair.partition("=")[0]: pair.rpartition("=")[2]
-    for pair in f"""
-dataset encoder attention head {" ".join(f"{name}=recipe_{name}" for name in (*SETTINGS, "lr"))}
-accuracy=accuracy_mean sd=accuracy_std macro_f1=macro_f1_mean seeds failed undertrained
-low=accuracy_ci95_seeds_and_rows_low high=accuracy_ci95_seeds_and_rows_high
-parameters=parameters_total baseline difference p_holm verdict
-difference_low=ci95_corrected_low difference_high=ci95_corrected_high""".split()
+"""Columns that must be equal."""
+TOLERATED = {
+    "accuracy": "accuracy",
+    "sd": "accuracy",
+    "low": "accuracy",
+    "high": "accuracy",
+    "macro_f1": "accuracy",
+    "difference": "difference",
 }
-"""Columns of ``rows.csv`` behind the first, and what ``gaam report --format csv`` calls them."""
+"""Columns that may differ a little, with the tolerance of each.
+
+Intervals of differences are not among them: their width depends on p values near 0.05.
+"""
+COLUMNS = {
+    "dataset": "dataset",
+    "encoder": "encoder",
+    "attention": "attention",
+    "head": "head",
+    **{name: f"recipe_{name}" for name in (*SETTINGS, "lr")},
+    "accuracy": "accuracy_mean",
+    "sd": "accuracy_std",
+    "macro_f1": "macro_f1_mean",
+    "seeds": "seeds",
+    "failed": "failed",
+    "undertrained": "undertrained",
+    "low": "accuracy_ci95_seeds_and_rows_low",
+    "high": "accuracy_ci95_seeds_and_rows_high",
+    "parameters": "parameters_total",
+    "baseline": "baseline",
+    "difference": "difference",
+    "p_holm": "p_holm",
+    "verdict": "verdict",
+    "difference_low": "ci95_corrected_low",
+    "difference_high": "ci95_corrected_high",
+}
+"""Columns of ``rows.csv``, and their names in ``gaam report --format csv``.
+
+Before them, ``rows.csv`` has the report, the cache, the split and the label.
+"""
 OF_SEED = [
     "fingerprint",
     "attention",
@@ -89,8 +125,15 @@ OF_SEED = [
     "layers",
     "lr",
     "train_rows",
+    "shots",
+    "fold",
+    "seed",
+    "failed",
+    "epoch",
+    "accuracy",
+    "macro_f1",
 ]
-OF_SEED += ["shots", "fold", "seed", "failed", "epoch", "accuracy", "macro_f1"]
+"""Columns of ``seeds.csv``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,35 +141,39 @@ class Step:
     """One command."""
 
     command: str
-    options: Mapping[str, Any]  # with folders, and what is of this machine
-    config: Any  # what the command makes of all of them
+    options: Mapping[str, Any]
+    """All options, with folders and settings of the machine."""
+    config: Any
+    """The configuration that the command makes of them."""
 
     def words(self) -> str:
-        """The command as a shell takes it."""
-        given = dict(self.options)
-        first = [str(given.pop("out"))] if self.command == "plant" else []
-        every = dataclasses.fields(COMMANDS[self.command][0])
-        fields = {
-            name: f
-            for f in every
-            for name in (f.name, settings.key_of(f).replace("-", "_"))
-        }
-        spelled = (
-            settings.command_words(fields[name], value) for name, value in given.items()
-        )
-        return shlex.join(
-            ["gaam", self.command, *first, *(w for words in spelled for w in words)]
-        )
+        """The command line for a shell."""
+        options = dict(self.options)
+        words = ["gaam", self.command]
+        if self.command == "plant":
+            # Its folder is an argument, not an option.
+            words.append(str(options.pop("out")))
+
+        # An option may have the name of its field or of its setting.
+        fields = {}
+        for config_field in dataclasses.fields(COMMANDS[self.command][0]):
+            fields[config_field.name] = config_field
+            fields[settings.key_of(config_field).replace("-", "_")] = config_field
+        for name, value in options.items():
+            words += settings.command_words(fields[name], value)
+        return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A recipe that was read and checked, and where it is run: ``out`` is of all studies."""
+    """A checked recipe, and the folder of its results."""
 
     folder: Path
-    recipe: Mapping[str, Any]  # as the file has it
+    recipe: Mapping[str, Any]
+    """The content of ``study.toml``."""
     steps: tuple[Step, ...]
     out: Path
+    """The folder of all studies."""
 
 
 def read_study(
@@ -136,70 +183,118 @@ def read_study(
     dataset: str | None = None,
     machine: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Read a study and check its settings, so that little is found wrong after hours.
+    """Read a study and check its settings, so that few errors appear after hours.
 
-    ``what`` is its folder, or the name of one in ``data/studies``; ``out`` the folder of all
-    studies; ``dataset`` replaces that of every extraction; ``machine`` has settings of ``MACHINE``.
+    Args:
+        what: the folder of the study, or the name of one in ``data/studies``.
+        out: the folder of all studies' results.
+        dataset: replaces the data set of every extraction.
+        machine: settings of ``MACHINE``.
     """
-    ours = {
-        path.parent.name: path.parent
-        for path in (data_path() / "studies").glob(f"*/{FILE}")
-    }
-    folder = Path(what).resolve()
-    if not (folder / FILE).is_file():
-        if str(what) not in ours:
-            raise plugins.unknown(
-                "study", str(what), sorted(ours), where=f"no {FILE} in {folder}"
-            )
-        folder = ours[str(what)]
-    here = {**(machine or {}), **({"dataset": dataset} if dataset else {})}
+    folder = _find_folder(what)
+    overrides = dict(machine or {})
+    if dataset:
+        overrides["dataset"] = dataset
     try:
-        found = tomllib.loads((folder / FILE).read_text("utf-8"))
-        _check("setting", found, TABLES)
-        _check("tolerance", found.get("check", {}), TOLERANCES)
-        steps = tuple(_steps(found, out, out / folder.name / "runs", here))
-        for report in found.get("report", ()):
-            _check("setting", _named(report["name"], report), REPORT)
-        names = [report["name"] for report in found.get("report", ())]
-        if not (steps and found.get("title")) or len({*names}) < len(names):
+        recipe = tomllib.loads((folder / FILE).read_text("utf-8"))
+        _check_names("setting", recipe, TABLES)
+        _check_names("tolerance", recipe.get("check", {}), TOLERANCES)
+        steps = tuple(_read_steps(recipe, out, out / folder.name / "runs", overrides))
+        reports = recipe.get("report", ())
+        for report in reports:
+            _check_names("setting", _read_options(report["name"], report), REPORT)
+        names = [report["name"] for report in reports]
+        is_complete = steps and recipe.get("title")
+        if not is_complete or len(set(names)) < len(names):
             raise ConfigError(
                 "a study has a title, a cache, and reports of different names"
             )
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-        where = str(folder / FILE)
         raise ConfigError(
-            "no recipe of a study", found=str(error), where=where
+            f"{FILE} is no recipe of a study",
+            found=str(error),
+            where=str(folder / FILE),
         ) from error
-    return Study(folder, found, steps, absolute_path(out))
+    return Study(folder, recipe, steps, absolute_path(out))
 
 
-def _steps(
-    found: Mapping[str, Any], out: Path, runs: Path, here: Mapping[str, Any]
+def _find_folder(study: str | Path) -> Path:
+    """The folder of a study that is given by its folder or its name."""
+    folder = Path(study).resolve()
+    if (folder / FILE).is_file():
+        return folder
+    bundled = {
+        path.parent.name: path.parent
+        for path in (data_path() / "studies").glob(f"*/{FILE}")
+    }
+    if str(study) not in bundled:
+        raise plugins.unknown(
+            "study", str(study), sorted(bundled), where=f"no {FILE} in {folder}"
+        )
+    return bundled[str(study)]
+
+
+def _read_steps(
+    recipe: Mapping[str, Any], out: Path, runs: Path, overrides: Mapping[str, Any]
 ) -> Iterator[Step]:
-    caches = found.get("caches", {})
-    every = [(of.get("command", "extract"), name, of) for name, of in caches.items()]
-    every += [("train", "train", of) for of in found.get("train", ())]
-    for command, name, of in every:
-        options = _named(name, of)
+    """The commands of a recipe: first the caches, then the trainings.
+
+    Args:
+        recipe: the content of ``study.toml``.
+        out: the folder of all studies.
+        runs: the folder of this study's runs.
+        overrides: settings that replace those of every command that has them.
+    """
+    caches = recipe.get("caches", {})
+    commands = [
+        (table.get("command", "extract"), name, table) for name, table in caches.items()
+    ]
+    commands += [("train", "train", table) for table in recipe.get("train", ())]
+    for command, name, table in commands:
+        options = _read_options(name, table)
         options.pop("command", None)
-        _check("command", [command], COMMANDS)
-        places = {"cache": options.pop("cache", None)} if command == "train" else {}
-        places |= {"from_cache": options.pop("from")} if "from" in options else {}
-        _check("cache", places.values(), caches)
-        places |= {} if command == "train" else {"out": name}
-        places = {key: out / "caches" / of for key, of in places.items()}
-        if foreign := sorted((DECIDED | {"cache"}) & {*options}):
-            hint = "gaam study --set says what is of the machine"
-            raise ConfigError(f"no setting of a study: {', '.join(foreign)}", hint=hint)
-        places |= {"runs": runs} if command == "train" else {}
-        cls = COMMANDS[command][0]
-        mine = {k: v for k, v in here.items() if k in cls.__dataclass_fields__}
-        config = settings.resolve(cls, command, {**options, **mine, **places})
-        yield Step(command, {**options, **mine, **places}, config)
+        _check_names("command", [command], COMMANDS)
+        folders = _take_folders(command, name, options, caches, out)
+
+        forbidden = sorted((DECIDED | {"cache"}) & set(options))
+        if forbidden:
+            raise ConfigError(
+                f"not a setting of a study: {', '.join(forbidden)}",
+                hint="gaam study --set has the settings of the machine",
+            )
+
+        if command == "train":
+            folders["runs"] = runs
+        config_class = COMMANDS[command][0]
+        for key, value in overrides.items():
+            if key in config_class.__dataclass_fields__:
+                options[key] = value
+        options |= folders
+        config = settings.resolve(config_class, command, dict(options))
+        yield Step(command, options, config)
 
 
-def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names of arguments, of what has a name that files may have."""
+def _take_folders(
+    command: str,
+    name: str,
+    options: dict[str, Any],
+    caches: Mapping[str, Any],
+    out: Path,
+) -> dict[str, Path]:
+    """Remove the names of caches from the options, and return their folders."""
+    cache_names: dict[str, Any] = {}
+    if command == "train":
+        cache_names["cache"] = options.pop("cache", None)
+    if "from" in options:
+        cache_names["from_cache"] = options.pop("from")
+    _check_names("cache", cache_names.values(), caches)
+    if command != "train":
+        cache_names["out"] = name
+    return {key: out / "caches" / cache_name for key, cache_name in cache_names.items()}
+
+
+def _read_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names of arguments; the name must be fit for a file."""
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"bad name '{name}'", expected="small letters, digits, - and ."
@@ -207,19 +302,20 @@ def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in options.items()}
 
 
-def _check(kind: str, found: Iterable[Any], known: Iterable[str]) -> None:
-    for name in found:
+def _check_names(kind: str, names: Iterable[Any], known: Iterable[str]) -> None:
+    for name in names:
         if name not in known:
             raise plugins.unknown(kind, str(name), sorted(known))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out, as JSON values and for people."""
+    """The result of a study, as JSON values and for people."""
 
     values: dict[str, Any]
     lines: list[str]
-    exit_code: int = 0  # 1 where a check found differences
+    exit_code: int = 0
+    """1 where a check found differences."""
 
     def to_dict(self) -> dict[str, Any]:
         return self.values
@@ -229,22 +325,28 @@ class Outcome:
 
 
 def estimate(study: Study) -> Outcome:
-    """The commands, and roughly how long each takes as far as that is known; nothing is written."""
-    of: dict[str, Any] = {
+    """List the commands, with rough durations where they are known; write nothing."""
+    commands: list[dict[str, str]] = []
+    lines: list[str] = []
+    for step in study.steps:
+        text = _estimate_step(step)
+        commands.append({"command": step.words(), "estimate": text})
+        lines += [step.words(), f"  # {text}"]
+    return Outcome({"commands": commands}, lines)
+
+
+def _estimate_step(step: Step) -> str:
+    estimators: dict[str, Any] = {
         "extract": gaam_cache.estimate,
         "train": gaam_decoder.estimate,
     }
-    found, lines = [], []
-    for step in study.steps:
-        about = "not estimated"
-        try:
-            if command := of.get(step.command):
-                about = f"about {duration(max(1, command(step.config).seconds))}"
-        except GaamError as error:
-            about = f"no estimate: {error.message}"
-        found.append({"command": step.words(), "estimate": about})
-        lines += [step.words(), f"  # {about}"]
-    return Outcome({"commands": found}, lines)
+    if step.command not in estimators:
+        return "not estimated"
+    try:
+        seconds = estimators[step.command](step.config).seconds
+        return f"about {duration(max(1, seconds))}"
+    except GaamError as error:
+        return f"no estimate: {error.message}"
 
 
 def carry_out(
@@ -255,125 +357,236 @@ def carry_out(
     say: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Outcome:
-    """Run what is missing, report what the recipe asks for, record that or compare it."""
-    import pandas
+    """Run the missing commands of a study, and write its reports.
 
+    Args:
+        study: what to run.
+        check: compare the results with the recorded ones.
+        record: record the results beside the recipe.
+        say: called with every command line.
+        progress: called with the progress of every command.
+
+    Raises:
+        NotFoundError: ``check``, and nothing is recorded.
+    """
     if check and not (study.folder / ROWS).is_file():
-        hint = "gaam study FOLDER --record makes it"
         raise NotFoundError(
-            f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint
+            f"nothing is recorded in '{study.folder}'",
+            expected=ROWS,
+            hint="gaam study FOLDER --record makes it",
         )
+    trained = _run_steps(study, say, progress)
+
+    # The folder may have runs of an earlier recipe: only those of this one count.
+    results_folder = study.out / study.folder.name
+    runs = gaam_decoder.load_runs(results_folder / "runs")
+    names = {run.path.name for run in trained}
+    runs[:] = [run for run in runs if run.path.name in names]
+
+    values, files = _make_reports(study, runs)
+    folders = [results_folder]
+    if record:
+        folders.append(study.folder)
+    for folder in folders:
+        for name, content in files.items():
+            write_file(folder / name, content)
+
+    lines = [
+        *values["answers"],
+        f"{len(files)} files are in {shown_path(results_folder)}",
+    ]
+    if check:
+        differences, num_rows = _compare_with_record(study, results_folder)
+        values["differences"] = differences
+        lines += [f"differs: {line}" for line in differences]
+        lines.append(f"of {num_rows} rows {len(differences)} values differ")
+    exit_code = int(bool(values.get("differences")))
+    return Outcome({"folder": str(results_folder), **values}, lines, exit_code)
+
+
+def _run_steps(
+    study: Study,
+    say: Callable[[str], None],
+    progress: Callable[[int, int, str], None] | None,
+) -> list[RunResult]:
+    """Run all commands, and return the trained runs; existing results stay."""
     trained: list[RunResult] = []
     for step in study.steps:
         say(step.words())
-        made = COMMANDS[step.command][1](step.config, progress=progress)
+        run_command = COMMANDS[step.command][1]
+        result = run_command(step.config, progress=progress)
         if step.command == "train":
-            gaam_decoder.check_failures(made, step.config.seeds)
-            trained += made
-    into = study.out / study.folder.name
-    runs, names = (
-        gaam_decoder.load_runs(into / "runs"),
-        {run.path.name for run in trained},
-    )
-    runs[:] = [run for run in runs if run.path.name in names]
-    values, files = _made(study, runs)
-    for folder in (into, study.folder) if record else (into,):
-        for name, content in files.items():
-            write_file(folder / name, content)
-    lines = [*values["answers"], f"{len(files)} files are in {shown_path(into)}"]
-    if check:
-        text = dict.fromkeys([*KEYS, *SAME], str)
-        was, now = (
-            pandas.read_csv(of / ROWS, dtype=text) for of in (study.folder, into)
-        )
-        values["differences"] = compare(
-            was, now, TOLERANCES | study.recipe.get("check", {})
-        )
-        lines += [f"differs: {line}" for line in values["differences"]]
-        lines.append(f"of {len(now)} rows {len(values['differences'])} values differ")
-    exit_code = int(bool(values.get("differences")))
-    return Outcome({"folder": str(into), **values}, lines, exit_code)
+            gaam_decoder.check_failures(result, step.config.seeds)
+            trained += result
+    return trained
 
 
-def _made(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """All reports as JSON values, and every file that comes out, by name."""
+def _compare_with_record(study: Study, results_folder: Path) -> tuple[list[str], int]:
+    """The differences from the recorded rows, and the number of rows."""
     import pandas
 
-    files, answers, rows, about = dict[str, bytes](), [], list[Any](), dict[int, Any]()
-    tables: list[Table] = []
-    for asked in study.recipe.get("report", ()):
-        options = _named(asked["name"], asked)
-        options |= {"every_candidate": options.pop("all", False)}
-        called, titled = options.pop("name"), options.pop("title", asked["name"])
+    dtypes = dict.fromkeys([*KEYS, *SAME], str)
+    recorded = pandas.read_csv(study.folder / ROWS, dtype=dtypes)
+    current = pandas.read_csv(results_folder / ROWS, dtype=dtypes)
+    tolerances = TOLERANCES | study.recipe.get("check", {})
+    return compare(recorded, current, tolerances), len(current)
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What the reports of a study add to its results, table by table."""
+
+    study: Study
+    tables: list[Table] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    page_values: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Values for the template of the page, by the id of a table."""
+
+    def add_report(self, runs: Any, report: Mapping[str, Any]) -> None:
+        """Make one report, which has a table for every cache."""
+        options = _read_options(report["name"], report)
+        options["every_candidate"] = options.pop("all", False)
+        report_name = options.pop("name")
+        report_title = options.pop("title", report_name)
         if "cache" in options:
-            options["cache"] = study.out / "caches" / options["cache"]
-        found = gaam_decoder.report(runs, **options).tables
-        tables += found
-        for number, table in enumerate(found, 1):
-            name, title = called, titled
-            if len(found) > 1:
-                name, title = f"{name}-{number}", f"{title}, {table.cache['encoder']}"
-                title += f", {table.apart}" if table.apart else ""
-            answers.append(f"{title}: {conclusion(table, advice=False)}")
-            for drawn in list(overviews(table))[
-                -1:
-            ]:  # differences, or without any accuracies
-                files |= svg_files(name, drawn)
-            about[id(table)] = {
-                "heading": title,
-                "picture": name,
-                "sheet": sheet(table, OF_STUDY),
+            options["cache"] = self.study.out / "caches" / options["cache"]
+
+        tables = gaam_decoder.report(runs, **options).tables
+        for number, table in enumerate(tables, start=1):
+            name = report_name
+            title = report_title
+            if len(tables) > 1:
+                name = f"{report_name}-{number}"
+                title = f"{report_title}, {table.cache['encoder']}"
+                if table.apart:
+                    title += f", {table.apart}"
+            self.tables.append(table)
+            self.answers.append(f"{title}: {conclusion(table, advice=False)}")
+            self._add_picture(table, name)
+            self._add_page_values(table, name, title, with_pairs="pairs" in report)
+            self._add_rows(table, report_name)
+
+    def _add_picture(self, table: Table, name: str) -> None:
+        # The last picture shows the differences; without any, the accuracies.
+        pictures = list(overviews(table))
+        if pictures:
+            self.files |= svg_files(name, pictures[-1])
+
+    def _add_page_values(
+        self, table: Table, name: str, title: str, *, with_pairs: bool
+    ) -> None:
+        sections = ["importance"]
+        if with_pairs:
+            sections.append("pairs")
+        self.page_values[id(table)] = {
+            "heading": title,
+            "picture": name,
+            "sheet": sheet(table, OF_STUDY),
+            "told": tuple(sections),
+        }
+
+    def _add_rows(self, table: Table, report_name: str) -> None:
+        entries = table.to_dict()["rows"]
+        for shown_row, entry in zip(table.shown, entries, strict=True):
+            values = flat(entry) | table.cache
+            values["seeds"] = spell_numbers(entry["seeds"])
+            values["failed"] = values["failed_seeds"]
+            row = {
+                "report": report_name,
+                "cache": table.cache["fingerprint"][:12],
+                "tested_on": table.where,
+                "label": shown_row.label,
             }
-            about[id(table)] |= {
-                "told": ("importance", *["pairs"] * ("pairs" in asked))
-            }
-            of = {"report": called, "cache": table.cache["fingerprint"][:12]}
-            for of_row, row in zip(table.shown, table.to_dict()["rows"], strict=True):
-                told = flat(row) | table.cache | {"seeds": spell_numbers(row["seeds"])}
-                told["failed"] = told["failed_seeds"]
-                one = of | {"tested_on": table.where, "label": of_row.label}
-                rows.append(one | {k: told.get(v) for k, v in COLUMNS.items()})
-    seeds = (frame := runs.to_frame()).loc[~frame["tuning_seed"], OF_SEED]
+            for column, report_column in COLUMNS.items():
+                row[column] = values.get(report_column)
+            self.rows.append(row)
+
+    def page(self) -> bytes:
+        """The page of the study, as Markdown."""
+        words = {
+            "question": "",
+            "text": "",
+            **self.study.recipe,
+            "answers": self.answers,
+            "name": self.study.folder.name,
+        }
+        page = rendered(
+            "study.md",
+            self.tables,
+            plain,
+            lambda table: self.page_values[id(table)],
+            words,
+            pipe=pipe,
+        )
+        return re.sub(r"\n{3,}", "\n\n", page).encode()
+
+
+def _make_reports(study: Study, runs: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """All reports as JSON values, and the files of the results by name."""
+    import pandas
+
+    reports = _Reports(study)
+    for report in study.recipe.get("report", ()):
+        reports.add_report(runs, report)
+
+    frame = runs.to_frame()
+    seeds = frame.loc[~frame["tuning_seed"], OF_SEED]
     seeds["fingerprint"] = seeds["fingerprint"].str[:12]
-    # six digits: of accuracies of up to 100,000 rows nothing is lost
-    for file, frame in ((ROWS, pandas.DataFrame(rows)), (SEEDS, seeds)):
-        files[file] = frame.to_csv(index=False, float_format="%.6g").encode()
-    words = {"question": "", "text": "", **study.recipe, "answers": answers}
-    words["name"] = study.folder.name
-    page = rendered("study.md", tables, plain, lambda t: about[id(t)], words, pipe=pipe)
-    files[PAGE] = re.sub(r"\n{3,}", "\n\n", page).encode()
-    return {"answers": answers, "rows": rows}, files
+
+    # Six digits are exact for the accuracies of up to 100,000 rows.
+    files = reports.files
+    for name, table in ((ROWS, pandas.DataFrame(reports.rows)), (SEEDS, seeds)):
+        files[name] = table.to_csv(index=False, float_format="%.6g").encode()
+    files[PAGE] = reports.page()
+    return {"answers": reports.answers, "rows": reports.rows}, files
 
 
 def compare(before: Any, after: Any, tolerances: Mapping[str, float]) -> list[str]:
-    """What of rows differs from those that are recorded, a line each.
+    """Compare rows with recorded ones; each difference is one line.
 
-    Settings, seeds and counts have to be the very same; accuracies and differences may differ by
-    the tolerances, in hundredths. Verdicts are not compared: a p near 0.05 falls on either side.
+    Settings, seeds and counts must be equal. Accuracies and differences may differ by
+    the tolerances. Verdicts are not compared: a p value near 0.05 falls on either side.
+
+    Args:
+        before: the recorded rows.
+        after: the rows of today.
+        tolerances: in hundredths, by the names of ``TOLERANCES``.
+
+    Raises:
+        CacheError: the rows are of other caches.
     """
-    if (old := {*before["cache"]}) != (new := {*after["cache"]}):
-        told = {
-            "expected": f"caches {', '.join(sorted(old))}",
-            "found": ", ".join(sorted(new)),
-        }
+    recorded_caches = set(before["cache"])
+    caches = set(after["cache"])
+    if recorded_caches != caches:
         raise CacheError(
-            "the study is of other states than those that are recorded", **told
+            "the states of the study are not the recorded ones",
+            expected=f"caches {', '.join(sorted(recorded_caches))}",
+            found=", ".join(sorted(caches)),
         )
+
     both = before.merge(
         after, how="outer", on=KEYS, indicator=True, suffixes=("", "_now")
     )
-    who = both[KEYS].apply(
+    title = both[KEYS].apply(
         lambda row: " ".join(str(value) for value in row.dropna()), axis=1
     )
-    found = [f"{one}: is not there" for one in who[both["_merge"] == "left_only"]]
-    found += [f"{one}: is not recorded" for one in who[both["_merge"] == "right_only"]]
+    is_pair = both["_merge"] == "both"
+    missing = title[both["_merge"] == "left_only"]
+    added = title[both["_merge"] == "right_only"]
+    differences = [f"{row_title}: is not there" for row_title in missing]
+    differences += [f"{row_title}: is not recorded" for row_title in added]
     for column in (*SAME, *TOLERATED):
-        was, now = both[column], both[f"{column}_now"]
-        same = (was == now) | (was.isna() & now.isna()) | (both["_merge"] != "both")
+        recorded = both[column]
+        current = both[f"{column}_now"]
+        is_equal = (recorded == current) | (recorded.isna() & current.isna()) | ~is_pair
         if column in TOLERATED:
-            same |= (was - now).abs() <= tolerances[TOLERATED[column]] / 100 + 1e-9
-        found += [
-            f"{who[at]}: {column} {now[at]}, recorded: {was[at]}"
-            for at in both.index[~same]
+            # 1e-9 allows for the rounding of decimal numbers.
+            limit = tolerances[TOLERATED[column]] / 100 + 1e-9
+            is_equal |= (recorded - current).abs() <= limit
+        differences += [
+            f"{title[index]}: {column} {current[index]}, recorded: {recorded[index]}"
+            for index in both.index[~is_equal]
         ]
-    return found
+    return differences

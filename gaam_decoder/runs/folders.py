@@ -1,4 +1,4 @@
-"""Folders of runs: their names, what lies in one, and where the cache of a run is."""
+"""Folders of runs: how runs are named, which runs they hold, and where caches are."""
 
 import os
 import re
@@ -14,25 +14,31 @@ from gaam_cache.store.plan import Plan, describe_state_deviation, read_plan
 from gaam_cache.workers.leases import is_alive
 from gaam_decoder.runs.result import ALL_FILES, RUN_FILE, RunResult, read_run
 
-_ENDING = re.compile(
-    r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z"
-)  # how the names end that ``run_name`` gives
-LEASE_FOLDER = ".leases"  # in a folder of runs: who trains what
+# The endings that run_name() gives.
+_ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
+LEASE_FOLDER = ".leases"
+"""Folder of the leases in a folder of runs: they say who trains what."""
+_LONGEST_SEEDS = 40
+"""Characters of a list of seeds; a longer one is named by its digest."""
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
-    """Folder name of a run: readable in front, unambiguous behind."""
-    front = "".join(
-        c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}"
+    """Folder name of a run: the decoder for people, then its unique ending."""
+    decoder = "".join(
+        character if character.isalnum() or character in "-_." else "_"
+        for character in f"{attention}-{head}"
     )
-    return f"{front[:80]}{ending(key, seeds)}"
+    return f"{decoder[:80]}{ending(key, seeds)}"
 
 
 def ending(key: str, seeds: Sequence[int]) -> str:
-    """How the name of a run ends: by this a training finds what is there already."""
-    contiguous = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
-    if len(text) > 40:
+    """The end of a run's name, by which a training finds existing runs."""
+    first, last = seeds[0], seeds[-1]
+    if list(seeds) == list(range(first, last + 1)):
+        text = f"{first}-{last}"
+    else:
+        text = "_".join(str(seed) for seed in seeds)
+    if len(text) > _LONGEST_SEEDS:
         text = f"{len(seeds)}x{digest_of(text.encode())[:8]}"
     return f"-{key[:8]}-s{text}"
 
@@ -42,34 +48,35 @@ def unfinished_folders(runs: Path) -> list[Path]:
 
 
 def run_folders(folder: Path, names: str = "*") -> list[Path]:
-    """Folders below that are runs, by name; what is named like one is a damaged one at least."""
-    there = sorted(folder.glob(f"[!.]{names}"))
-    return [path for path in there if _ENDING.search(path.name) or is_run(path)]
+    """Runs in a folder, sorted; a folder with a run's name counts, even if damaged."""
+    paths = sorted(folder.glob(f"[!.]{names}"))
+    return [path for path in paths if _ENDING.search(path.name) or is_run(path)]
 
 
 def is_run(folder: Path) -> bool:
-    """Whether any file of a run lies there: without run.json it is a damaged one."""
-    # a link to nothing is a file that is elsewhere
+    """Whether the folder has any file of a run; without run.json the run is damaged."""
+    # lexists: a broken link is a file of a run that is out of reach.
     return any(os.path.lexists(folder / name) for name in (RUN_FILE, *ALL_FILES))
 
 
 def runs_of_key(folder: Path, key: str) -> list[RunResult]:
-    """Finished runs of one mechanism, recipe and cache: those that a training need not make."""
-    found = [read_run(path) for path in run_folders(folder, f"*-{key[:8]}-s*")]
-    for run in found:
-        if run.key[:8] != key[:8]:
+    """Finished runs of one decoder, recipe and cache: a training need not make them."""
+    short_key = key[:8]
+    runs = [read_run(path) for path in run_folders(folder, f"*-{short_key}-s*")]
+    for run in runs:
+        if run.key[:8] != short_key:
             raise CacheError(
                 f"the folder '{run.path.name}' has the name of another run",
                 expected=f"a name that ends in '{ending(run.key, run.seeds)}'",
-                found=f"one with {key[:8]}, which is looked for",
+                found=f"a name with the key {short_key} of another run",
                 where=str(run.path),
                 hint="give it that name again, or move it out of the folder of runs",
             )
-    return [run for run in found if run.key == key]
+    return [run for run in runs if run.key == key]
 
 
 def remove_unfinished(runs: Path, key: str) -> None:
-    """Drop what a writer that died left; one of this machine that lives is left in peace."""
+    """Remove what dead writers left; folders of live processes of this machine stay."""
     for folder in runs.glob(f".*-{key[:8]}-s*.tmp"):
         pid = folder.name.split(".")[-3]
         if not (pid.isdigit() and is_alive(int(pid))):
@@ -79,39 +86,59 @@ def remove_unfinished(runs: Path, key: str) -> None:
 def find_cache(
     about: Mapping[str, Any], path: Path, cache: str | Path | None = None
 ) -> Path:
-    """The folder of a run's cache: ``cache``, or where the run says, or beside the runs."""
-    recorded, found = Path(about["path"]), list[str]()
-    # beside the folder of the runs, also of that which a link leads to
-    beside = dict.fromkeys(
-        (path.parent.parent, Path(os.path.realpath(path)).parent.parent)
-    )
-    places = [
-        recorded,
-        *(folder / name for folder in beside for name in (recorded.name, "cache")),
-    ]
-    for folder in [absolute_path(cache)] if cache else places:
+    """The folder of a run's cache.
+
+    Args:
+        about: the record of the cache in run.json.
+        path: the folder of the run.
+        cache: the only folder to look at. By default the recorded folder is tried, then
+            folders beside the folder of runs.
+
+    Raises:
+        CacheError: none of the folders has the states that the run was trained on.
+    """
+    folders = [absolute_path(cache)] if cache else _usual_folders(about, path)
+    reasons: list[str] = []
+    for folder in folders:
         try:
             plan = read_plan(folder)
         except GaamError as error:
             if cache:
                 raise
-            found.append(error.message)
+            reasons.append(error.message)
             continue
-        if plan.fingerprint != about["fingerprint"]:
-            found.append(f"{folder}: another cache, {short_digest(plan.fingerprint)}")
-            continue
-        difference = (
-            describe_state_deviation(plan, Plan.from_dict(about["plan"]))
-            if "plan" in about
-            else None
-        )
-        if difference is None:
+        reason = _describe_difference(plan, about)
+        if reason is None:
             return folder
-        found.append(f"{folder}: the same encoder and rows, but {difference}")
+        reasons.append(f"{folder}: {reason}")
     raise CacheError(
         "the cache that the run was trained on is not there",
         expected=f"the fingerprint {short_digest(about['fingerprint'])}",
-        found="\n".join(found),
+        found="\n".join(reasons),
         where=f"the run {path}",
         hint="name the folder of the cache with --cache",
     )
+
+
+def _usual_folders(about: Mapping[str, Any], path: Path) -> list[Path]:
+    """Places of a run's cache: the recorded one, then others beside the runs."""
+    recorded = Path(about["path"])
+    # A link may lead to the run: look beside the link and beside its target.
+    real_path = Path(os.path.realpath(path))
+    parents = dict.fromkeys((path.parent.parent, real_path.parent.parent))
+    folders = [recorded]
+    for parent in parents:
+        folders += [parent / recorded.name, parent / "cache"]
+    return folders
+
+
+def _describe_difference(plan: Plan, about: Mapping[str, Any]) -> str | None:
+    """How a cache differs from the one that a run records; None where it does not."""
+    if plan.fingerprint != about["fingerprint"]:
+        return f"another cache, {short_digest(plan.fingerprint)}"
+    if "plan" not in about:
+        return None
+    difference = describe_state_deviation(plan, Plan.from_dict(about["plan"]))
+    if difference is None:
+        return None
+    return f"the same encoder and rows, but {difference}"

@@ -1,10 +1,10 @@
-"""Which rows of a split belong together, and what says so.
+"""Which rows of a split belong together.
 
-A relation has a name: that of a kept column of the cache, ``GROUPS_FILE`` or ``EQUAL_ROWS``. It
-gives every row of a split a number, and rows with the same number belong together. A run records
-the numbers of its test rows and of the rows that chose, for no table of accuracies reads a cache.
+A relation gives every row of a split a number; rows with equal numbers belong together.
+Its name is that of a kept column of the cache, ``GROUPS_FILE`` or ``EQUAL_ROWS``. A run
+records the numbers of its test and validation rows, because reports read no cache.
 
-N rows of a split, or of those that are tested.
+Shapes: N rows of a split, or N test rows.
 """
 
 from __future__ import annotations
@@ -22,24 +22,28 @@ from gaam_decoder.recipe import Groups
 from gaam_decoder.runs.folders import find_cache
 from gaam_decoder.runs.result import RunResult
 
-GROUPS_FILE, EQUAL_ROWS = "file of --groups", "equal rows"  # no column can be called so
+# The names have spaces, so that no column has them.
+GROUPS_FILE = "file of --groups"
+EQUAL_ROWS = "equal rows"
 Numbers = NDArray[np.int32]
 
 
 def relations(
     cache: EmbeddingCache, split: str, groups: Groups | None
 ) -> dict[str, Numbers]:
-    """All that may say which rows of a split belong together, each (N,).
+    """All relations between the rows of a split, each (N,), by name.
 
     Args:
         cache: the states.
-        split: whose rows.
+        split: the name of the split.
         groups: of the rows of this split; None where they have none.
     """
     numbers = {name: _numbers_of_column(cache[split], name) for name in cache.columns}
     if groups is not None and groups.kind == "file":
-        numbers[GROUPS_FILE] = _numbered(groups.names)
-    if copies := cache.plan.equal_rows.get(split):
+        numbers[GROUPS_FILE] = _number_names(groups.names)
+
+    copies = cache.plan.equal_rows.get(split)
+    if copies:
         number_N = np.arange(len(cache[split]), dtype=np.int32)
         for rows in copies:
             number_N[rows] = rows[0]
@@ -47,48 +51,54 @@ def relations(
     return numbers
 
 
-@lru_cache(maxsize=16)  # every run of a sweep records them
+# Every run of a sweep records the same columns.
+@lru_cache(maxsize=16)
 def _numbers_of_column(split: Split, name: str) -> Numbers:
-    return _numbered(split.column(name))
+    return _number_names(split.column(name))
 
 
-def _numbered(names: Any) -> Numbers:
-    numbers: Numbers = np.unique(np.asarray(names), return_inverse=True)[1].astype(
-        np.int32
-    )
+def _number_names(names: Any) -> Numbers:
+    """A number for each row, equal where the names are equal."""
+    _, index_N = np.unique(np.asarray(names), return_inverse=True)
+    numbers: Numbers = index_N.astype(np.int32)
     return numbers
 
 
 def names_in_force(run: RunResult) -> list[str]:
-    """Relations that hold for the test rows of a run, whatever a report is asked for.
+    """Relations that hold for a run's test rows, whatever groups a report names.
 
-    The groups that it was trained with, those by which the test split was cut off, pieces of one
-    sound, and copies.
+    These are the groups of its training, the groups that split off the test rows, the
+    clips of one file, and equal rows.
     """
     plan = run.cache.get("plan", {})
     names = {plan.get("dataset", {}).get("test_groups"), EQUAL_ROWS, CLIP_OF}
     if run.groups.get("kind") == "column":
         names.add(run.groups["source"])
-    # a file names the rows of train, which folds test
     elif run.groups and run.recipe.get("fold"):
+        # A file names the training rows, and only folds test on those.
         names.add(GROUPS_FILE)
-    there = {*run.same, *plan.get("columns", {})}
+
+    available = {*run.same, *plan.get("columns", {})}
     if GROUPS_FILE in names:
-        there.add(GROUPS_FILE)
-    return sorted(names & there)
+        available.add(GROUPS_FILE)
+    return sorted(names & available)
 
 
 def numbers_of_tests(run: RunResult, name: str) -> Numbers | None:
-    """Numbers of the test rows of a run, (N,); None where neither run nor cache has them.
+    """Numbers of a run's test rows in a relation, (N,); None if they are unknown.
 
-    A run that was made before runs recorded them has none; its cache does, if it is there.
+    A run of an earlier version may not have recorded them; its cache has them, if it
+    is still there.
     """
     if name in run.same:
-        return run.same[name]
+        recorded: Numbers = run.same[name]
+        return recorded
     try:
         cache = open_cache(find_cache(run.cache, run.path))
         split = run.setting("train_split" if run.recipe.get("fold") else "test_split")
-        numbers_N = _numbers_of_column(cache[split], name)
+        number_N = _numbers_of_column(cache[split], name)
     except (GaamError, OSError):
         return None
-    return numbers_N if run.test_rows is None else numbers_N[run.test_rows]
+    if run.test_rows is None:
+        return number_N
+    return number_N[run.test_rows]

@@ -1,4 +1,4 @@
-"""Runs of folders as a list: finding them, which of them are meant, and a table of pandas."""
+"""Load the finished runs of folders, and filter them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.common import plugins
 from gaam_cache.common.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.common.messages import brief, did_you_mean
 from gaam_cache.common.paths import absolute_path, shown_path
@@ -24,14 +23,8 @@ from gaam_decoder.runs.folders import (
     run_folders,
     unfinished_folders,
 )
+from gaam_decoder.runs.frame import frame_of_runs
 from gaam_decoder.runs.result import TEST_FILE, RunResult, read_run
-from gaam_decoder.runs.tuning import (
-    HELD,
-    choose,
-    first_runs,
-    on_training_rows,
-    reported,
-)
 from gaam_decoder.specs import parse_spec
 
 if TYPE_CHECKING:
@@ -39,52 +32,43 @@ if TYPE_CHECKING:
 
 Texts = str | Sequence[str] | None
 Progress = Callable[[int, int, str], None]
-OPTIONS = {"attn": "--attn", "head": "--head"}
-OPTIONS |= {
-    name: f"--where {name}" for name in ("layers", "lr", "cache")
-}  # that filter runs
-SCORE_PACKAGE = "gaam_decoder.stats.scores"
-SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
-"""Every score that a report may compare, by its column."""
-_TYPES = {
-    "string": "run decoder attention head pool layers loss select train_split test_split fold "
-    "failed dataset encoder fingerprint key path",
-    "float64": f"lr weight_decay {' '.join(SCORES)} selection_accuracy majority_accuracy seconds",
-    "Int64": "seed epoch train_rows shots split_seed test_rows parameters attention_parameters",
-    "bool": "counts tuning_seed evaluated on_training_rows shuffled_labels",
-    "datetime64[s, UTC]": "created",
+Filter = Callable[[RunResult], bool]
+OPTIONS = {
+    "attn": "--attn",
+    "head": "--head",
+    "layers": "--where layers",
+    "lr": "--where lr",
+    "cache": "--where cache",
 }
-COLUMNS = {name: kind for kind, names in _TYPES.items() for name in names.split()}
-"""Columns of a frame and their types; missing is what a run or seed does not have. ``decoder`` has
-a name for each of them; ``counts`` says whether a report takes the seed from this run; it weighs
-folds by their ``test_rows``."""
+"""Filters of runs, with their options on the command line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """That a report is of some runs only: what was asked for, and what that left out."""
+    """Which filters selected the runs of a report, and how many runs they left out."""
 
-    asked: tuple[str, ...] = ()  # as the command line has it
-    chosen: int  # runs
-    # runs, by what left them out first; ``name``: they lie beside those that were named
+    asked: tuple[str, ...] = ()
+    """The filters, as on the command line."""
+    chosen: int
+    """Number of selected runs."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(
-        default_factory=dict
-    )  # mechanisms, by what left out the last
+    """Number of runs that each filter left out; a run counts for its first filter.
+
+    ``name`` counts the runs beside those that were named one by one.
+    """
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Mechanisms without a selected run, with the filter that left out the last."""
 
     @property
     def total(self) -> int:
         return self.chosen + sum(self.left_out.values())
 
     def to_dict(self) -> dict[str, Any]:
-        counts = {
+        return {
+            "asked": list(self.asked),
             "runs": self.chosen,
             "of_runs": self.total,
             "left_out": dict(self.left_out),
-        }
-        return {
-            "asked": list(self.asked),
-            **counts,
             "mechanisms_left_out": sorted(self.lost),
         }
 
@@ -100,173 +84,149 @@ class Runs(list[RunResult]):
     3
     """
 
-    selection: Selection | None = (
-        None  # what was left out; None where nothing was asked for
-    )
-    others: Sequence[
-        RunResult
-    ] = ()  # that filters left out: a correction has to count them
+    selection: Selection | None = None
+    """How the runs were selected; None where no filter was used."""
+    others: Sequence[RunResult] = ()
+    """Runs that filters left out: corrections for many comparisons count them."""
 
     def selected(self, **asked: Any) -> Runs:
-        """Those that are meant, as ``load_runs`` has it, and what was left out by which filter."""
-        given = {k: v for k, v in asked.items() if v not in (None, (), [])}
-        if not given:
+        """The runs that pass all filters, which are those of ``load_runs``."""
+        filter_values = {
+            name: list(value) if isinstance(value, (list, tuple)) else [value]
+            for name, value in asked.items()
+            if value not in (None, (), [])
+        }
+        if not filter_values:
             return self
-        given = {
-            k: v if isinstance(v, (list, tuple)) else [v] for k, v in given.items()
+        filters = {
+            OPTIONS[name]: _make_filter(name, values, self)
+            for name, values in filter_values.items()
         }
-        fits = {
-            OPTIONS[name]: _rule(name, values, self) for name, values in given.items()
-        }
-        # a run that several filters leave out counts for the first of them
-        by = [
-            (run, next((o for o, fit in fits.items() if not fit(run)), ""))
-            for run in self
+
+        selected = Runs()
+        left_out: list[tuple[RunResult, str]] = []
+        for run in self:
+            option = _first_failed(run, filters)
+            if option is None:
+                selected.append(run)
+            else:
+                left_out.append((run, option))
+
+        selected.others = [*self.others, *(run for run, _ in left_out)]
+        words = [
+            brief(f"{OPTIONS[name]} {value}")
+            for name, values in filter_values.items()
+            for value in values
         ]
+        selected.selection = self._next_selection(selected, left_out, words)
+        return selected
+
+    def _next_selection(
+        self,
+        selected: Runs,
+        left_out: Sequence[tuple[RunResult, str]],
+        words: Sequence[str],
+    ) -> Selection:
+        """The record of this selection, with that of earlier selections."""
         before = self.selection or Selection(chosen=len(self))
-        words = [f"{OPTIONS[k]} {v}" for k, values in given.items() for v in values]
-        found = Runs(run for run, option in by if not option)
-        found.others = [*self.others, *(run for run, option in by if option)]
-        there = {run.attention for run in found}
-        found.selection = Selection(
-            asked=(*before.asked, *map(brief, words)),
-            chosen=len(found),
-            left_out=Counter(before.left_out)
-            + Counter(option for _, option in by if option),
-            lost={
-                **before.lost,
-                **{r.attention: o for r, o in by if r.attention not in there},
-            },
+        counts = Counter(option for _, option in left_out)
+        remaining = {run.attention for run in selected}
+        lost = dict(before.lost)
+        for run, option in left_out:
+            if run.attention not in remaining:
+                lost[run.attention] = option
+        return Selection(
+            asked=(*before.asked, *words),
+            chosen=len(selected),
+            left_out=Counter(before.left_out) + counts,
+            lost=lost,
         )
-        return found
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row per run and seed, in their order, with ``COLUMNS``; accuracies are fractions."""
-        import pandas
-
-        from gaam_decoder.stats.scores.base import Answers
-
-        counting = {
-            run.key: first_runs(r for r in self if r.key == run.key) for run in self
-        }
-        chosen = set((choice := choose(self)).runs)
-        scores = {
-            k: plugins.load(SCORE_PACKAGE, n, kind="score")() for k, n in SCORES.items()
-        }
-        decoders = _decoders(self)
-        rows: list[dict[str, Any]] = []
-        for run in self:
-            answers = {}
-            if run.evaluated:
-                answers = dict(zip(run.finished, run.finished_logits(), strict=True))
-            meant = run.seeds if run in chosen else ()
-            reports = reported(meant, choice.tunings.get(run.key))
-            # of the epoch or fit that was kept, on the rows that chose it
-            log, epochs = run.log if run.finished else [], run.epochs
-            kept = {
-                e["seed"]: e.get("accuracy")
-                for e in log
-                if e["epoch"] == epochs[e["seed"]]
-            }
-            of_run = (
-                "attention",
-                "head",
-                "key",
-                "created",
-                "evaluated",
-                "majority_accuracy",
-            )
-            shared = {name: getattr(run, name) for name in of_run}
-            shared |= {
-                name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")
-            }
-            shared |= {
-                name: value for name, value in run.recipe.items() if name in COLUMNS
-            }
-            shared |= {
-                "run": run.path.name,
-                "decoder": decoders[run.key],
-                "path": str(run.path),
-                "on_training_rows": on_training_rows(run.recipe),
-                "shuffled_labels": run.shuffled,
-                "parameters": run.parameters["total"],
-                "attention_parameters": run.parameters["attention"],
-            }
-            for seed in run.seeds:
-                failed = run.failed.get(seed)
-                row = shared | {
-                    "seed": seed,
-                    "tuning_seed": seed in run.tuning_seeds,
-                    "failed": failed,
-                    "epoch": None if failed or run.fit else run.epochs[seed],
-                    "seconds": run.seconds[seed],
-                    "selection_accuracy": None if failed else kept.get(seed),
-                    "counts": run.evaluated
-                    and counting[run.key][seed] is run
-                    and seed in reports,
-                }
-                if seed in answers:
-                    answer = Answers(answers[seed], run.labels)
-                    row |= {
-                        column: score.value(answer) for column, score in scores.items()
-                    }
-                    row["test_rows"] = answer.num_rows
-                rows.append(row)
-        return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(
-            COLUMNS
-        )
+        """A row per run and seed; accuracies are fractions."""
+        return frame_of_runs(self)
 
 
-def _decoders(runs: Sequence[RunResult]) -> dict[str, str]:
-    """By key the title, with settings (but ``HELD``) in which others of that title differ."""
-    recipes: dict[str, dict[str, dict[str, Any]]] = {}
-    for run in runs:
-        recipe = run.recipe | {"cache": run.states[:12], HELD: None}
-        recipes.setdefault(run.title, {})[run.key] = recipe
-    found = {}
-    for title, of_key in recipes.items():
-        names = sorted({name for recipe in of_key.values() for name in recipe})
-        apart = [
-            n for n in names if len({str(of.get(n)) for of in of_key.values()}) > 1
-        ]
-        for key, recipe in of_key.items():
-            told = [f"{n.replace('_', ' ')} {recipe[n]}" for n in apart if n in recipe]
-            found[key] = ", ".join([title, *told])
-    return found
+def _first_failed(run: RunResult, filters: Mapping[str, Filter]) -> str | None:
+    """The option of the first filter that leaves out a run; None if it passes all."""
+    for option, passes in filters.items():
+        if not passes(run):
+            return option
+    return None
 
 
-def _rule(
-    name: str, given: list[Any], runs: Sequence[RunResult]
-) -> Callable[[RunResult], bool]:
+def _make_filter(name: str, values: list[Any], runs: Sequence[RunResult]) -> Filter:
+    """The filter that ``values`` of one of ``OPTIONS`` mean."""
     if name == "cache":
-        folder = absolute_path(given[0])
-        there = os.path.lexists(folder / PLAN_FILE)
-        digits = read_plan(folder).fingerprint if there else str(given[0]).lower()
-        return lambda run: run.cache["fingerprint"].startswith(digits)
-    if name in ("attn", "head"):
-        part, kind = ("attention", "mechanism") if name == "attn" else ("head", "head")
-        specs, meant = {getattr(run, part) for run in runs}, set[str]()
-        for text in given:  # a plug-in need not be installed where its runs are
-            forms = {spec for spec in specs if text in (spec, spec.partition(":")[0])}
-            meant |= forms or {str(parse_spec(text, kind, OPTIONS[name]))}
-        return lambda run: getattr(run, part) in meant
+        return _cache_filter(values[0])
+    if name == "attn":
+        specs = {run.attention for run in runs}
+        attentions = _matching_specs(values, specs, "mechanism", OPTIONS[name])
+        return lambda run: run.attention in attentions
+    if name == "head":
+        specs = {run.head for run in runs}
+        heads = _matching_specs(values, specs, "head", OPTIONS[name])
+        return lambda run: run.head in heads
+    return _number_filter(name, values)
+
+
+def _cache_filter(value: Any) -> Filter:
+    """A filter by a cache's folder, or by the first digits of its fingerprint."""
+    folder = absolute_path(value)
+    digits = str(value).lower()
+    if os.path.lexists(folder / PLAN_FILE):
+        digits = read_plan(folder).fingerprint
+    return lambda run: run.cache["fingerprint"].startswith(digits)
+
+
+def _matching_specs(
+    texts: Sequence[str], specs: set[str], kind: str, option: str
+) -> set[str]:
+    """The specs that texts name: ``gaam`` in any form, ``gaam:heads=1`` in that one."""
+    matching: set[str] = set()
+    for text in texts:
+        forms = {spec for spec in specs if text in (spec, spec.partition(":")[0])}
+        # A plug-in need not be installed to filter its runs: only texts that no run
+        # has are parsed.
+        matching |= forms or {str(parse_spec(text, kind, option))}
+    return matching
+
+
+def _number_filter(name: str, values: list[Any]) -> Filter:
+    """A filter by learning rates or by sets of layers."""
     try:
-        values = parse_rates(given) if name == "lr" else parse_layer_sets(given)
+        if name == "lr":
+            rates = parse_rates(values)
+            return lambda run: run.recipe.get("lr") in rates
+        layer_sets = parse_layer_sets(values)
     except ValueError as error:
-        message = f"{OPTIONS[name]} is out of range"
-        raise ConfigError(message, expected=str(error), found=str(given)) from error
-    if name == "lr":
-        return lambda run: run.recipe.get("lr") in values
-    return lambda run: parse_layer_sets(run.recipe.get("layers"))[0] in values
+        raise ConfigError(
+            f"{OPTIONS[name]} is out of range", expected=str(error), found=str(values)
+        ) from error
+    return lambda run: parse_layer_sets(run.recipe.get("layers"))[0] in layer_sets
 
 
 def one_form(spec: str, there: set[str], option: str) -> str:
-    """The spec that is meant, of those that runs have: its heads may have been chosen to fit."""
-    forms = sorted(one for one in there if one.partition(":")[0] == spec)
-    if spec not in there and len(forms) > 1:
-        message = f"{option} {spec} may be any of several"
-        raise ConfigError(message, expected=f"one of: {', '.join(forms)}")
-    return spec if spec in there or not forms else forms[0]
+    """The one spec of existing runs that ``spec`` names.
+
+    ``gaam`` also names ``gaam:heads=1``, because gaam may have chosen the heads to fit.
+
+    Args:
+        spec: a name, or a name with options.
+        there: the specs of the runs.
+        option: the option of the command line, for the message.
+
+    Raises:
+        ConfigError: several specs of the runs have that name.
+    """
+    if spec in there:
+        return spec
+    forms = sorted(form for form in there if form.partition(":")[0] == spec)
+    if len(forms) > 1:
+        raise ConfigError(
+            f"{option} {spec} is ambiguous", expected=f"one of: {', '.join(forms)}"
+        )
+    return forms[0] if forms else spec
 
 
 def load_runs(
@@ -278,10 +238,10 @@ def load_runs(
     lr: Texts = None,
     cache: str | Path | None = None,
 ) -> Runs:
-    """All finished runs below a folder, or the one run that ``path`` itself is; or of several.
+    """Load the finished runs of one or several folders, or single runs.
 
-    What was tested is hashed at once, and a damaged run refused: a table without one of its runs
-    would be another table. A run that is named twice, by a link too, is there once.
+    Test results are hashed at once, and a damaged run is refused: a table without one
+    of its runs would be another table. A run that is named twice is loaded once.
 
     >>> (run,) = gaam_decoder.load_runs("runs", attn="gaam")
     >>> run.accuracy.shape  # of every seed that finished
@@ -289,50 +249,61 @@ def load_runs(
 
     Args:
         path: folders of runs, and runs, on disk or in memory.
-        attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one.
-        head: the same of heads.
-        layers: sets of layers that are meant, such as ``1-8`` or ``all``.
-        lr: learning rates that are meant, by value: ``3e-4``, ``1e-4,3e-4``.
-        cache: folder of the cache that is meant, or what its fingerprint begins with.
+        attn: mechanisms: ``gaam`` in every form, ``gaam:heads=1`` in that one.
+        head: heads, in the same way.
+        layers: sets of layers, such as ``1-8`` or ``all``.
+        lr: learning rates, by value: ``3e-4``, ``1e-4,3e-4``.
+        cache: folder of the cache, or the first digits of its fingerprint.
 
     Returns:
-        A list with ``to_frame()``, which knows what was left out (``selection``). A warning names
-        runs that are not finished.
+        A list with ``to_frame()``. Its ``selection`` says what was left out. A warning
+        names unfinished runs.
 
     Raises:
-        NotFoundError: no finished run there, or none that is meant.
-        ConfigError: a filter that means nothing.
-        CacheError: a damaged run.
+        NotFoundError: no finished run there, or none passes the filters.
+        ConfigError: a filter is invalid.
+        CacheError: a run is damaged.
     """
-    several = [path] if isinstance(path, (str, Path, RunResult)) else path
-    paths = once([one for one in several if not isinstance(one, RunResult)])
-    sound, damaged, begun = find_runs(paths)
-    if damaged:  # gaam verify lists them all
+    places = [path] if isinstance(path, (str, Path, RunResult)) else path
+    in_memory = [place for place in places if isinstance(place, RunResult)]
+    paths = once([place for place in places if not isinstance(place, RunResult)])
+    sound, damaged, unfinished = find_runs(paths)
+    if damaged:
+        # 'gaam verify' lists them all; the first is enough to stop here.
         raise next(iter(damaged.values()))
-    found = Runs(
-        [*sound, *dict.fromkeys(one for one in several if isinstance(one, RunResult))]
-    )
-    if begun:
-        names = brief(", ".join(sorted({folder.stem[1:] for folder in begun})))
-        warnings.warn(f"not finished, and left out: {names}", GaamWarning, stacklevel=2)
-    # how many lie beside those that were named one by one
-    parents = {Path(os.path.realpath(path)).parent for path in paths if is_run(path)}
-    beside = {
-        Path(os.path.realpath(run)) for parent in parents for run in run_folders(parent)
-    }
-    if unnamed := len(beside - {Path(os.path.realpath(run.path)) for run in found}):
-        found.selection = Selection(chosen=len(found), left_out={"name": unnamed})
+    if unfinished:
+        names = sorted({folder.stem[1:] for folder in unfinished})
+        message = f"unfinished runs are left out: {brief(', '.join(names))}"
+        warnings.warn(message, GaamWarning, stacklevel=2)
+
+    runs = Runs([*sound, *dict.fromkeys(in_memory)])
+    num_unnamed = _count_unnamed(paths, runs)
+    if num_unnamed:
+        runs.selection = Selection(chosen=len(runs), left_out={"name": num_unnamed})
     if isinstance(path, Runs):
-        found.selection, found.others = path.selection, path.others
-    found = found.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
-    if not found:
-        words = (
-            found.selection.in_words() if found.selection else "none that is finished"
-        )
+        runs.selection = path.selection
+        runs.others = path.others
+
+    runs = runs.selected(attn=attn, head=head, layers=layers, lr=lr, cache=cache)
+    if not runs:
+        selection = runs.selection
         raise NotFoundError(
-            "no run is left", found=words, hint="'gaam runs' lists what there is"
+            "no run is left",
+            found=selection.in_words() if selection else "none that is finished",
+            hint="'gaam runs' lists all runs",
         )
-    return found
+    return runs
+
+
+def _count_unnamed(paths: Sequence[Path], runs: Sequence[RunResult]) -> int:
+    """Number of runs that lie beside runs which were named one by one."""
+    parents = {Path(os.path.realpath(path)).parent for path in paths if is_run(path)}
+    neighbours = {
+        Path(os.path.realpath(folder))
+        for parent in parents
+        for folder in run_folders(parent)
+    }
+    return len(neighbours - {Path(os.path.realpath(run.path)) for run in runs})
 
 
 def find_runs(
@@ -341,55 +312,79 @@ def find_runs(
     whole: bool = False,
     progress: Progress = lambda done, total, text: None,
 ) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
-    """Finished runs of which the test results, or ``whole``, are sound, damaged ones, and begun."""
-    found, begun = dict[Path, Path](), list[Path]()
-    for place in paths:
-        there = [place] if is_run(place) else run_folders(place)
-        partial = unfinished_folders(place)
-        if not (there or partial or holdings(place / LEASE_FOLDER)):
-            raise _nothing(place)
-        for path in there:
-            found.setdefault(Path(os.path.realpath(path)), path)
-        begun += partial
-    sound, damaged = list[RunResult](), dict[Path, CacheError]()
-    for number, path in enumerate(found.values(), 1):
+    """Find runs, and hash their test results.
+
+    Args:
+        paths: runs, and folders of runs.
+        whole: hash all files of every run.
+        progress: called after each run.
+
+    Returns:
+        The sound runs, the errors of the damaged ones by folder, and the folders of
+        unfinished runs.
+
+    Raises:
+        NotFoundError: a path is no run and has none.
+    """
+    # A link and its target are one run.
+    folders: dict[Path, Path] = {}
+    unfinished: list[Path] = []
+    for path in paths:
+        run_paths = [path] if is_run(path) else run_folders(path)
+        partial = unfinished_folders(path)
+        if not (run_paths or partial or holdings(path / LEASE_FOLDER)):
+            raise _no_run_error(path)
+        for folder in run_paths:
+            folders.setdefault(Path(os.path.realpath(folder)), folder)
+        unfinished += partial
+
+    sound: list[RunResult] = []
+    damaged: dict[Path, CacheError] = {}
+    for number, folder in enumerate(folders.values(), start=1):
         try:
-            run = read_run(path)
-            for name in run.files if whole else (TEST_FILE,):
-                with run.reading(name):
-                    pass
-            sound.append(run)
+            sound.append(_read_checked(folder, whole=whole))
         except CacheError as error:
-            damaged[path] = error
-        progress(number, len(found), f"run {path.name}")
-    return sound, damaged, begun
+            damaged[folder] = error
+        progress(number, len(folders), f"run {folder.name}")
+    return sound, damaged, unfinished
+
+
+def _read_checked(folder: Path, *, whole: bool) -> RunResult:
+    """Read a run after hashing its test results, or all of its files."""
+    run = read_run(folder)
+    for name in run.files if whole else (TEST_FILE,):
+        with run.reading(name):
+            pass
+    return run
 
 
 def once(paths: Sequence[str | Path]) -> list[Path]:
-    """Folders as absolute paths, each once, however often and by whatever links it is named."""
-    found = dict[Path, Path]()
-    for path in map(absolute_path, paths):
-        found.setdefault(Path(os.path.realpath(path)), path)
-    return list(found.values())
+    """Absolute paths without repetitions; a link and its target are one."""
+    unique: dict[Path, Path] = {}
+    for path in paths:
+        absolute = absolute_path(path)
+        unique.setdefault(Path(os.path.realpath(absolute)), absolute)
+    return list(unique.values())
 
 
 def one_run(path: Path) -> RunResult:
     if not is_run(path):
-        raise _nothing(path)
+        raise _no_run_error(path)
     return read_run(path)
 
 
-def _nothing(path: Path) -> NotFoundError:
-    beside = {one.name for one in path.absolute().parent.glob("*") if one.is_dir()} - {
-        path.name
-    }
-    found = "no run in it" if path.is_dir() else "no such folder"
+def _no_run_error(path: Path) -> NotFoundError:
     if path.is_symlink() and not path.exists():
         found = str(ElsewhereError.from_link(path))
-    hint = did_you_mean(path.name, beside) or "make one with 'gaam train'"
+    elif path.is_dir():
+        found = "no run in it"
+    else:
+        found = "no such folder"
+    folders = [item for item in path.absolute().parent.glob("*") if item.is_dir()]
+    neighbours = {folder.name for folder in folders} - {path.name}
     return NotFoundError(
         f"no finished run at '{shown_path(path)}'",
         expected="a run",
         found=found,
-        hint=hint,
+        hint=did_you_mean(path.name, neighbours) or "make one with 'gaam train'",
     )

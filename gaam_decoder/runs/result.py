@@ -1,22 +1,25 @@
-"""A run directory <-> RunResult.
+"""Read a run folder as a RunResult, and write the folder of a finished run.
 
-S seeds, N test rows, V rows that choose, C classes.
+A run is one decoder, trained with one recipe on one cache, over some seeds. Shapes: S
+seeds, N test rows, V validation rows, C classes.
 
-A run is one mechanism trained under one recipe on one cache, over some seeds::
+A run folder holds these files::
 
     runs/laplace-linear-1f9c2a7b-s0-9/
-      run.json             what was run, on what, how it went; size and SHA-256 of every other file
-      config.toml          the settings, resolved: gaam train --config trains the run again
-      log.jsonl            one line per seed and epoch
-      weights.safetensors  every parameter of every seed, stacked: (S, ...)
-      test.safetensors     logits (S, N, C), labels (N,), of a fold rows (N,), mean attention_map
-                           (S, ...), learned.NAME (S, ...), same.NAME (N,): equal numbers where
-                           rows belong together; of a final model N is 0, and no map
-      validation.safetensors  of the rows that chose: logits (S, V, C), labels, rows and same.NAME,
-                           (V,)
+      run.json                what was trained, on what, and how each seed ended;
+                              size and SHA-256 of every other file
+      config.toml             all settings; gaam train --config trains the run again
+      log.jsonl               one line per seed and epoch
+      weights.safetensors     every parameter of every seed, stacked: (S, ...)
+      test.safetensors        logits (S, N, C), labels (N,), attention_map (S, ...),
+                              learned.NAME (S, ...), same.NAME (N,); of a fold also
+                              rows (N,). A final model has N = 0 and no map
+      validation.safetensors  logits (S, V, C), labels, rows and same.NAME, each (V,)
 
-It appears by one rename when it is finished. Sizes are checked when run.json is read, the digest of
-a file before it is first used.
+A tensor ``same.NAME`` gives rows that belong together the same number.
+
+The folder appears by one rename when the run is finished. ``read_run`` checks the sizes
+of the files; each file is hashed before its first use.
 """
 
 from __future__ import annotations
@@ -48,159 +51,170 @@ from gaam_decoder.specs import row_title
 if TYPE_CHECKING:
     from torch import Tensor
 
-RUN_FILE, RUN_VERSION = "run.json", 1
-WEIGHTS_FILE, TEST_FILE, LOG_FILE = (
-    "weights.safetensors",
-    "test.safetensors",
-    "log.jsonl",
-)
-VALIDATION_FILE, CONFIG_FILE = "validation.safetensors", "config.toml"
-RUN_FILES = {
-    WEIGHTS_FILE,
-    TEST_FILE,
-    LOG_FILE,
-}  # those that every run has beside run.json
+RUN_FILE = "run.json"
+RUN_VERSION = 1
+WEIGHTS_FILE = "weights.safetensors"
+TEST_FILE = "test.safetensors"
+LOG_FILE = "log.jsonl"
+VALIDATION_FILE = "validation.safetensors"
+CONFIG_FILE = "config.toml"
+RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}
+"""Files that every run has beside run.json."""
 ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
 SAME = "same."
-"""Begins the names of tensors that say which rows belong together."""
+"""Prefix of the tensors that number the rows by what belongs together."""
+LEARNED = "learned."
+"""Prefix of the tensors of learned parameters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
+    """Validation logits of every seed at its selected epoch.
 
-    logits: NDArray[
-        np.float32
-    ]  # (S, V, C); NaN for seeds that failed or are not finite
-    labels: NDArray[
-        np.int64
-    ]  # (V,); (S, V) where seeds held out rows of their own, -1 below fewer
-    rows: NDArray[np.int64]  # numbers in the train split, of the same shape
+    Seeds may have validation rows of their own; labels, rows and ``same`` are then
+    (S, V), and -1 fills up the seeds with fewer rows.
+    """
+
+    logits: NDArray[np.float32]
+    """(S, V, C); NaN for seeds that failed or are not finite."""
+    labels: NDArray[np.int64]
+    """(V,) or (S, V)."""
+    rows: NDArray[np.int64]
+    """Row numbers in the train split, of the same shape."""
     same: dict[str, NDArray[np.int32]] = field(default_factory=dict)
-    """As ``RunResult.same`` has it, of the same shape."""
+    """As in ``RunResult.same``, of the same shape as the labels."""
 
     def of_seed(self, place: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Logits and labels of the rows that chose for the seed at a place."""
+        """Validation logits and labels of the seed with this index."""
         label_V = self.labels if self.labels.ndim == 1 else self.labels[place]
-        return self.logits[place][label_V >= 0], label_V[label_V >= 0]
+        is_row_V = label_V >= 0
+        return self.logits[place][is_row_V], label_V[is_row_V]
 
     def same_of_seed(
         self, place: int, names: Collection[str]
     ) -> list[NDArray[np.int32]]:
-        """Numbers of these rows in those relations that are known, in their order."""
+        """Numbers of a seed's validation rows, for each relation that the run has."""
         numbers = []
         for name in sorted(names):
-            if name in self.same:
-                number_V = self.same[name]
-                number_V = number_V if number_V.ndim == 1 else number_V[place]
-                numbers.append(number_V[number_V >= 0])
+            if name not in self.same:
+                continue
+            number_V = self.same[name]
+            if number_V.ndim > 1:
+                number_V = number_V[place]
+            numbers.append(number_V[number_V >= 0])
         return numbers
 
     def temperature(self, place: int) -> float | None:
-        """Of the seed at a place, fitted on these rows; 1 if all is right, None if not finite."""
+        """Temperature fitted on the validation rows of the seed with this index.
+
+        It is 1 where every prediction is right, and None where a logit is not finite.
+        """
         logits_VC, label_V = self.of_seed(place)
         if not np.isfinite(logits_VC).all():
             return None
-        from gaam_decoder.stats.temperature import (
-            fit_temperature,  # a training does without
-        )
 
-        found = fit_temperature(logits_VC, label_V) or 1.0
-        # where nothing can be told, all classes are equally likely
-        return (
-            found if found < np.inf else 1e6 * max(1.0, float(np.abs(logits_VC).max()))
-        )
+        # Training never needs the fit, so that it does not pay for the import.
+        from gaam_decoder.stats.temperature import fit_temperature
+
+        temperature = fit_temperature(logits_VC, label_V) or 1.0
+        if temperature < np.inf:
+            return temperature
+
+        # The logits tell nothing: a huge temperature makes all classes equally likely.
+        return 1e6 * max(1.0, float(np.abs(logits_VC).max()))
 
 
-def _tensor(run: RunResult, key: str) -> Any:
+def _read_test_tensor(run: RunResult, key: str) -> Any:
     with run.tensors(TEST_FILE) as file:
-        return file.get_tensor(key) if key in file.keys() else None  # noqa: SIM118 no mapping
+        if key not in file.keys():  # noqa: SIM118 the file is no mapping
+            return None
+        return file.get_tensor(key)
 
 
-def _of_test(key: str) -> Any:
-    return cached_property(lambda run: _tensor(run, key))
+def _test_tensor(key: str) -> Any:
+    """A property that reads a tensor of the test file once; None if it is missing."""
+    return cached_property(lambda run: _read_test_tensor(run, key))
 
 
 def states_of(cache: Mapping[str, Any]) -> str:
-    """The name of the states of a cache, as a run records it: ``Plan.states``."""
+    """The name of a cache's states (``Plan.states``), from a run's record of it."""
     return str(cache.get("states") or cache["fingerprint"])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunResult:
-    """What a finished run says; the fields, but for ``path`` and seeds, are those of run.json.
+    """A finished run. The fields are those of run.json, but for ``path`` and the seeds.
 
     >>> runs[0].attention, runs[0].seeds, runs[0].hits.shape
     ('gaam:heads=1', (0, 1, 2), (3, 30))
     """
 
     path: Path
-    key: str  # hash of mechanism, recipe and cache; runs that share it differ in their seeds alone
+    key: str
+    """Hash of decoder, recipe and cache: runs of one key differ in seeds alone."""
     attention: str
     head: str
-    recipe: dict[str, Any]  # training settings that change the numbers
+    recipe: dict[str, Any]
+    """Training settings that change the numbers."""
     cache: dict[str, Any]
-    """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
-    class_names; ``first_layer`` where that is 0; and its ``plan``, by which rows are encoded."""
+    """Fingerprint, path at the time of training, encoder, dataset, layers, hidden_size,
+    rows, class_names; ``first_layer`` where that is 0; and ``plan``, the plan by which
+    rows are encoded."""
     environment: dict[str, Any]
     parameters: dict[str, int]
-    majority_accuracy: float | None  # of the test rows; None where there are none
+    majority_accuracy: float | None
+    """Of the test rows; None where there are none."""
     seeds: tuple[int, ...]
     failed: dict[int, str]
-    epochs: dict[int, int]  # epoch that was kept, per seed
+    """Reason why a seed failed, by seed."""
+    epochs: dict[int, int]
+    """Selected epoch, by seed."""
     seconds: dict[int, float]
-    learned_start: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # smallest, largest
-    engine: dict[str, Any] = field(
-        default_factory=dict
-    )  # device, dtype, seed_batch, compiled, why
-    fit: dict[str, Any] = field(
-        default_factory=dict
-    )  # of a head; its epochs are the values tried
-    groups: dict[str, Any] = field(
-        default_factory=dict
-    )  # ``kind`` (column, file) and ``source``
+    learned_start: dict[str, list[float]] = field(default_factory=dict)
+    """Smallest and largest start value of each learned parameter."""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """Device, dtype, seed_batch, compiled, why."""
+    fit: dict[str, Any] = field(default_factory=dict)
+    """Fit of a head that is not trained in steps; its epochs are the values tried."""
+    groups: dict[str, Any] = field(default_factory=dict)
+    """``kind`` (column, file) and ``source``."""
     learned_groups: dict[str, int] = field(default_factory=dict)
-    """How many groups the rows of train that learned or chose are in, by the names of ``same``."""
-    drawn: dict[str, int] = field(
-        default_factory=dict
-    )  # rows: ``learn``, ``choose``; empty: all
-    tuning: dict[str, Any] = field(
-        default_factory=dict
-    )  # ``seeds`` that were trained to choose
-    created: str | None = (
-        None  # when it was published, UTC, such as ``2026-11-01T09:30:00Z``
-    )
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)  # bytes, sha256
+    """Number of groups of training and validation rows, by the names of ``same``."""
+    drawn: dict[str, int] = field(default_factory=dict)
+    """Rows drawn: ``learn``, ``choose``; empty if all rows were used."""
+    tuning: dict[str, Any] = field(default_factory=dict)
+    """``seeds``: the tuning seeds."""
+    created: str | None = None
+    """UTC time of publishing, such as ``2026-11-01T09:30:00Z``."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """bytes and sha256, by file name."""
 
     @property
     def tuning_seeds(self) -> tuple[int, ...]:
-        """Seeds that were trained to choose between candidates of which this is one."""
+        """Seeds that tuned the candidates of which this run is one."""
         return tuple(self.tuning.get("seeds", ()))
 
     @property
     def chose(self) -> bool:
-        """Whether it was trained to choose alone: no seed of it is one that reports."""
+        """Whether the run served tuning only: it has no reporting seed."""
         return bool(self.tuning_seeds) and set(self.seeds) <= set(self.tuning_seeds)
 
     @property
     def states(self) -> str:
-        """The name of the very states that it learned from: of its cache, ``Plan.states``."""
+        """The name of the states that the run learned from: ``Plan.states``."""
         return states_of(self.cache)
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """Layers that it learned from, by number: 0 is what the first one reads."""
-        some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)
-        return (
-            parse_numbers(some)
-            if some
-            else tuple(range(first, first + self.cache["layers"]))
-        )
+        """Layers that the run learned from; layer 0 is the input of layer 1."""
+        layers = self.recipe.get("layers")
+        if layers:
+            return parse_numbers(layers)
+        first_layer = self.cache.get("first_layer", 1)
+        return tuple(range(first_layer, first_layer + self.cache["layers"]))
 
     def setting(self, name: str) -> Any:
-        """What the recipe has of a setting, or means where it does not name it."""
+        """A setting of the recipe, or the default if the recipe does not name it."""
         return self.recipe.get(name, DEFAULTS.get(name))
 
     @property
@@ -209,38 +223,40 @@ class RunResult:
 
     @property
     def still_learning(self) -> tuple[int, ...]:
-        """Finished seeds that were never as accurate before the last epoch: more may do better.
+        """Finished seeds whose last epoch was their best: more epochs may help.
 
-        Of epochs that are equally accurate the lowest loss decides which is kept, often the last.
+        A seed counts if its validation accuracy was lower in every earlier epoch. Its
+        selected epoch alone does not tell: among equally accurate epochs the lowest
+        loss decides, and that is often the last one's.
         """
         if self.select == "last" or self.fit or self.shuffled:
             return ()
-        last = self.recipe["epochs"]
-        late = [seed for seed in self.finished if self.epochs[seed] == last]
-        seen = {
-            (one["seed"], one["epoch"]): one.get("accuracy") for one in self.log if late
-        }
+        last_epoch = self.recipe["epochs"]
+        accuracies = self._logged_accuracies()
 
-        def rises(seed: int) -> bool:
-            before = (seen.get((seed, epoch)) for epoch in range(1, last))
-            return all(one is None or one < seen[seed, last] for one in before)
+        def was_lower_before(seed: int) -> bool:
+            earlier = [accuracies.get((seed, epoch)) for epoch in range(1, last_epoch)]
+            return all(
+                accuracy is None or accuracy < accuracies[seed, last_epoch]
+                for accuracy in earlier
+            )
 
-        return tuple(seed for seed in late if rises(seed))
+        ended_last = [seed for seed in self.finished if self.epochs[seed] == last_epoch]
+        return tuple(seed for seed in ended_last if was_lower_before(seed))
 
     @property
     def title(self) -> str:
-        """Decoder and what of the recipe a sweep varies."""
+        """The decoder, with the settings that a sweep varies."""
         return row_title(
             self.attention, self.head, final=not self.evaluated, **self.recipe
         )
 
     @property
     def evaluated(self) -> bool:
-        """Whether it was tested; a final model has no test rows, and no accuracy."""
-        return (
-            self.recipe.get("fold") is not None
-            or self.recipe.get("test_split") != NO_TEST
-        )
+        """Whether the run has test rows; a final model has none, and no accuracy."""
+        if self.recipe.get("fold") is not None:
+            return True
+        return self.recipe.get("test_split") != NO_TEST
 
     @property
     def shuffled(self) -> bool:
@@ -252,104 +268,141 @@ class RunResult:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Path]:
-        """A file of the run, which is hashed where that was not done; what is wrong is damage."""
-        path, hashed = self.path / name, self.__dict__.setdefault("hashed", set())
+        """Give the path of a file after hashing it once; errors become CacheError."""
+        path = self.path / name
+        hashed_files = self.__dict__.setdefault("hashed", set())
         with reading(path):
-            if name not in hashed and hash_file(path) != self.files[name]["sha256"]:
-                raise ValueError("it was changed: its SHA-256 is not that of run.json")
-            hashed.add(name)
+            if name not in hashed_files:
+                if hash_file(path) != self.files[name]["sha256"]:
+                    reason = "it was changed: its SHA-256 is not that of run.json"
+                    raise ValueError(reason)
+                hashed_files.add(name)
             yield path
 
     @contextmanager
     def tensors(self, name: str) -> Iterator[Any]:
-        """A file of tensors, open as ``safetensors`` has it, every byte of which was hashed."""
+        """Open a safetensors file whose bytes were all hashed."""
         with self.reading(name) as path, safe_open(path, "np") as file:
             yield file
 
-    logits = _of_test("logits")  # test logits, (S, N, C); NaN for failed seeds
-    labels = _of_test("labels")  # test labels, (N,)
-    test_rows = _of_test(
-        "rows"
-    )  # of a fold: their numbers in the train split, (N,); else None
-    attention_map = _of_test("attention_map")
-    """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L); NaN for
-    failed seeds, None where the mechanism has none, or no rows were tested."""
+    logits = _test_tensor("logits")
+    """Test logits, (S, N, C); NaN for failed seeds."""
+    labels = _test_tensor("labels")
+    """Test labels, (N,)."""
+    test_rows = _test_tensor("rows")
+    """Numbers of a fold's test rows in the train split, (N,); None without folds."""
+    attention_map = _test_tensor("attention_map")
+    """Attention map averaged over the test rows: (S, L, D), (S, L, 1) or (S, H, Q, L).
+    NaN for failed seeds; None if the mechanism has none or there are no test rows."""
 
     @cached_property
     def same(self) -> dict[str, NDArray[np.int32]]:
-        """What may say which test rows belong together: a number for every row, (N,), by name.
+        """Relations between test rows: equal numbers belong together, (N,), by name.
 
-        Of every kept column of the cache, of a file of groups, and of copies.
+        There is one for each kept column of the cache, for a file of groups, and for
+        equal rows.
         """
-        with self.tensors(TEST_FILE) as file:
-            names = [name for name in file.keys() if name.startswith(SAME)]  # noqa: SIM118
-            return {name.removeprefix(SAME): file.get_tensor(name) for name in names}
+        return self._read_prefixed(SAME)
 
     @cached_property
     def learned(self) -> dict[str, NDArray[np.float32]]:
-        """Learned parameters as they are used, such as ``xi``, each (S, ...)."""
+        """Learned parameters as the mechanism uses them, such as ``xi``, (S, ...)."""
+        return self._read_prefixed(LEARNED)
+
+    def _read_prefixed(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Tensors of the test file with a prefix, by the rest of their names."""
         with self.tensors(TEST_FILE) as file:
-            names = [name for name in file.keys() if name.startswith("learned.")]  # noqa: SIM118
             return {
-                name.removeprefix("learned."): file.get_tensor(name) for name in names
+                name.removeprefix(prefix): file.get_tensor(name)
+                for name in file.keys()  # noqa: SIM118 the file is no mapping
+                if name.startswith(prefix)
             }
 
     def finished_logits(self) -> NDArray[np.float32]:
-        """Test logits of the seeds that did not fail, (finished, N, C), not kept in memory."""
-        logits = vars(self).get("logits")
-        logits = _tensor(self, "logits") if logits is None else logits
-        return (
-            logits[[seed not in self.failed for seed in self.seeds]]
-            if self.failed
-            else logits
-        )
+        """Test logits of the finished seeds, (finished, N, C), not kept in memory."""
+        logits: NDArray[np.float32] | None = vars(self).get("logits")
+        if logits is None:
+            logits = _read_test_tensor(self, "logits")
+        if self.failed:
+            return logits[[seed not in self.failed for seed in self.seeds]]
+        return logits
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
         """Predicted class of every test row, (finished seeds, N)."""
-        return self.finished_logits().argmax(-1)
+        predictions: NDArray[np.int64] = self.finished_logits().argmax(-1)
+        return predictions
 
     @property
     def hits(self) -> NDArray[np.bool_]:
-        """Whether that is right, (finished seeds, N), as ``stats.claim`` takes it."""
-        return self.predictions == self.labels
+        """Whether a prediction is right, (finished seeds, N), for ``stats.claim``."""
+        hits: NDArray[np.bool_] = self.predictions == self.labels
+        return hits
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
-        """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
+        """Test accuracy of every finished seed, a fraction; (0,) for a final model."""
         return np.array(
-            [np.mean(row == self.labels) for row in self.predictions if row.size]
+            [
+                np.mean(prediction_N == self.labels)
+                for prediction_N in self.predictions
+                if prediction_N.size
+            ]
         )
 
     @property
     def validation_accuracy(self) -> NDArray[np.float64]:
-        """That of the epoch that was kept, of every finished seed; of others no number."""
-        by_epoch = {
+        """Validation accuracy of every finished seed at its selected epoch, or NaN."""
+        accuracies = self._logged_accuracies()
+        selected = [accuracies.get((seed, self.epochs[seed])) for seed in self.finished]
+        values = [np.nan if accuracy is None else accuracy for accuracy in selected]
+        return np.array(values, np.float64)
+
+    def _logged_accuracies(self) -> dict[tuple[int, int], Any]:
+        """Validation accuracies of the log, by seed and epoch."""
+        return {
             (entry["seed"], entry["epoch"]): entry.get("accuracy") for entry in self.log
         }
-        kept = [by_epoch.get((seed, self.epochs[seed])) for seed in self.finished]
-        return np.array([np.nan if one is None else one for one in kept], np.float64)
 
     @property
     def validation(self) -> Validation | None:
-        """What was said of the rows of train that chose the epoch, if any; not kept in memory."""
+        """The validation logits, if there are any; they are not kept in memory."""
         if VALIDATION_FILE not in self.files:
             return None
         with self.tensors(VALIDATION_FILE) as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        same = [name for name in arrays if name.startswith(SAME)]
+            arrays = {
+                name: file.get_tensor(name)
+                for name in file.keys()  # noqa: SIM118 the file is no mapping
+            }
         return Validation(
-            same={name.removeprefix(SAME): arrays[name] for name in same},
-            **{name: arrays[name] for name in ("logits", "labels", "rows")},
+            logits=arrays["logits"],
+            labels=arrays["labels"],
+            rows=arrays["rows"],
+            same={
+                name.removeprefix(SAME): array
+                for name, array in arrays.items()
+                if name.startswith(SAME)
+            },
         )
 
-    # (S, V, C) and (V,) or (S, V)
-    validation_logits = property(lambda run: run.validation and run.validation.logits)
-    validation_labels = property(lambda run: run.validation and run.validation.labels)
+    @property
+    def validation_logits(self) -> NDArray[np.float32] | None:
+        """(S, V, C), or None."""
+        validation = self.validation
+        return None if validation is None else validation.logits
+
+    @property
+    def validation_labels(self) -> NDArray[np.int64] | None:
+        """(V,) or (S, V), or None."""
+        validation = self.validation
+        return None if validation is None else validation.labels
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
-        """One entry per seed and epoch, or value of a fit; ``accuracy`` is on rows that choose."""
+        """One entry per seed and epoch, or per value of a fit.
+
+        ``accuracy`` is that of the validation rows.
+        """
         with self.reading(LOG_FILE) as path:
             return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -357,126 +410,177 @@ class RunResult:
         return f"<RunResult '{shown_path(self.path)}': {self.title}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values: what was run and how every seed ended."""
-        accuracy = dict(
+        """JSON values: what was trained and how every seed ended."""
+        accuracies = dict(
             zip(self.finished, self.accuracy.tolist(), strict=self.evaluated)
         )
-        names = (
-            "attention head recipe parameters cache evaluated engine majority_accuracy "
-        )
-        names += "environment created groups drawn fit"
-        about = {name: getattr(self, name) for name in names.split()}
-        of_seed = {"accuracy": accuracy, "epoch": self.epochs, "seconds": self.seconds}
-        of_seed |= {"failed": self.failed}
         seeds = [
-            {"seed": s} | {k: of.get(s) for k, of in of_seed.items()}
-            for s in self.seeds
+            {
+                "seed": seed,
+                "accuracy": accuracies.get(seed),
+                "epoch": self.epochs.get(seed),
+                "seconds": self.seconds.get(seed),
+                "failed": self.failed.get(seed),
+            }
+            for seed in self.seeds
         ]
-        return {"kind": "run", "path": str(self.path), **about, "seeds": seeds}
+        return {
+            "kind": "run",
+            "path": str(self.path),
+            "attention": self.attention,
+            "head": self.head,
+            "recipe": self.recipe,
+            "parameters": self.parameters,
+            "cache": self.cache,
+            "evaluated": self.evaluated,
+            "engine": self.engine,
+            "majority_accuracy": self.majority_accuracy,
+            "environment": self.environment,
+            "created": self.created,
+            "groups": self.groups,
+            "drawn": self.drawn,
+            "fit": self.fit,
+            "seeds": seeds,
+        }
 
     def in_words(self) -> str:
-        """What was run, and what came of it, on one line."""
-        said = f"{self.title}: " + "not evaluated" * (not self.evaluated)
-        if not self.finished:
-            said = f"{self.title}: no seed finished: {self.failed[self.seeds[0]]}"
-        elif self.evaluated:
-            # who looks at test accuracies of candidates has chosen by them
-            accuracy = self.validation_accuracy if self.chose else self.accuracy
-            said += f"{'validation ' if self.chose else ''}{100 * accuracy.mean():.1f}%"
-            if len(accuracy) > 1:
-                said += f" (sd {100 * accuracy.std(ddof=1):.1f})"
-            said += " (epoch chosen on the test rows)" * (self.select == "test")
-        said += f", {len(self.failed)} FAILED" if self.failed else ""
-        said += f", {np.mean(list(self.seconds.values())):.2f} s"
+        """What was trained, and with which result, on one line."""
+        text = f"{self.title}: {self._outcome_in_words()}"
+        if self.failed:
+            text += f", {len(self.failed)} FAILED"
+        text += f", {np.mean(list(self.seconds.values())):.2f} s"
         if self.fit:
-            return said + ", {setting} {value:.3g} chosen from {tried}".format(
+            return text + ", {setting} {value:.3g} chosen from {tried}".format(
                 **self.fit
             )
-        return (
-            f"{said} a seed, seeds: {len(self.seeds)}"
-            + " to choose a rate" * self.chose
-        )
+        text += f" a seed, seeds: {len(self.seeds)}"
+        if self.chose:
+            text += " to choose a rate"
+        return text
+
+    def _outcome_in_words(self) -> str:
+        """The mean accuracy, or why there is none."""
+        if not self.finished:
+            return f"no seed finished: {self.failed[self.seeds[0]]}"
+        if not self.evaluated:
+            return "not evaluated"
+
+        # Whoever sees test accuracies of candidates has chosen by them, so that
+        # tuning runs show validation accuracies alone.
+        if self.chose:
+            accuracy_S = self.validation_accuracy
+            text = f"validation {100 * accuracy_S.mean():.1f}%"
+        else:
+            accuracy_S = self.accuracy
+            text = f"{100 * accuracy_S.mean():.1f}%"
+        if len(accuracy_S) > 1:
+            text += f" (sd {100 * accuracy_S.std(ddof=1):.1f})"
+        if self.select == "test":
+            text += " (epoch chosen on the test rows)"
+        return text
 
     def summary(self) -> str:
         return f"{self.in_words()}  {shown_path(self.path)}"
 
 
 def read_run(path: Path) -> RunResult:
-    """Read one run directory; of its files beside run.json only the sizes are looked at."""
-    path = absolute_path(path)  # its files are read later, from whatever folder
+    """Read run.json of a run folder, and check the sizes of the other files."""
+    # The other files are read later, perhaps from another working folder.
+    path = absolute_path(path)
     with reading(path / RUN_FILE):
-        content = unsealed(disk.read_json(path / RUN_FILE))
-        version = content.pop("run_version", None)
-        if version != RUN_VERSION:
-            raise OutOfReachError(
-                f"another version of gaam wrote the run '{path.name}'",
-                expected=f"run version {RUN_VERSION}, which this gaam reads",
-                found=f"run version {version}",
-                where=str(path),
-                hint=f"use that gaam ({CONFIG_FILE} may say which), or train into other --runs",
-            )
-        if not RUN_FILES <= set(content["files"]) <= ALL_FILES:
-            raise ValueError(f"files: {', '.join(content['files'])}")
-        for name, about in content["files"].items():
-            with reading(path / name):
-                disk.check_size(path / name, about["bytes"])
+        content: dict[str, Any] = unsealed(disk.read_json(path / RUN_FILE))
+        _check_version(path, content.pop("run_version", None))
+        _check_files(path, content["files"])
         seeds = {entry["seed"]: entry for entry in content.pop("seeds")}
+        failed = {
+            seed: entry["failed"]
+            for seed, entry in seeds.items()
+            if entry.get("failed")
+        }
         return RunResult(
             path=path,
             seeds=tuple(seeds),
-            failed={
-                seed: one["failed"] for seed, one in seeds.items() if one.get("failed")
-            },
-            epochs={seed: one["epoch"] for seed, one in seeds.items()},
-            seconds={seed: one["seconds"] for seed, one in seeds.items()},
+            failed=failed,
+            epochs={seed: entry["epoch"] for seed, entry in seeds.items()},
+            seconds={seed: entry["seconds"] for seed, entry in seeds.items()},
             **content,
         )
 
 
+def _check_version(path: Path, version: object) -> None:
+    if version != RUN_VERSION:
+        raise OutOfReachError(
+            f"another version of gaam wrote the run '{path.name}'",
+            expected=f"run version {RUN_VERSION}, which this gaam reads",
+            found=f"run version {version}",
+            where=str(path),
+            hint=f"use that version of gaam ({CONFIG_FILE} may name it), "
+            "or train into another folder with --runs",
+        )
+
+
+def _check_files(path: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that a run lists the files of a run, and that they have their sizes."""
+    if not RUN_FILES <= set(files) <= ALL_FILES:
+        raise ValueError(f"files: {', '.join(files)}")
+    for name, record in files.items():
+        with reading(path / name):
+            disk.check_size(path / name, record["bytes"])
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Say what is wrong with a file of a run: damaged, or out of reach."""
+    """Turn an error about a file of a run into one that says what is wrong with it."""
     try:
         yield
     except GaamError:
-        raise  # said already
+        # It already says what is wrong.
+        raise
     except disk.ElsewhereError as error:
         raise error.refusal(f"the run '{path.parent.name}'", path) from error
     except (*disk.DAMAGE, SafetensorError) as error:
-        gone = isinstance(error, FileNotFoundError | NotADirectoryError)
-        if gone and not path.parent.is_dir():
+        is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        if is_gone and not path.parent.is_dir():
             raise disk.moved_away_error("run", path.parent) from error
-        found = getattr(error, "strerror", None) or str(error)
-        found = found if path.name in found else f"{path.name}: {found}"
-        raise damaged_run(path, found) from error
+        reason = getattr(error, "strerror", None) or str(error)
+        if path.name not in reason:
+            reason = f"{path.name}: {reason}"
+        raise damaged_run(path, reason) from error
 
 
 def damaged_run(path: Path, found: str) -> CacheError:
+    """The error about a file of a run that is damaged."""
+    folder = shlex.quote(str(path.parent))
     return CacheError(
         f"the run '{path.parent.name}' is damaged",
         found=found,
         where=str(path),
-        hint=f"copy it again from where it is whole; else move {shlex.quote(str(path.parent))} "
-        "out of the folder of runs, and run the gaam train that made it again",
+        hint=f"copy the run again from an intact copy; else move {folder} out of the "
+        "folder of runs, and run the 'gaam train' command that made it again",
     )
 
 
 @dataclass(kw_only=True, slots=True)
 class SeedResult:
-    """What one seed left behind; tensors on the CPU."""
+    """The result of one seed; its tensors are on the CPU."""
 
     seed: int
-    failed: str | None  # why it stopped
-    epoch: int  # epoch that was kept, from 1; 0 where it failed
-    seconds: float  # in a group: its time divided by its size
+    failed: str | None
+    """Why it stopped."""
+    epoch: int
+    """Selected epoch, from 1; 0 where the seed failed."""
+    seconds: float
+    """Of a seed batch: its time divided by its size."""
     weights: dict[str, Tensor]
-    test_logits: Tensor  # (N, C); NaN where it failed. Of a final model N is 0
-    attention_map: Tensor | None  # mean over the test rows; None where there are none
-    learned: dict[str, Tensor]  # as ``Attention.learned`` has it
+    test_logits: Tensor
+    """(N, C); NaN where the seed failed. A final model has N = 0."""
+    attention_map: Tensor | None
+    """Mean over the test rows; None where there are none."""
+    learned: dict[str, Tensor]
+    """As ``Attention.learned`` returns it."""
     log: list[dict[str, Any]]
-    validation_logits: Tensor | None = (
-        None  # of the rows that chose, (V, C); NaN as in the test
-    )
+    validation_logits: Tensor | None = None
+    """(V, C); NaN where the seed failed."""
 
 
 def write_run(
@@ -491,84 +595,131 @@ def write_run(
     same: Mapping[str, NDArray[Any]] | None = None,
     config: str,
 ) -> Path:
-    """Publish a finished run by one rename; a run of that name that is there already wins."""
+    """Publish a finished run by one rename; an existing run of that name stays.
 
-    def stacked(tensors: Iterable[Tensor | None]) -> NDArray[Any]:
-        return padded([one.cpu().numpy() for one in tensors if one is not None])
-
-    test = {
-        "logits": stacked(r.test_logits for r in results),
-        "labels": labels.cpu().numpy(),
-    }
-    test |= {} if rows is None else {"rows": rows}
-    test |= {SAME + name: number_N for name, number_N in (same or {}).items()}
-    every = [r.attention_map for r in results]
-    if (first := next((one for one in every if one is not None), None)) is not None:
-        nothing = first.new_full(first.shape, np.nan)  # of a seed that failed
-        test["attention_map"] = stacked(
-            nothing if one is None else one for one in every
-        )
-    test |= {
-        f"learned.{k}": stacked(r.learned[k] for r in results)
-        for k in results[0].learned
-    }
+    Args:
+        runs: the folder of runs.
+        name: the name of the run's folder.
+        results: one for each seed.
+        labels: test labels, (N,).
+        about: the content of run.json, but for its version, date, seeds and files.
+        rows: of a fold, numbers of the test rows in the train split, (N,).
+        held: labels, rows and ``same.NAME`` of the validation rows, if there are any.
+        same: relations between the test rows, as in ``RunResult.same``.
+        config: the content of config.toml.
+    """
+    test = _test_tensors(results, labels, rows, same or {})
     weights = {
-        key: stacked(r.weights[key] for r in results) for key in results[0].weights
+        key: _stack(result.weights[key] for result in results)
+        for key in results[0].weights
     }
-    order = {"seeds": json.dumps([r.seed for r in results])}
+    log = "".join(
+        f"{json.dumps(entry)}\n" for result in results for entry in result.log
+    )
+    seed_order = {"seeds": json.dumps([result.seed for result in results])}
     contents = {
-        WEIGHTS_FILE: save(weights, order),
-        TEST_FILE: save(test, order),
-        LOG_FILE: "".join(
-            f"{json.dumps(e)}\n" for r in results for e in r.log
-        ).encode(),
-        CONFIG_FILE: config.encode(errors="replace"),  # of a path that is no UTF-8
+        WEIGHTS_FILE: save(weights, seed_order),
+        TEST_FILE: save(test, seed_order),
+        LOG_FILE: log.encode(),
+        # A path in it may be no valid UTF-8.
+        CONFIG_FILE: config.encode(errors="replace"),
     }
-    if held is not None and all(r.validation_logits is not None for r in results):
-        logits = stacked(r.validation_logits for r in results)
-        contents[VALIDATION_FILE] = save({"logits": logits, **held}, order)
-    seeds = [
-        {
-            "seed": r.seed,
-            "failed": r.failed,
-            "epoch": r.epoch,
-            "seconds": round(r.seconds, 4),
-        }
-        for r in results
-    ]
-    files = {k: {"bytes": len(v), "sha256": digest_of(v)} for k, v in contents.items()}
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    said = {
+    have_validation = all(result.validation_logits is not None for result in results)
+    if held is not None and have_validation:
+        logits = _stack(result.validation_logits for result in results)
+        contents[VALIDATION_FILE] = save({"logits": logits, **held}, seed_order)
+
+    # run.json comes last, because it records the digests of all other files.
+    files = {
+        file: {"bytes": len(content), "sha256": digest_of(content)}
+        for file, content in contents.items()
+    }
+    record = {
         "run_version": RUN_VERSION,
         **about,
-        "created": created,
-        "seeds": seeds,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seeds": [_seed_record(result) for result in results],
         "files": files,
     }
-    contents[RUN_FILE] = sealed_text(said).encode()
-    final, temporary = runs / name, disk.temporary_path(runs, name)
+    contents[RUN_FILE] = sealed_text(record).encode()
+    return _publish(runs, name, contents)
+
+
+def _test_tensors(
+    results: Sequence[SeedResult],
+    labels: Tensor,
+    rows: NDArray[np.int64] | None,
+    same: Mapping[str, NDArray[Any]],
+) -> dict[str, NDArray[Any]]:
+    """The content of the test file."""
+    tensors = {
+        "logits": _stack(result.test_logits for result in results),
+        "labels": labels.cpu().numpy(),
+    }
+    if rows is not None:
+        tensors["rows"] = rows
+    for name, number_N in same.items():
+        tensors[SAME + name] = number_N
+
+    # Seeds that failed have no map: NaN takes its place.
+    maps = [result.attention_map for result in results]
+    first_map = next((seed_map for seed_map in maps if seed_map is not None), None)
+    if first_map is not None:
+        empty_map = first_map.new_full(first_map.shape, np.nan)
+        tensors["attention_map"] = _stack(
+            empty_map if seed_map is None else seed_map for seed_map in maps
+        )
+
+    for name in results[0].learned:
+        tensors[LEARNED + name] = _stack(result.learned[name] for result in results)
+    return tensors
+
+
+def _seed_record(result: SeedResult) -> dict[str, Any]:
+    """What run.json says of a seed."""
+    return {
+        "seed": result.seed,
+        "failed": result.failed,
+        "epoch": result.epoch,
+        "seconds": round(result.seconds, 4),
+    }
+
+
+def _publish(runs: Path, name: str, contents: Mapping[str, bytes]) -> Path:
+    """Write the files of a run into a temporary folder, and rename it."""
+    folder = runs / name
+    temporary = disk.temporary_path(runs, name)
     disk.make_folder(runs)
     temporary.mkdir()
     try:
         for file, content in contents.items():
             disk.write_synced(temporary / file, content)
         disk.sync_folder(temporary)
-        temporary.rename(final)
+        temporary.rename(folder)
     except OSError:
-        if not (final / RUN_FILE).exists():
+        # Another training may have published this run first: that one stays.
+        if not (folder / RUN_FILE).exists():
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     disk.sync_folder(runs)
-    return final
+    return folder
+
+
+def _stack(tensors: Iterable[Tensor | None]) -> NDArray[Any]:
+    """The tensors of all seeds as one array, without those that are None."""
+    return padded([tensor.cpu().numpy() for tensor in tensors if tensor is not None])
 
 
 def padded(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Stacked; where some have fewer rows than others, NaN (or -1) stands below them."""
+    """Stack arrays; NaN or -1 fills up those with fewer rows than others."""
     if len({value.shape for value in values}) == 1:
         return np.stack(values)
-    most, fill = max(map(len, values)), np.nan if values[0].dtype.kind == "f" else -1
-    rest = [(0, 0)] * (values[0].ndim - 1)
-    return np.stack(
-        [np.pad(v, [(0, most - len(v)), *rest], constant_values=fill) for v in values]
-    )
+    most_rows = max(len(value) for value in values)
+    fill = np.nan if values[0].dtype.kind == "f" else -1
+    no_padding = [(0, 0)] * (values[0].ndim - 1)
+    same_length = [
+        np.pad(value, [(0, most_rows - len(value)), *no_padding], constant_values=fill)
+        for value in values
+    ]
+    return np.stack(same_length)

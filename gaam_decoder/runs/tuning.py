@@ -1,4 +1,9 @@
-"""Which runs count: the first that holds a seed, and of candidates what validation chooses."""
+"""Select the runs that count, and tune the learning rate and weight decay of decoders.
+
+A seed may be in several runs of one key: the first of them counts. Runs whose recipes
+differ in learning rate or weight decay alone are candidates: the one with the best mean
+validation accuracy is reported.
+"""
 
 import math
 from collections import Counter
@@ -13,52 +18,60 @@ from gaam_decoder.runs.folders import ending
 from gaam_decoder.runs.result import TEST_FILE, RunResult
 
 SPELLED_OUT = {"lr": "learning rate", "weight_decay": "weight decay"}
-TUNED = tuple(
-    SPELLED_OUT
-)  # numbers of a recipe in which alone the candidates of a row differ
-HELD = "val_folds"  # the setting by which seeds hold out parts in turn
+TUNED = tuple(SPELLED_OUT)
+"""Numbers of a recipe in which the candidates of one decoder differ."""
+HELD = "val_folds"
+"""The setting by which each seed holds out another part of the training rows."""
+
+TunedValues = tuple[float, ...]
+"""Values of ``TUNED``, in that order."""
+RunsByValues = Mapping[TunedValues, Sequence[RunResult]]
 
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
-    """Whether the rows that are tested under a recipe are those that were learned from."""
-    # also of two splits that hold the same rows
-    same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
-    return recipe.get("fold") is None and (
-        same or bool(recipe.get("allow_train_as_test"))
-    )
+    """Whether a recipe tests on the rows that it trains on."""
+    if recipe.get("fold") is not None:
+        return False
+    test_split = recipe.get("test_split", "test")
+    train_split = recipe.get("train_split", "train")
+    # With allow_train_as_test, two splits may hold the same rows.
+    return test_split == train_split or bool(recipe.get("allow_train_as_test"))
 
 
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
-    """For every seed the run that counts: the first that holds it, finished or failed.
+    """The run that counts for every seed: the first that has it, finished or failed.
 
-    First is what ``run_name`` would sort first (``s0-9`` before ``s5``), then the smaller digest of
-    results, so that what was renamed or moved counts as before.
+    Runs are sorted by the ending that ``run_name`` gives them (``s0-9`` before ``s5``),
+    then by the digest of their results. A renamed or moved run counts as before.
     """
 
-    def place(run: RunResult) -> tuple[str, ...]:
-        results = run.files.get(TEST_FILE, {}).get("sha256", "")
-        return ending(run.key, run.seeds), results, run.path.name, str(run.path)
+    def sort_key(run: RunResult) -> tuple[str, ...]:
+        digest = run.files.get(TEST_FILE, {}).get("sha256", "")
+        return ending(run.key, run.seeds), digest, run.path.name, str(run.path)
 
-    found: dict[int, RunResult] = {}
-    for run in sorted(runs, key=place):
+    runs_by_seed: dict[int, RunResult] = {}
+    for run in sorted(runs, key=sort_key):
         for seed in run.seeds:
-            found.setdefault(seed, run)
-    return dict(sorted(found.items()))
+            runs_by_seed.setdefault(seed, run)
+    return dict(sorted(runs_by_seed.items()))
 
 
 def by_seed(
     runs: Sequence[RunResult], read: Callable[[RunResult], NDArray[Any] | None]
 ) -> dict[int, NDArray[Any]]:
-    """Entries of the seeds that finished, each from the run that counts for it."""
-    found = {}
+    """Each finished seed's entry of an array of the run that counts for the seed."""
+    values_by_seed = {}
     for seed, run in first_runs(runs).items():
-        if seed not in run.failed and (values := read(run)) is not None:
-            found[seed] = values[run.seeds.index(seed)]
-    return found
+        if seed in run.failed:
+            continue
+        values = read(run)
+        if values is not None:
+            values_by_seed[seed] = values[run.seeds.index(seed)]
+    return values_by_seed
 
 
 class Candidate(NamedTuple):
-    """One value of what is tuned, and its ``mean_validation``."""
+    """Values of ``TUNED`` that were tried, and their ``mean_validation``."""
 
     values: dict[str, float]
     accuracy: float | None
@@ -67,73 +80,102 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tuning:
-    """How the numbers of a row were chosen."""
+    """How the learning rate and weight decay of a decoder were tuned."""
 
     chosen: dict[str, float]
-    candidates: tuple[Candidate, ...]  # all of them, ascending
-    seeds: tuple[int, ...]  # that chose
-    apart: bool  # whether the seeds that chose are left out of what is reported
-    tried: tuple[
-        tuple[RunResult, ...], ...
-    ] = ()  # runs of those that all these seeds have
+    candidates: tuple[Candidate, ...]
+    """All of them, ascending."""
+    seeds: tuple[int, ...]
+    """Seeds whose validation rows decided."""
+    apart: bool
+    """Whether those seeds are left out of the reported results."""
+    tried: tuple[tuple[RunResult, ...], ...] = ()
+    """Deciding runs of each candidate that has a mean validation accuracy."""
 
     def answers(
         self, relations: Collection[str] = ()
     ) -> Iterator[
         tuple[NDArray[Any], list[NDArray[np.float32]], list[NDArray[np.int32]]]
     ]:
-        """Of every candidate whether it was right on rows that chose, and test logits by seed.
+        """Validation hits, test logits and row numbers of every candidate.
 
-        And the numbers of these rows in each of the ``relations`` that the runs have.
+        Yields:
+            For each candidate: whether it was right on each validation row (a mean over
+            the seeds where they share these rows); the test logits of each seed; and
+            the numbers of the validation rows in each of the ``relations`` that the
+            runs have. Nothing more where a run has no validation or test rows.
         """
         for runs in self.tried:
-            counted, right, logits = first_runs(runs), [], []
-            same = list[list[NDArray[np.int32]]]()
-            for seed, run in ((seed, counted[seed]) for seed in self.seeds):
-                if (held := run.validation) is None or not run.evaluated:
+            runs_by_seed = first_runs(runs)
+            hits: list[NDArray[np.bool_]] = []
+            logits: list[NDArray[np.float32]] = []
+            numbers: list[list[NDArray[np.int32]]] = []
+            for seed in self.seeds:
+                run = runs_by_seed[seed]
+                validation = run.validation
+                if validation is None or not run.evaluated:
                     return
-                place = run.seeds.index(seed)
-                logits_VC, label_V = held.of_seed(place)
-                right.append(logits_VC.argmax(-1) == label_V)
+                index = run.seeds.index(seed)
+                logits_VC, label_V = validation.of_seed(index)
+                hits.append(logits_VC.argmax(-1) == label_V)
                 logits.append(run.finished_logits()[run.finished.index(seed)])
-                same.append(held.same_of_seed(place, relations))
+                numbers.append(validation.same_of_seed(index, relations))
+
             if runs[0].recipe.get(HELD) is None:
-                yield np.mean(right, axis=0), logits, same[0]
-            else:  # every seed held out rows of its own
-                together = [
-                    np.concatenate(of_seeds) for of_seeds in zip(*same, strict=True)
-                ]
-                yield np.concatenate(right), logits, together
+                yield np.mean(hits, axis=0), logits, numbers[0]
+                continue
+
+            # Every seed has validation rows of its own: all of them together decide.
+            all_numbers = [
+                np.concatenate(numbers_of_seeds)
+                for numbers_of_seeds in zip(*numbers, strict=True)
+            ]
+            yield np.concatenate(hits), logits, all_numbers
 
     @property
     def accuracy(self) -> float:
-        """Mean validation accuracy of what was chosen."""
-        chosen = next(one for one in self.candidates if one.values == self.chosen)
+        """Mean validation accuracy of the chosen candidate."""
+        chosen = next(
+            candidate
+            for candidate in self.candidates
+            if candidate.values == self.chosen
+        )
         assert chosen.accuracy is not None, (
-            "what has no validation accuracy is not chosen"
+            "a candidate without a validation accuracy is never chosen"
         )
         return chosen.accuracy
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(
-            n for n in TUNED if len({c.values[n] for c in self.candidates}) > 1
-        )
+        """The settings of ``TUNED`` for which several values were tried."""
+        return tuple(name for name in TUNED if len(set(self._values_of(name))) > 1)
 
     @property
     def at_edge(self) -> tuple[str, ...]:
-        """What was chosen at the smallest or largest value that was tried; below 0 is nothing."""
-        tried = {name: [c.values[name] for c in self.candidates] for name in self.names}
-        return tuple(
-            n for n, of in tried.items() if 0 < self.chosen[n] in (min(of), max(of))
-        )
+        """Settings whose chosen value is the smallest or largest that was tried.
+
+        A chosen 0 is no edge, because no smaller value exists.
+        """
+        names = []
+        for name in self.names:
+            values = self._values_of(name)
+            chosen = self.chosen[name]
+            if chosen > 0 and chosen in (min(values), max(values)):
+                names.append(name)
+        return tuple(names)
+
+    def _values_of(self, name: str) -> list[float]:
+        return [candidate.values[name] for candidate in self.candidates]
 
     def to_dict(self) -> dict[str, Any]:
+        """The tuning as JSON values."""
+        candidates: list[dict[str, float | None]] = [
+            {**candidate.values} | {"validation_accuracy": candidate.accuracy}
+            for candidate in self.candidates
+        ]
         return {
             "chosen": self.chosen,
-            "candidates": [
-                c.values | {"validation_accuracy": c.accuracy} for c in self.candidates
-            ],
+            "candidates": candidates,
             "seeds": list(self.seeds),
             "reported_on_other_seeds": self.apart,
             "at_edge": list(self.at_edge),
@@ -141,19 +183,25 @@ class Tuning:
 
 
 def tuning_in_words(tunings: Sequence[Tuning]) -> str:
-    """What validation chose: ``learning rate 0.05 of 4, validation 98.9%``; of folds their mean."""
-    counts = Counter(map(_chosen_in_words, tunings))
-    values = list(counts)
+    """What was chosen: ``learning rate 0.05 of 4, validation 98.9%``.
+
+    Over folds, the accuracy is their mean.
+    """
+    counts = Counter(_chosen_in_words(tuning) for tuning in tunings)
+    choices = list(counts)
     if len(counts) > 1:
-        values = [
-            f"{text} in {count} fold{'s' if count > 1 else ''}"
-            for text, count in counts.most_common()
+        choices = [
+            f"{choice} in {count} {'folds' if count > 1 else 'fold'}"
+            for choice, count in counts.most_common()
         ]
-    tried = " or ".join(
-        dict.fromkeys(str(len(tuning.candidates)) for tuning in tunings)
-    )
+
+    # Each number of candidates is named once, in the order of the folds.
+    numbers_tried = dict.fromkeys(str(len(tuning.candidates)) for tuning in tunings)
     accuracy = math.fsum(tuning.accuracy for tuning in tunings) / len(tunings)
-    return f"{', '.join(values)} of {tried}, validation {100 * accuracy:.1f}%"
+    return (
+        f"{', '.join(choices)} of {' or '.join(numbers_tried)}, "
+        f"validation {100 * accuracy:.1f}%"
+    )
 
 
 def _chosen_in_words(tuning: Tuning) -> str:
@@ -164,128 +212,189 @@ def _chosen_in_words(tuning: Tuning) -> str:
 
 
 class Choice(NamedTuple):
-    """What is left of runs when every row has one candidate."""
+    """The runs that remain when every decoder has one candidate."""
 
     runs: list[RunResult]
-    tunings: dict[str, Tuning]  # by key of the candidate that was chosen
-    unchosen: tuple[str, ...]  # keys of candidates between which nothing could choose
+    tunings: dict[str, Tuning]
+    """By key of the chosen candidate."""
+    unchosen: tuple[str, ...]
+    """Keys of candidates among which validation could not choose."""
 
 
 def family(recipe: Mapping[str, Any], attention: str, head: str, states: str) -> str:
-    """What candidates of one row have in common."""
-    # what chooses a rate may hold out other rows than what reports
-    rest = {
-        k: v for k, v in recipe.items() if k not in (*TUNED, HELD) and v is not None
-    }
-    return repr((states, attention, head, sorted((k, str(v)) for k, v in rest.items())))
+    """A text that is equal for all candidates of one decoder."""
+    # Tuning seeds may hold out other rows than reporting seeds do.
+    ignored = (*TUNED, HELD)
+    settings = [
+        (name, str(value))
+        for name, value in recipe.items()
+        if name not in ignored and value is not None
+    ]
+    return repr((states, attention, head, sorted(settings)))
 
 
 def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> Choice:
-    """Keep of the candidates of every row the one with the best mean validation accuracy.
+    """Keep the candidate of every decoder that has the best mean validation accuracy.
 
-    Candidates are runs whose recipes differ in ``TUNED`` alone; of final models, those that were
-    trained to choose. Seeds that were trained to choose do, or else all that every candidate has;
-    other seeds of what is chosen are reported alone. Of equals the lower validation loss counts,
-    then the smaller value; one of which a seed that chooses failed or is not there does not.
+    Candidates are runs whose recipes differ in ``TUNED`` alone. Of final models only
+    values with tuning runs are candidates. The tuning seeds decide, and the other seeds
+    of the chosen candidate are reported; without tuning seeds, all seeds that every
+    candidate has decide and are reported. Among equal accuracies the lower validation
+    loss wins, then the smaller value. A candidate is out if one of the deciding seeds
+    failed or is missing.
+
+    Args:
+        runs: the runs to choose from.
+        seeds: the seeds that decide, in place of the tuning seeds.
     """
-    rows: dict[str, dict[tuple[float, ...], list[RunResult]]] = {}
-    for run in runs:
-        row = family(run.recipe, run.attention, run.head, run.states)
-        values = tuple(float(run.recipe.get(name, 0.0)) for name in TUNED)
-        rows.setdefault(row, {}).setdefault(values, []).append(run)
-    dropped, tunings, unchosen = set[str](), dict[str, Tuning](), list[str]()
-    for candidates in rows.values():
-        evaluated = next(iter(candidates.values()))[0].evaluated
-        if not evaluated:
-            candidates = {
-                v: of for v, of in candidates.items() if any(one.chose for one in of)
-            }
+    dropped: set[str] = set()
+    tunings: dict[str, Tuning] = {}
+    unchosen: list[str] = []
+    for candidates in _group_candidates(runs):
         if len(candidates) < 2:
             continue
-        tuning = _tuning(candidates, seeds)
+        tuning = _tune(candidates, seeds)
         if tuning is None:
-            unchosen += {one.key for of in candidates.values() for one in of}
+            unchosen += {
+                run.key
+                for runs_of_values in candidates.values()
+                for run in runs_of_values
+            }
             continue
-        for values, of in candidates.items():
-            keys = {one.key for one in of}
-            reports = {one.key for one in of if not one.chose}
-            if values == tuple(tuning.chosen.values()):
-                tunings |= dict.fromkeys(keys, tuning)
-                dropped |= keys - (reports or keys)
-            elif evaluated or not reports:
-                dropped |= keys
-    return Choice(
-        [run for run in runs if run.key not in dropped], tunings, tuple(unchosen)
-    )
+        chosen_values = tuple(tuning.chosen.values())
+        tunings |= {run.key: tuning for run in candidates[chosen_values]}
+        dropped |= _dropped_keys(candidates, chosen_values)
+
+    remaining = [run for run in runs if run.key not in dropped]
+    return Choice(remaining, tunings, tuple(unchosen))
 
 
-def _tuning(
-    rows: Mapping[tuple[float, ...], Sequence[RunResult]], asked: Collection[int] | None
+def _group_candidates(runs: Sequence[RunResult]) -> list[RunsByValues]:
+    """The candidates of every decoder: its runs by their values of ``TUNED``."""
+    families: dict[str, dict[TunedValues, list[RunResult]]] = {}
+    for run in runs:
+        name = family(run.recipe, run.attention, run.head, run.states)
+        values = tuple(float(run.recipe.get(setting, 0.0)) for setting in TUNED)
+        families.setdefault(name, {}).setdefault(values, []).append(run)
+
+    grouped: list[RunsByValues] = []
+    for candidates in families.values():
+        is_evaluated = next(iter(candidates.values()))[0].evaluated
+        if is_evaluated:
+            grouped.append(candidates)
+        else:
+            # Only values that were tuned are candidates for a final model.
+            grouped.append(
+                {
+                    values: runs_of_values
+                    for values, runs_of_values in candidates.items()
+                    if any(run.chose for run in runs_of_values)
+                }
+            )
+    return grouped
+
+
+def _dropped_keys(candidates: RunsByValues, chosen_values: TunedValues) -> set[str]:
+    """Keys of the runs that a tuning leaves out."""
+    dropped: set[str] = set()
+    for values, runs in candidates.items():
+        keys = {run.key for run in runs}
+        reporting_keys = {run.key for run in runs if not run.chose}
+        if values == chosen_values:
+            # Tuning runs stand for the chosen candidate only if it has no others.
+            if reporting_keys:
+                dropped |= keys - reporting_keys
+        elif runs[0].evaluated or not reporting_keys:
+            # A final model that somebody trained with another value stays.
+            dropped |= keys
+    return dropped
+
+
+def _tune(
+    candidates: RunsByValues, requested_seeds: Collection[int] | None
 ) -> Tuning | None:
-    every = [run for runs in rows.values() for run in runs]
-    there = {
-        v: {seed for run in runs for seed in run.seeds} for v, runs in rows.items()
+    """Choose among the candidates of one decoder; None where no candidate can win."""
+    all_runs = [run for runs in candidates.values() for run in runs]
+    seeds_by_values = {
+        values: {seed for run in runs for seed in run.seeds}
+        for values, runs in candidates.items()
     }
-    meant = (
-        {seed for run in every for seed in run.tuning_seeds}
-        if asked is None
-        else set(asked)
-    )
-    # where some hold out parts in turn, no others choose
-    held = any(run.recipe.get(HELD) for run in every)
-    tried = {
-        v: [r for r in of if bool(r.recipe.get(HELD)) == held] for v, of in rows.items()
+    if requested_seeds is None:
+        tuning_seeds = {seed for run in all_runs for seed in run.tuning_seeds}
+    else:
+        tuning_seeds = set(requested_seeds)
+    common_seeds = set.intersection(*seeds_by_values.values())
+    deciding_seeds = sorted(tuning_seeds or common_seeds)
+
+    # Where some seeds hold out parts in turn, only those decide.
+    in_turn = any(run.recipe.get(HELD) for run in all_runs)
+    deciding_runs = {
+        values: [run for run in runs if bool(run.recipe.get(HELD)) == in_turn]
+        for values, runs in candidates.items()
     }
-    choosing = sorted(meant or set.intersection(*there.values()))
-    candidates = {
-        values: Candidate(
-            dict(zip(TUNED, values, strict=True)), *mean_validation(of, choosing)
+
+    # Ascending values: among equals max() takes the first, which is the smallest.
+    scored: dict[TunedValues, Candidate] = {}
+    for values, runs in sorted(deciding_runs.items()):
+        accuracy, loss = mean_validation(runs, deciding_seeds)
+        scored[values] = Candidate(
+            dict(zip(TUNED, values, strict=True)), accuracy, loss
         )
-        for values, of in sorted(tried.items())
-    }
-    able = [values for values, one in candidates.items() if one.accuracy is not None]
+    able = [values for values in scored if scored[values].accuracy is not None]
     if not able:
         return None
-    # of equals the first
     winner = max(
-        able, key=lambda one: (candidates[one].accuracy, -candidates[one].loss)
+        able, key=lambda values: (scored[values].accuracy, -scored[values].loss)
     )
+    other_seeds = seeds_by_values[winner] - set(deciding_seeds)
     return Tuning(
-        chosen=candidates[winner].values,
-        candidates=tuple(candidates.values()),
-        seeds=tuple(choosing),
-        apart=bool(meant and there[winner] - set(choosing)),
-        tried=tuple(tuple(tried[values]) for values in able),
+        chosen=scored[winner].values,
+        candidates=tuple(scored.values()),
+        seeds=tuple(deciding_seeds),
+        apart=bool(tuning_seeds and other_seeds),
+        tried=tuple(tuple(deciding_runs[values]) for values in able),
     )
 
 
 def mean_validation(
     runs: Sequence[RunResult], seeds: Sequence[int]
 ) -> tuple[float | None, float]:
-    """Mean validation accuracy and loss, over seeds, of the epochs that were kept.
+    """Mean validation accuracy and loss over seeds, at their selected epochs.
 
-    None where a seed failed or is missing, or nothing chose; an unknown loss is infinite.
+    The accuracy is None where a seed failed, is missing or has no validation accuracy;
+    an unknown loss is infinite.
     """
-    found, counted = [], first_runs(runs)
+    unknown = (None, math.inf)
+    accuracies: list[float] = []
+    losses: list[float] = []
+    runs_by_seed = first_runs(runs)
     for seed in seeds:
-        run = counted.get(seed)
+        run = runs_by_seed.get(seed)
         if run is None or seed in run.failed or run.select != "val":
-            return None, math.inf
-        kept = [
-            e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed])
-        ]
-        if not kept or kept[0].get("accuracy") is None:
-            return None, math.inf
-        loss = kept[0].get("selection_loss")
-        found.append((kept[0]["accuracy"], math.inf if loss is None else loss))
-    if not found:
-        return None, math.inf
-    # exact: equal accuracies are equal in whatever order the seeds have them
-    accuracy, loss = (
-        math.fsum(values) / len(seeds) for values in zip(*found, strict=True)
-    )
-    return accuracy, loss
+            return unknown
+        entry = _selected_entry(run, seed)
+        if entry is None or entry.get("accuracy") is None:
+            return unknown
+        loss = entry.get("selection_loss")
+        accuracies.append(entry["accuracy"])
+        losses.append(math.inf if loss is None else loss)
+    if not accuracies:
+        return unknown
+
+    # fsum is exact: the order of the seeds must not break ties between candidates.
+    return math.fsum(accuracies) / len(seeds), math.fsum(losses) / len(seeds)
+
+
+def _selected_entry(run: RunResult, seed: int) -> dict[str, Any] | None:
+    """The entry of a run's log for the selected epoch of a seed."""
+    for entry in run.log:
+        if entry["seed"] == seed and entry["epoch"] == run.epochs[seed]:
+            return entry
+    return None
 
 
 def reported(seeds: Sequence[int], tuning: Tuning | None) -> list[int]:
-    return [s for s in seeds if not (tuning and tuning.apart and s in tuning.seeds)]
+    """The reporting seeds among these: all but those that a tuning leaves out."""
+    if tuning is None or not tuning.apart:
+        return list(seeds)
+    return [seed for seed in seeds if seed not in tuning.seeds]

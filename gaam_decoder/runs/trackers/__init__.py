@@ -1,4 +1,7 @@
-"""Curves of finished seeds where ``track`` says, beside the log of a run: the frame of trackers."""
+"""Trackers show the curves of finished seeds in other programs, by ``--set track``.
+
+The log of a run has the same curves. Each file of this folder is one tracker.
+"""
 
 from __future__ import annotations
 
@@ -17,46 +20,64 @@ if TYPE_CHECKING:
 
 CURVES = ("loss", "train_accuracy", "accuracy", "selection_loss", "lr")
 Curves = Mapping[int, Sequence[tuple[int, Mapping[str, float]]]]
-"""Of every seed the epochs, from 1, each with what is known of it: curve -> value."""
+"""Of every seed the epochs, from 1, each with its known values: curve -> value."""
 
 
 class RunTracker(ABC):
-    """Shows the curves of finished seeds somewhere else, from what ``log.jsonl`` says of them."""
+    """Shows the curves of finished seeds, which are those of ``log.jsonl``."""
 
-    needs: ClassVar[str]  # the package that it imports in ``write``, as pip calls it
+    needs: ClassVar[str]
+    """The package that ``write`` imports, by its name for pip."""
 
     @abstractmethod
     def write(self, folder: Path, name: str, curves: Curves) -> None:
-        """Write curves of finished seeds of ``name`` below ``folder``, and nowhere else."""
+        """Write the curves of ``name`` below ``folder``, and nowhere else."""
 
 
 def check_tracker(name: str) -> None:
-    """Refuse what cannot be tracked, before anything is trained."""
-    if name != "none":
-        needs = plugins.load(__name__, name, kind="tracker").needs
-        try:
-            importlib.import_module(needs)
-        except ImportError as error:
-            hint = f"pip install {needs}"
-            raise ConfigError(f"--set track={name} needs {needs}", hint=hint) from error
+    """Refuse a tracker whose package is missing, before any training starts."""
+    if name == "none":
+        return
+    package = plugins.load(__name__, name, kind="tracker").needs
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise ConfigError(
+            f"--set track={name} needs {package}", hint=f"pip install {package}"
+        ) from error
 
 
 def track_seeds(
     name: str, runs: Path, work: str, results: Iterable[SeedResult]
 ) -> None:
-    """Write the curves of seeds that are finished, a warning where that fails: they are trained."""
+    """Write the curves of finished seeds; a failure is a warning only.
+
+    Args:
+        name: the tracker, or none.
+        runs: the folder of runs.
+        work: the name under which the curves are shown.
+        results: the seeds.
+    """
     if name == "none":
         return
-    curves = {}
-    for one in results:
-        known = [(e["epoch"], {k: e.get(k) for k in CURVES}) for e in one.log]
-        curves[one.seed] = [
-            (n, {k: v for k, v in e.items() if v is not None}) for n, e in known
-        ]
+    curves = {result.seed: _curves_of_seed(result) for result in results}
     try:
-        plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
-    except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained
-        text = f"track {name} could not write curves of {work} ({type(error).__name__}: {error})"
-        warnings.warn(
-            f"{text}: log.jsonl of the run has them", GaamWarning, stacklevel=2
+        tracker = plugins.load(__name__, name, kind="tracker")()
+        tracker.write(runs / name, work, curves)
+    except Exception as error:  # noqa: BLE001 no error may cost the trained seeds
+        message = (
+            f"track {name} could not write curves of {work} "
+            f"({type(error).__name__}: {error}): log.jsonl of the run has them"
         )
+        warnings.warn(message, GaamWarning, stacklevel=2)
+
+
+def _curves_of_seed(result: SeedResult) -> list[tuple[int, dict[str, float]]]:
+    """The known values of every epoch."""
+    epochs = []
+    for entry in result.log:
+        values = {
+            curve: entry[curve] for curve in CURVES if entry.get(curve) is not None
+        }
+        epochs.append((entry["epoch"], values))
+    return epochs

@@ -14,10 +14,11 @@ class TensorBoard(RunTracker):
         from torch.utils.tensorboard import SummaryWriter
 
         for seed, epochs in curves.items():
-            there = folder / name / f"seed-{seed}"
-            for old in there.glob("events.out.*"):
-                old.unlink()
-            with SummaryWriter(str(there)) as writer:
+            seed_folder = folder / name / f"seed-{seed}"
+            # Events of an earlier training would be drawn into the same curves.
+            for old_file in seed_folder.glob("events.out.*"):
+                old_file.unlink()
+            with SummaryWriter(str(seed_folder)) as writer:
                 for epoch, values in epochs:
                     for curve, value in values.items():
                         writer.add_scalar(curve, value, epoch)

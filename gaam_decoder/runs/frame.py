@@ -1,0 +1,185 @@
+"""A table of runs: one row per run and seed, as a frame of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gaam_cache.common import plugins
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import (
+    HELD,
+    choose,
+    first_runs,
+    on_training_rows,
+    reported,
+)
+
+if TYPE_CHECKING:
+    import pandas
+
+    from gaam_decoder.stats.scores.base import Score
+
+SCORE_PACKAGE = "gaam_decoder.stats.scores"
+SCORES = {name.replace("-", "_"): name for name in plugins.names(SCORE_PACKAGE)}
+"""Every score that a report may compare, by its column."""
+_NAMES_BY_TYPE = {
+    "string": "run decoder attention head pool layers loss select train_split "
+    "test_split fold failed dataset encoder fingerprint key path",
+    "float64": f"lr weight_decay {' '.join(SCORES)} selection_accuracy "
+    "majority_accuracy seconds",
+    "Int64": "seed epoch train_rows shots split_seed test_rows parameters "
+    "attention_parameters",
+    "bool": "counts tuning_seed evaluated on_training_rows shuffled_labels",
+    "datetime64[s, UTC]": "created",
+}
+COLUMNS = {
+    name: column_type
+    for column_type, names in _NAMES_BY_TYPE.items()
+    for name in names.split()
+}
+"""Columns of the frame and their types; a run or seed may lack some of the values.
+
+``decoder`` is a different name for each key. ``counts`` says whether a report takes the
+seed from this run. A report weighs folds by ``test_rows``.
+"""
+
+
+def frame_of_runs(runs: Sequence[RunResult]) -> pandas.DataFrame:
+    """A row per run and seed, in their order, with ``COLUMNS``."""
+    import pandas
+
+    scores = {
+        column: plugins.load(SCORE_PACKAGE, name, kind="score")()
+        for column, name in SCORES.items()
+    }
+    titles = _distinct_titles(runs)
+    counting_runs = _counting_runs(runs)
+    choice = choose(runs)
+    chosen_runs = set(choice.runs)
+
+    rows: list[dict[str, Any]] = []
+    for run in runs:
+        # No seed of a candidate that lost is reported.
+        reported_seeds: list[int] = []
+        if run in chosen_runs:
+            reported_seeds = reported(run.seeds, choice.tunings.get(run.key))
+        counting_seeds = [
+            seed for seed in reported_seeds if counting_runs[run.key][seed] is run
+        ]
+        rows += _rows_of_run(run, titles[run.key], counting_seeds, scores)
+    frame = pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+    return frame.astype(COLUMNS)
+
+
+def _counting_runs(runs: Iterable[RunResult]) -> dict[str, dict[int, RunResult]]:
+    """The run that counts, by key and seed."""
+    runs_by_key: dict[str, list[RunResult]] = {}
+    for run in runs:
+        runs_by_key.setdefault(run.key, []).append(run)
+    return {key: first_runs(runs_of_key) for key, runs_of_key in runs_by_key.items()}
+
+
+def _rows_of_run(
+    run: RunResult,
+    title: str,
+    counting_seeds: Collection[int],
+    scores: Mapping[str, Score],
+) -> list[dict[str, Any]]:
+    """The rows of a run, one for each seed."""
+    from gaam_decoder.stats.scores.base import Answers
+
+    logits_by_seed = {}
+    if run.evaluated:
+        logits_by_seed = dict(zip(run.finished, run.finished_logits(), strict=True))
+    selection_accuracies = _selection_accuracies(run)
+
+    shared = _shared_columns(run, title)
+    rows = []
+    for seed in run.seeds:
+        failed = run.failed.get(seed)
+        has_epoch = not failed and not run.fit
+        row = shared | {
+            "seed": seed,
+            "tuning_seed": seed in run.tuning_seeds,
+            "failed": failed,
+            "epoch": run.epochs[seed] if has_epoch else None,
+            "seconds": run.seconds[seed],
+            "selection_accuracy": None if failed else selection_accuracies.get(seed),
+            "counts": run.evaluated and seed in counting_seeds,
+        }
+        if seed in logits_by_seed:
+            answers = Answers(logits_by_seed[seed], run.labels)
+            for column, score in scores.items():
+                row[column] = score.value(answers)
+            row["test_rows"] = answers.num_rows
+        rows.append(row)
+    return rows
+
+
+def _selection_accuracies(run: RunResult) -> dict[int, float | None]:
+    """Validation accuracy of the selected epoch or fit, by seed."""
+    if not run.finished:
+        return {}
+    return {
+        entry["seed"]: entry.get("accuracy")
+        for entry in run.log
+        if entry["epoch"] == run.epochs[entry["seed"]]
+    }
+
+
+def _shared_columns(run: RunResult, title: str) -> dict[str, Any]:
+    """The columns that all seeds of a run share."""
+    settings = {name: value for name, value in run.recipe.items() if name in COLUMNS}
+    columns = {
+        "attention": run.attention,
+        "head": run.head,
+        "key": run.key,
+        "created": run.created,
+        "evaluated": run.evaluated,
+        "majority_accuracy": run.majority_accuracy,
+        "dataset": run.cache["dataset"],
+        "encoder": run.cache["encoder"],
+        "fingerprint": run.cache["fingerprint"],
+    }
+    columns |= settings
+    return columns | {
+        "run": run.path.name,
+        "decoder": title,
+        "path": str(run.path),
+        "on_training_rows": on_training_rows(run.recipe),
+        "shuffled_labels": run.shuffled,
+        "parameters": run.parameters["total"],
+        "attention_parameters": run.parameters["attention"],
+    }
+
+
+def _distinct_titles(runs: Sequence[RunResult]) -> dict[str, str]:
+    """By key, the title and the settings in which runs of that title differ."""
+    recipes_by_title: dict[str, dict[str, dict[str, Any]]] = {}
+    for run in runs:
+        # Tuning seeds and reporting seeds of one decoder may differ in HELD.
+        recipe = run.recipe | {"cache": run.states[:12], HELD: None}
+        recipes_by_title.setdefault(run.title, {})[run.key] = recipe
+
+    titles = {}
+    for title, recipes in recipes_by_title.items():
+        names = _differing_settings(list(recipes.values()))
+        for key, recipe in recipes.items():
+            settings = [
+                f"{name.replace('_', ' ')} {recipe[name]}"
+                for name in names
+                if name in recipe
+            ]
+            titles[key] = ", ".join([title, *settings])
+    return titles
+
+
+def _differing_settings(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the settings that are not equal in all recipes, sorted."""
+    names = {name for recipe in recipes for name in recipe}
+    return [
+        name
+        for name in sorted(names)
+        if len({str(recipe.get(name)) for recipe in recipes}) > 1
+    ]
