@@ -312,8 +312,8 @@ def _against_probe(table: Table) -> str | None:
     labels_by_verdict: dict[str, list[str]] = {"better": []}
     for row in table.rows:
         if row.probed:
-            verdict = row.probed.claim.verdict
-            labels_by_verdict.setdefault(verdict, []).append(row.label)
+            labels = labels_by_verdict.setdefault(row.probed.claim.verdict, [])
+            labels.append(row.label)
     if not any(labels_by_verdict.values()):
         return None
 
