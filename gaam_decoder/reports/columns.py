@@ -1,7 +1,7 @@
 """The columns of a report's table, and how each is made.
 
 A column is one object in a list here: terminal, HTML, Markdown and LaTeX show it, and
-``gaam report --explain`` and GUIDE.md say its note.
+``gaam report --explain`` and GUIDE.md print its note.
 """
 
 import textwrap
@@ -19,79 +19,110 @@ from gaam_decoder.reports.rows import SCALED, Row, score_of
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.stats.scores.base import Interval, percent
 
+Numbers = Callable[[Row], Mapping[str, Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; one that is empty in all rows is not shown."""
+    """A column of the table; a report leaves out a column that is empty in all rows."""
 
-    name: str  # its header; {score} is the score that is compared
-    short: str  # its header in a terminal; may have two lines
-    value: Callable[[Row], str]  # what stands in the row, as a person reads it
-    note: str  # how it is made
-    pair: bool = (
-        False  # whether it is of a comparison, and empty in rows that are not compared
-    )
-    numbers: Callable[[Row], Mapping[str, Any]] | None = None
-    """The same for programs, by what stands behind the header; None: what a person reads."""
+    # its header; {score} stands for the score that is compared
+    name: str
+    # its header in a terminal, which may have two lines
+    short: str
+    # the text of a cell
+    value: Callable[[Row], str]
+    # how the column is made
+    note: str
+    # whether it shows a comparison, and is empty in rows that are not compared
+    pair: bool = False
+    # values for programs, by what to add to the header; None: the text of the cell
+    numbers: Numbers | None = None
 
     def text(self, row: Row) -> str:
-        """What stands in a row, or nothing."""
-        return "" if self.pair and row.compared is None else self.value(row)
+        """The text of a cell, or nothing."""
+        if self.pair and row.compared is None:
+            return ""
+        return self.value(row)
 
     def header(self, score: str) -> str:
-        """Its name, where ``score`` is what is compared, without units."""
+        """Its name without units, where ``score`` is compared."""
         return self.name.format(score=score).partition(" (")[0].removesuffix(" %")
 
     def cells(self, row: Row, score: str) -> dict[str, Any]:
-        """What stands in a row for programs, by header: fractions, not percent; or nothing."""
+        """Values for programs by header, or nothing; fractions instead of percent."""
         if self.pair and row.compared is None:
             return {}
-        numbers = {"": self.value(row)} if self.numbers is None else self.numbers(row)
-        return {f"{self.header(score)}{end}": value for end, value in numbers.items()}
+        header = self.header(score)
+        if self.numbers is None:
+            return {header: self.value(row)}
+        numbers = self.numbers(row)
+        return {f"{header}{suffix}": value for suffix, value in numbers.items()}
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as text for people: a caption, a header, and one list of cells for each line."""
+    """A table as text for people: a caption, a header and lines of cells."""
 
     caption: str
     header: list[str]
     lines: list[list[str]]
+    # columns that a narrow screen shows without scrolling, beside the first column
     first: Sequence[str] = ()
-    """Columns that a narrow screen shows without scrolling, beside the first; (): no such."""
 
     @cached_property
     def words(self) -> list[str]:
-        """Columns that stand at the left: the first, and those of words."""
-        columns = zip(self.header, *self.lines, strict=True)
-        numbers = {
-            n
-            for n, *cells in columns
-            if all(one[:1] in "+-<0123456789" for one in cells)
-        }
-        return [
-            *self.header[:1],
-            *(name for name in self.header if name not in numbers),
-        ]
+        """Columns that are aligned left: the first, and those that hold words."""
+        numbers = set()
+        for name, *cells in zip(self.header, *self.lines, strict=True):
+            # an empty cell counts as a number
+            if all(cell[:1] in "+-<0123456789" for cell in cells):
+                numbers.add(name)
+        words = [name for name in self.header if name not in numbers]
+        return [*self.header[:1], *words]
 
 
 def p_value(p: float | None) -> str:
-    """A p-value."""
+    """A p-value with three or four digits."""
     if p is None:
         return "-"
-    return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+    if p < 1e-4:
+        return "<0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 def marks(row: Row) -> str:
-    """What makes its number no test accuracy, an optimistic one, or one that may be too small."""
-    text = f" ({ON_TRAINING_ROWS})" if row.on_training_rows else ""
-    text += " (optimistic)" if row.select == "test" else ""
-    return text + (" †" if row.undertrained else "")
+    """Marks of a score that is no test accuracy, optimistic, or perhaps too low."""
+    text = ""
+    if row.on_training_rows:
+        text += f" ({ON_TRAINING_ROWS})"
+    if row.select == "test":
+        text += " (optimistic)"
+    if row.undertrained:
+        text += " †"
+    return text
 
 
-def _bounds(interval: Interval) -> dict[str, Any]:
-    low, high = interval or (None, None)
-    return {" low": low, " high": high}
+def verdict(claim: stats.Claim) -> str:
+    """The verdict of a claim; it says where the difference is within the margin."""
+    if claim.significant and claim.negligible:
+        return f"{claim.verdict} (within margin)"
+    return claim.verdict
+
+
+def _number(value: Callable[[Row], Any]) -> Numbers:
+    """One value for programs, under the header alone."""
+    return lambda row: {"": value(row)}
+
+
+def _bounds(interval_of: Callable[[Row], Interval]) -> Numbers:
+    """Both ends of an interval for programs."""
+
+    def numbers(row: Row) -> dict[str, Any]:
+        low, high = interval_of(row) or (None, None)
+        return {" low": low, " high": high}
+
+    return numbers
 
 
 def _claim(row: Row) -> stats.Claim:
@@ -99,84 +130,244 @@ def _claim(row: Row) -> stats.Claim:
     return row.compared.claim
 
 
-def verdict(claim: stats.Claim) -> str:
-    """What a claim shows."""
-    return claim.verdict + " (within margin)" * bool(
-        claim.significant and claim.negligible
-    )
+def _validation(row: Row) -> float | None:
+    return row.validation if row.candidate else None
 
 
-def _decide(row: Row) -> str:
+def _validation_text(row: Row) -> str:
+    accuracy = _validation(row)
+    return "" if accuracy is None else percent(accuracy)
+
+
+def _seeds_text(row: Row) -> str:
+    text = str(len(row.seeds))
+    if row.failed:
+        text += f" ({len(row.failed)} failed)"
+    return text
+
+
+def _parameters_text(row: Row) -> str:
+    return f"{row.parameters['attention']:,} / {row.parameters['total']:,}"
+
+
+def _mean_seconds(row: Row) -> float | None:
+    if not row.finished:
+        return None
+    return float(np.mean([row.seconds[seed] for seed in row.finished]))
+
+
+def _seconds_text(row: Row) -> str:
+    seconds = _mean_seconds(row)
+    return "-" if seconds is None else f"{seconds:.2f}"
+
+
+def _difference_text(row: Row) -> str:
+    claim = _claim(row)
+    text = row.chosen.unit.difference(claim.difference)
+    return f"{text}*" if claim.significant else text
+
+
+def _p_training(row: Row) -> float | None:
+    """The p-value of the t test over folds; None without a cross-validation."""
+    if row.compared is None or row.compared.other_training is None:
+        return None
+    return row.compared.other_training.p
+
+
+def _p_training_text(row: Row) -> str:
+    if row.compared is None or row.compared.other_training is None:
+        return ""
+    return p_value(row.compared.other_training.p)
+
+
+def _what_would_decide(row: Row) -> str:
+    """How many seeds, rows or groups would decide; or why there is no claim."""
     claim = _claim(row)
     if claim.verdict != "undecided" or claim.p is None:
-        return claim.no_claim and f"no claim: {claim.no_claim}"
-    if (seeds := claim.seeds_to_decide) is not None:
-        return (
-            f"about {seeds:,} seeds" if seeds > claim.num_seeds else "a few more seeds"
-        )
-    if (rows := claim.rows_to_decide) is not None:
-        return f"about {rows:,} rows"
-    if (groups := claim.groups_to_decide) is not None:
-        return f"about {groups:,} groups"
+        return f"no claim: {claim.no_claim}" if claim.no_claim else ""
+    if claim.seeds_to_decide is not None:
+        if claim.seeds_to_decide > claim.num_seeds:
+            return f"about {claim.seeds_to_decide:,} seeds"
+        return "a few more seeds"
+    if claim.rows_to_decide is not None:
+        return f"about {claim.rows_to_decide:,} rows"
+    if claim.groups_to_decide is not None:
+        return f"about {claim.groups_to_decide:,} groups"
     return "neither alone, or too few rows differ to say"
 
 
-# fmt: off
-DECODER = Column("decoder", "decoder", lambda r: r.label + marks(r), "mechanism, and what tells it from others; † is under-trained: the best epoch is the last in more seeds than by chance, or validation chose a rate or decay at the edge, as (edge) says; longer training, or another rate, may do better")
-SETTINGS = Column("settings", "", lambda r: r.settings, "settings that not all rows share; what validation chose is among them, (edge) where it is the smallest or largest value that was tried, and that is not by chance: 95 of 100 draws of other validation rows choose the same; a weight decay of 0 is no edge")
-VALIDATION = Column("validation %", "val %", lambda r: percent(r.validation) if r.candidate and r.validation is not None else "", "with --all: mean validation accuracy of the candidate, by which one is chosen", numbers=lambda r: {"": r.validation if r.candidate else None})
-SCORE = Column("{score}", "{score}", lambda r: r.chosen.unit.text(r.chosen.mean), "mean over the seeds that finished, on the test rows", numbers=lambda r: {"": r.chosen.mean})
-SD = Column("sd", "sd", lambda r: r.chosen.unit.std(r.chosen.std), "standard deviation over seeds", numbers=lambda r: {"": r.chosen.std})
-SEEDS_CI = Column("95% CI seeds", "", lambda r: r.chosen.unit.span(r.chosen.interval), "confidence interval of the mean over seeds alone (Student's t), the test rows taken as given", numbers=lambda r: _bounds(r.chosen.interval))
-ROWS_CI = Column("95% CI + rows", "95% CI", lambda r: r.chosen.unit.span(r.chosen.two_level), "confidence interval of the mean over seeds and test rows, or groups of them; it does not predict the accuracy on another test set, which varies more", numbers=lambda r: _bounds(r.chosen.two_level))
-SEEDS = Column("seeds", "seeds", lambda r: str(len(r.seeds)) + f" ({len(r.failed)} failed)" * bool(r.failed), "how many were trained; those that failed count in no mean and drop out of pairs", numbers=lambda r: {"": len(r.seeds), " failed": len(r.failed)})
-PARAMETERS = Column("parameters (attn / total)", "parameters\nattn / total", lambda r: f"{r.parameters['attention']:,} / {r.parameters['total']:,}", "of the mechanism, and with its head", numbers=lambda r: {" attn": r.parameters["attention"], " total": r.parameters["total"]})
-SECONDS = Column("s/seed", "s per\nseed", lambda r: f"{np.mean([r.seconds[s] for s in r.finished]):.2f}" if r.finished else "-", "seconds of training, mean over seeds", numbers=lambda r: {"": float(np.mean([r.seconds[s] for s in r.finished])) if r.finished else None})
-DIFFERENCE = Column("difference", "diff", lambda r: r.chosen.unit.difference(_claim(r).difference) + "*" * _claim(r).significant, "the row minus the baseline of the same head and recipe, paired by seed and test row; * where p Holm is below 0.05", pair=True, numbers=lambda r: {"": _claim(r).difference})
-DIFFERENCE_CI = Column("95% CI of it", "95% CI", lambda r: r.chosen.unit.span(_claim(r).interval_corrected, signed=True), "confidence interval of the difference over seeds and test rows, or groups of them, corrected as p Holm is: it leaves out 0 exactly where there is a difference", pair=True, numbers=lambda r: _bounds(_claim(r).interval_corrected))
-P_HOLM = Column("p Holm", "p\nHolm", lambda r: p_value(_claim(r).p_holm), "corrected for every comparison with the baseline of one table and head, also for those that filters left out of it; other caches, test rows and heads are families of their own", pair=True, numbers=lambda r: {"": _claim(r).p_holm})
-VERDICT = Column("verdict", "verdict", lambda r: verdict(_claim(r)), "what is shown; (within margin): they differ, by less than --margin", pair=True)
-DECIDE = Column("would decide", "", _decide, "how many seeds, or test rows or groups, would, if what was seen is so", pair=True)
-P_TRAINING = Column("p training", "", lambda r: p_value(o.p) if r.compared and (o := r.compared.other_training) else "", "of a cross-validation: corrected resampled t test over folds, what another training set would give", pair=True, numbers=lambda r: {"": o.p if r.compared and (o := r.compared.other_training) else None})
-# fmt: on
+DECODER = Column(
+    "decoder",
+    "decoder",
+    lambda row: row.label + marks(row),
+    "mechanism, and what tells it from others; † is under-trained: the best epoch is "
+    "the last in more seeds than by chance, or validation chose a rate or decay at the "
+    "edge, as (edge) says; longer training, or another rate, may do better",
+)
+SETTINGS = Column(
+    "settings",
+    "",
+    lambda row: row.settings,
+    "settings that not all rows share; what validation chose is among them, (edge) "
+    "where it is the smallest or largest value that was tried, and that is not by "
+    "chance: 95 of 100 draws of other validation rows choose the same; a weight decay "
+    "of 0 is no edge",
+)
+VALIDATION = Column(
+    "validation %",
+    "val %",
+    _validation_text,
+    "with --all: mean validation accuracy of the candidate, by which one is chosen",
+    numbers=_number(_validation),
+)
+SCORE = Column(
+    "{score}",
+    "{score}",
+    lambda row: row.chosen.unit.text(row.chosen.mean),
+    "mean over the seeds that finished, on the test rows",
+    numbers=_number(lambda row: row.chosen.mean),
+)
+SD = Column(
+    "sd",
+    "sd",
+    lambda row: row.chosen.unit.std(row.chosen.std),
+    "standard deviation over seeds",
+    numbers=_number(lambda row: row.chosen.std),
+)
+SEEDS_CI = Column(
+    "95% CI seeds",
+    "",
+    lambda row: row.chosen.unit.span(row.chosen.interval),
+    "confidence interval of the mean over seeds alone (Student's t), the test rows "
+    "taken as given",
+    numbers=_bounds(lambda row: row.chosen.interval),
+)
+ROWS_CI = Column(
+    "95% CI + rows",
+    "95% CI",
+    lambda row: row.chosen.unit.span(row.chosen.two_level),
+    "confidence interval of the mean over seeds and test rows, or groups of them; it "
+    "does not predict the accuracy on another test set, which varies more",
+    numbers=_bounds(lambda row: row.chosen.two_level),
+)
+SEEDS = Column(
+    "seeds",
+    "seeds",
+    _seeds_text,
+    "how many were trained; those that failed count in no mean and drop out of pairs",
+    numbers=lambda row: {"": len(row.seeds), " failed": len(row.failed)},
+)
+PARAMETERS = Column(
+    "parameters (attn / total)",
+    "parameters\nattn / total",
+    _parameters_text,
+    "of the mechanism, and with its head",
+    numbers=lambda row: {
+        " attn": row.parameters["attention"],
+        " total": row.parameters["total"],
+    },
+)
+SECONDS = Column(
+    "s/seed",
+    "s per\nseed",
+    _seconds_text,
+    "seconds of training, mean over seeds",
+    numbers=_number(_mean_seconds),
+)
+DIFFERENCE = Column(
+    "difference",
+    "diff",
+    _difference_text,
+    "the row minus the baseline of the same head and recipe, paired by seed and test "
+    "row; * where p Holm is below 0.05",
+    pair=True,
+    numbers=_number(lambda row: _claim(row).difference),
+)
+DIFFERENCE_CI = Column(
+    "95% CI of it",
+    "95% CI",
+    lambda row: row.chosen.unit.span(_claim(row).interval_corrected, signed=True),
+    "confidence interval of the difference over seeds and test rows, or groups of "
+    "them, corrected as p Holm is: it leaves out 0 exactly where there is a difference",
+    pair=True,
+    numbers=_bounds(lambda row: _claim(row).interval_corrected),
+)
+P_HOLM = Column(
+    "p Holm",
+    "p\nHolm",
+    lambda row: p_value(_claim(row).p_holm),
+    "corrected for every comparison with the baseline of one table and head, also for "
+    "those that filters left out of it; other caches, test rows and heads are families "
+    "of their own",
+    pair=True,
+    numbers=_number(lambda row: _claim(row).p_holm),
+)
+VERDICT = Column(
+    "verdict",
+    "verdict",
+    lambda row: verdict(_claim(row)),
+    "what is shown; (within margin): they differ, by less than --margin",
+    pair=True,
+)
+DECIDE = Column(
+    "would decide",
+    "",
+    _what_would_decide,
+    "how many seeds, or test rows or groups, would, if what was seen is so",
+    pair=True,
+)
+P_TRAINING = Column(
+    "p training",
+    "",
+    _p_training_text,
+    "of a cross-validation: corrected resampled t test over folds, what another "
+    "training set would give",
+    pair=True,
+    numbers=_number(_p_training),
+)
+
+# of a page, a paper and a model card
 COLUMNS = (
-    *(
-        DECODER,
-        VERDICT,
-        SCORE,
-        ROWS_CI,
-        DIFFERENCE,
-        DIFFERENCE_CI,
-        P_HOLM,
-        DECIDE,
-        SD,
-        SEEDS,
-    ),
-    *(SEEDS_CI, P_TRAINING, SETTINGS, VALIDATION, PARAMETERS, SECONDS),
-)  # of a page, a paper and a card
-SCREEN = (
-    *(
-        SCORE,
-        VALIDATION,
-        SD,
-        ROWS_CI,
-        SEEDS,
-        DIFFERENCE,
-        DIFFERENCE_CI,
-        P_HOLM,
-        VERDICT,
-    ),
-    *(PARAMETERS, SECONDS),
-)  # of a terminal, behind the decoder
-DISPENSABLE = (
+    DECODER,
+    VERDICT,
+    SCORE,
+    ROWS_CI,
+    DIFFERENCE,
+    DIFFERENCE_CI,
+    P_HOLM,
+    DECIDE,
+    SD,
+    SEEDS,
+    SEEDS_CI,
+    P_TRAINING,
+    SETTINGS,
+    VALIDATION,
     PARAMETERS,
     SECONDS,
-    P_HOLM,
-    SEEDS,
+)
+# of a terminal, behind the decoder
+SCREEN = (
+    SCORE,
+    VALIDATION,
     SD,
-)  # what goes first from a narrow screen
-FIRST = (VERDICT, SCORE, DIFFERENCE, DIFFERENCE_CI)  # what answers, beside the decoder
-CALLED = {
+    ROWS_CI,
+    SEEDS,
+    DIFFERENCE,
+    DIFFERENCE_CI,
+    P_HOLM,
+    VERDICT,
+    PARAMETERS,
+    SECONDS,
+)
+# a narrow terminal leaves these out, in this order
+DISPENSABLE = (PARAMETERS, SECONDS, P_HOLM, SEEDS, SD)
+# a narrow page shows these beside the decoder
+KEY_COLUMNS = (VERDICT, SCORE, DIFFERENCE, DIFFERENCE_CI)
+KEY_COLUMNS_WITHOUT_PAIRS = (SCORE, ROWS_CI)
+# of the page of a study
+OF_STUDY = (DECODER, SCORE, SD, DIFFERENCE, DIFFERENCE_CI, VERDICT)
+# other names that people use for columns
+ALIASES = {
     "ci": "95% CI of it",
     "interval": "95% CI of it",
     "std": "sd",
@@ -185,15 +376,12 @@ CALLED = {
     "attention": "decoder",
     "mechanism": "decoder",
 }
-"""What else people call some of them."""
-# of the page of a study
-OF_STUDY = (DECODER, SCORE, SD, DIFFERENCE, DIFFERENCE_CI, VERDICT)
 VERDICTS = {
-    "better, worse": "p Holm is below 0.05, over seeds and test rows, or groups of them: the "
-    "difference is not of these seeds and rows alone. Without any difference it is said in at most "
-    "5 of 100 tables",
-    "equivalent": "two one-sided tests of the same kind show that the difference is smaller than "
-    "--margin, corrected by Holm in a family of their own",
+    "better, worse": "p Holm is below 0.05, over seeds and test rows, or groups of "
+    "them: the difference is not of these seeds and rows alone. Without any difference "
+    "it is said in at most 5 of 100 tables",
+    "equivalent": "two one-sided tests of the same kind show that the difference is "
+    "smaller than --margin, corrected by Holm in a family of their own",
     "undecided": f"neither, or fewer than {stats.LEAST_SEEDS} paired seeds",
     "no claim": "the score, or the data, allow none: "
     f"fewer than {stats.LEAST_GROUPS} groups of rows, for one",
@@ -201,42 +389,57 @@ VERDICTS = {
 
 
 def sheet(table: Table, columns: Sequence[Column] = ()) -> Sheet:
-    """All rows that are shown, with the columns that are asked for.
+    """The shown rows of a table, as text.
 
-    Without ``columns`` with all of ``COLUMNS`` that are not empty in all rows.
+    Without ``columns`` it has those of ``COLUMNS`` that are not empty in all rows.
     """
-    kept = [column for column in COLUMNS if any(map(column.text, table.shown))]
-    kept = list(columns) or kept
+    shown = list(columns)
+    if not shown:
+        shown = [
+            column for column in COLUMNS if any(column.text(row) for row in table.shown)
+        ]
+
     caption = of_score(table)
-    if table.compared and any(column.pair for column in kept):
-        of = f"'{brief(str(table.baseline))}' in {table.unit.of_differences}"
-        caption += f", and differences to {of}"
-    names = {column: column.name.format(score=table.unit.column) for column in kept}
-    answering = FIRST if any(column.pair for column in kept) else (SCORE, ROWS_CI)
-    first = [names[column] for column in kept[1:] if column in answering]
-    lines = [[column.text(row) for column in kept] for row in table.shown]
-    return Sheet(caption, [*names.values()], lines, first)
+    has_pairs = any(column.pair for column in shown)
+    if table.compared and has_pairs:
+        baseline = brief(str(table.baseline))
+        unit = table.unit.of_differences
+        caption += f", and differences to '{baseline}' in {unit}"
+
+    names = {column: column.name.format(score=table.unit.column) for column in shown}
+    key_columns = KEY_COLUMNS if has_pairs else KEY_COLUMNS_WITHOUT_PAIRS
+    return Sheet(
+        caption=caption,
+        header=list(names.values()),
+        lines=[[column.text(row) for column in shown] for row in table.shown],
+        first=[names[column] for column in shown[1:] if column in key_columns],
+    )
 
 
 def choose(names: str | Sequence[str], score: str) -> tuple[Column, ...]:
-    """The columns of those names, in their order, each once; commas part several.
+    """The columns of these names, in their order, each once.
 
-    A name is a header without its unit, in large or small letters, with - or _ for a space;
-    ``score`` is the score that is compared.
+    Args:
+        names: a list, or a text with commas. A name is a header without its unit, in
+            large or small letters, with - or _ for a space.
+        score: the score that is compared.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: no column has such a name.
     """
     title = score_of(score).title
-    known = {_plain(column.header(title)): column for column in COLUMNS}
-    known |= {_plain(score): SCORE, "score": SCORE}
-    parts = names.split(",") if isinstance(names, str) else names
+    column_by_name = {_plain(column.header(title)): column for column in COLUMNS}
+    column_by_name[_plain(score)] = SCORE
+    column_by_name["score"] = SCORE
+
+    # a dictionary keeps the order, and each column once
     chosen: dict[Column, None] = {}
-    for part in parts:
-        if (column := known.get(_plain(part))) is None:
-            there = [column.header(title) for column in COLUMNS]
+    for name in names.split(",") if isinstance(names, str) else names:
+        column = column_by_name.get(_plain(name))
+        if column is None:
+            headers = [known.header(title) for known in COLUMNS]
             raise plugins.unknown(
-                "column", part.strip(), there, aliases=CALLED, where="--columns"
+                "column", name.strip(), headers, aliases=ALIASES, where="--columns"
             )
         chosen[column] = None
     return tuple(chosen)
@@ -247,16 +450,17 @@ def _plain(name: str) -> str:
 
 
 def of_score(table: Table) -> str:
-    """What the values of a table are."""
+    """The name of the values in a table, such as ``test accuracy``."""
     score = table.unit
-    return f"test {score.title}{SCALED if table.temperature and score.of_sizes else ''}"
+    scaled = SCALED if table.temperature and score.of_sizes else ""
+    return f"test {score.title}{scaled}"
 
 
 def explain() -> str:
     """How each column and verdict is made: what ``gaam report --explain`` prints."""
-    notes = {
-        one.name.format(score="accuracy %, or another --score"): one.note
-        for one in COLUMNS
-    }
-    lines = [f"- {name}: {note}." for name, note in (notes | VERDICTS).items()]
+    notes = {}
+    for column in COLUMNS:
+        notes[column.name.format(score="accuracy %, or another --score")] = column.note
+    notes |= VERDICTS
+    lines = [f"- {name}: {note}." for name, note in notes.items()]
     return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)

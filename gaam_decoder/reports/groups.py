@@ -1,6 +1,8 @@
-"""Which test rows of a table belong together, and which columns look as if they said so.
+"""Groups of the test rows of a table, and kept columns that look like groups.
 
-N test rows; of cross-validations that are repeated, every row once.
+Rows of one group belong together, such as the clips of one speaker. Names of arrays end
+in their axes: N test rows, each once even if cross-validations are repeated; C classes;
+G groups; U units, which are test rows or groups of them; V values of a column.
 """
 
 from __future__ import annotations
@@ -23,127 +25,158 @@ from gaam_decoder.runs.groups import (
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.stats.groups import RowGroups, joined, row_groups
 
-ROWS_EACH = 5  # of the values of a column that looks like groups, on average
-OTHERS = {EQUAL_ROWS, GROUPS_FILE}  # relations that are no kept columns
-SURE = 0.01  # level of the test that says so
+# a column that looks like groups has at least so many units a value, on average
+UNITS_PER_VALUE = 5
+# level of the F test of such a column
+LEVEL = 0.01
+# relations between rows that are no kept columns
+NO_COLUMNS = {EQUAL_ROWS, GROUPS_FILE}
 Numbers = NDArray[np.int32]
-Tests = Sequence[
-    Sequence[RunResult]
-]  # of every part of the test rows, all runs that have it
+Tests = Sequence[Sequence[RunResult]]  # all runs on each part of the test rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableGroups:
-    """What is known of groups of the test rows of a table."""
+    """The groups of the test rows of a table, and the columns that runs recorded."""
 
-    names: tuple[
-        str, ...
-    ]  # relations that put rows together; empty where rows are the unit
-    groups: (
-        RowGroups | None
-    )  # those that any of them makes; None where rows are the unit
-    unknown: tuple[
-        str, ...
-    ]  # relations that hold, but neither run nor cache has the numbers
-    columns: dict[str, Numbers]  # the recorded kept columns, each (N,)
+    # relations that put rows together; empty where rows are the unit
+    names: tuple[str, ...]
+    # groups by all these relations; None where rows are the unit
+    groups: RowGroups | None
+    # relations that hold, but whose numbers neither run nor cache has
+    unknown: tuple[str, ...]
+    # the kept columns that runs recorded, each (N,)
+    columns: dict[str, Numbers]
 
     def in_words(self) -> str:
         """Such as ``12 groups of 'who'``; empty where rows are the unit."""
         if self.groups is None:
             return ""
         count = len(self.groups)
-        names = " and ".join(map(in_words, self.names))
-        return f"{count:,} group{'s' if count != 1 else ''} of {names}"
+        noun = "group" if count == 1 else "groups"
+        names = " and ".join(in_words(name) for name in self.names)
+        return f"{count:,} {noun} of {names}"
 
 
 def in_words(name: str) -> str:
-    """What a relation is called: a column in quotes."""
-    return name if name in OTHERS else f"'{brief(name, 40)}'"
+    """A relation as messages call it: a column stands in quotes."""
+    return name if name in NO_COLUMNS else f"'{brief(name, 40)}'"
 
 
 def table_groups(
-    tests: Tests, of_cache: Sequence[RunResult], repeats: int, asked: str | None
+    tests: Tests,
+    runs_of_cache: Sequence[RunResult],
+    repeats: int,
+    requested_column: str | None,
 ) -> TableGroups:
-    """Groups of the test rows of a table: of all that says that rows belong together.
+    """Groups of the test rows of a table, by all relations between them.
 
-    Rows that one relation puts together belong together, whatever another says: a finer one never
-    makes a test of more groups.
+    Rows that one relation puts together belong together, whatever another says: a finer
+    relation never makes a test of more groups.
 
     Args:
         tests: the runs of every part of the test rows, in order.
-        of_cache: all runs on the same cache, those that filters left out too: what a column says of
-            their rows holds for these, so that no filter makes a test of more groups.
-        repeats: how often every row is among them.
-        asked: a kept column that a report was asked to take for groups, too.
+        runs_of_cache: all runs on the same cache, those that filters left out too. A
+            relation of any of them holds, so no filter makes a test of more groups.
+        repeats: how often every row is among the test rows.
+        requested_column: a kept column that the report was asked to group by.
 
     Raises:
-        ConfigError: nobody has the column that was asked for.
+        ConfigError: neither runs nor cache have the requested column.
     """
-    order_N = None
-    if repeats > 1:
-        row_N = np.concatenate([runs[0].test_rows for runs in tests])
-        order_N = np.argsort(row_N, kind="stable")[::repeats]
-    names = {name for runs in tests for run in runs for name in names_in_force(run)}
-    names |= {name for run in of_cache for name in names_in_force(run)} - {GROUPS_FILE}
-    names |= {asked} if asked is not None else set()
-    there = [{name for run in runs for name in run.same} for runs in tests]
-    recorded = set.intersection(*there)
-    numbers = {
-        name: _numbers(tests, name, order_N)
-        for name in sorted(
-            names | recorded - OTHERS, key=lambda name: (name in OTHERS, name)
-        )
-    }
-    if asked is not None and numbers[asked] is None:
-        raise _no_column(asked, tests[0][0])
-    together = {
+    relations = _relations(tests, runs_of_cache)
+    if requested_column is not None:
+        relations.add(requested_column)
+    recorded = set.intersection(
+        *({name for run in runs for name in run.same} for runs in tests)
+    )
+
+    # the numbers of each relation, columns first
+    order_N = _order_without_repeats(tests, repeats)
+    names = sorted(
+        relations | (recorded - NO_COLUMNS),
+        key=lambda name: (name in NO_COLUMNS, name),
+    )
+    numbers = {}
+    unknown = set()
+    for name in names:
+        number_N = _numbers(tests, name, order_N)
+        if number_N is None:
+            unknown.add(name)
+        else:
+            numbers[name] = number_N
+    if requested_column is not None and requested_column in unknown:
+        raise _unknown_column(requested_column, tests[0][0])
+
+    # a relation counts where it puts two rows together
+    in_force = {name: numbers[name] for name in numbers if name in relations}
+    grouping = {
         name: number_N
-        for name, number_N in numbers.items()
-        if name in names
-        and number_N is not None
-        and len(np.unique(number_N)) < len(number_N)
-    }
-    known = {
-        name: number_N for name, number_N in numbers.items() if number_N is not None
+        for name, number_N in in_force.items()
+        if len(np.unique(number_N)) < len(number_N)
     }
     return TableGroups(
-        names=tuple(together),
-        groups=row_groups(joined([*together.values()])) if together else None,
-        unknown=tuple(sorted(name for name in names if numbers[name] is None)),
-        columns={name: known[name] for name in known if name in recorded},
+        names=tuple(grouping),
+        groups=row_groups(joined(list(grouping.values()))) if grouping else None,
+        unknown=tuple(sorted(unknown & relations)),
+        columns={name: numbers[name] for name in numbers if name in recorded},
     )
+
+
+def _relations(tests: Tests, runs_of_cache: Sequence[RunResult]) -> set[str]:
+    """Relations that hold for the test rows, of any run on the same cache."""
+    relations = {name for run in runs_of_cache for name in names_in_force(run)}
+    # the file of another run may name other rows
+    relations.discard(GROUPS_FILE)
+    for runs in tests:
+        for run in runs:
+            relations.update(names_in_force(run))
+    return relations
+
+
+def _order_without_repeats(tests: Tests, repeats: int) -> NDArray[np.int64] | None:
+    """Places of each test row once, in the order of the split; None without repeats."""
+    if repeats < 2:
+        return None
+    row_N = np.concatenate([runs[0].test_rows for runs in tests])
+    return np.argsort(row_N, kind="stable")[::repeats]
 
 
 def _numbers(
     tests: Tests, name: str, order_N: NDArray[np.int64] | None
 ) -> Numbers | None:
+    """Equal numbers for rows of one group, (N,); None where they are unknown."""
     parts = []
     for runs in tests:
+        # a run that recorded the numbers saves a look into the cache
         run = next((run for run in runs if name in run.same), runs[0])
-        number_N = numbers_of_tests(run, name)
-        if number_N is None:
+        part_N = numbers_of_tests(run, name)
+        if part_N is None:
             return None
-        parts.append(number_N)
+        parts.append(part_N)
     number_N = np.concatenate(parts)
     return number_N if order_N is None else number_N[order_N]
 
 
-def _no_column(asked: str, run: RunResult) -> ConfigError:
-    """Why the column that was asked for says nothing of the test rows."""
-    of_cache = run.cache.get("plan", {}).get("columns", {})
-    kept = sorted({*run.same} - OTHERS | {*of_cache})
-    if asked in kept:
+def _unknown_column(name: str, run: RunResult) -> ConfigError:
+    """The error for a requested column without numbers for the test rows."""
+    cached_columns = run.cache.get("plan", {}).get("columns", {})
+    columns = sorted(({*run.same} - NO_COLUMNS) | {*cached_columns})
+    if name in columns:
+        cache_path = brief(run.cache["path"], 200)
         return ConfigError(
-            f"the runs do not hold the column '{brief(asked)}', and their cache is gone",
-            expected=f"the cache of the runs, where it was: {brief(run.cache['path'], 200)}",
+            f"the runs do not hold the column '{brief(name)}', and their cache is gone",
+            expected=f"the cache of the runs, where it was: {cache_path}",
             where=f"the run {run.path}",
-            hint="move the cache back, or train the runs again: they hold kept columns now",
+            hint="move the cache back, or train the runs again: "
+            "they hold kept columns now",
         )
+    expected = "a cache that has some"
+    if columns:
+        expected = f"one of: {', '.join(brief(column) for column in columns)}"
     return ConfigError(
-        f"--groups '{brief(asked)}' is no kept column",
-        expected=f"one of: {', '.join(map(brief, kept))}"
-        if kept
-        else "a cache that has some",
+        f"--groups '{brief(name)}' is no kept column",
+        expected=expected,
         where=f"the run {run.path}",
         hint="gaam extract --keep-column NAME",
     )
@@ -154,10 +187,11 @@ def columns_like_groups(
 ) -> dict[str, int]:
     """Kept columns that look like groups, and how many values they have.
 
-    Columns of few values, with many rows each, between which accuracy varies more than within
-    them: an F test of a one-way analysis of variance, at 1%. What classes differ in is taken out
-    before: a column that is the class, or part of its name, says nothing of groups. Where groups
-    are the unit, their means are what varies, and a column that parts one of them is none.
+    Such a column has few values, with many rows each, and accuracy varies more between
+    its values than within them: an F test of a one-way analysis of variance, at 1%. The
+    mean of each class is taken out before, so that a column that repeats the class does
+    not look like groups. Where groups are the unit, their means are what varies, and a
+    column that splits a group cannot be a coarser group.
 
     Args:
         known: groups and kept columns of the test rows.
@@ -165,35 +199,54 @@ def columns_like_groups(
         label_N: class of each row.
     """
     rows_C = np.maximum(1, np.bincount(label_N))
-    left_N = right_N - (np.bincount(label_N, right_N) / rows_C)[label_N]
-    classes = len(np.unique(label_N))
-    groups, alike = known.groups, {}
+    residual_N = right_N - (np.bincount(label_N, right_N) / rows_C)[label_N]
+    num_classes = len(np.unique(label_N))
+    groups = known.groups
+
+    values_by_column = {}
     for name, number_N in known.columns.items():
-        value_U, number_U = left_N, number_N
         if name in known.names:
             continue
+        residual_U = residual_N
+        number_U = number_N
         if groups is not None:
-            first_G = np.unique(groups.group_N, return_index=True)[1]
-            value_U = groups.totals(left_N[None])[0] / groups.rows_G
-            number_U = number_N[first_G]
-            if (number_U[groups.group_N] != number_N).any():
+            first_row_G = np.unique(groups.group_N, return_index=True)[1]
+            residual_U = groups.totals(residual_N[None])[0] / groups.rows_G
+            number_U = number_N[first_row_G]
+            splits_a_group = (number_U[groups.group_N] != number_N).any()
+            if splits_a_group:
                 continue
-        if _varies(value_U, np.unique(number_U, return_inverse=True)[1], classes):
-            alike[name] = len(np.unique(number_U))
-    return alike
+        value_U = np.unique(number_U, return_inverse=True)[1]
+        if _varies(residual_U, value_U, num_classes):
+            values_by_column[name] = len(np.unique(number_U))
+    return values_by_column
 
 
 def _varies(
-    value_U: NDArray[np.float64], group_U: NDArray[np.int64], classes: int
+    residual_U: NDArray[np.float64], value_U: NDArray[np.int64], num_classes: int
 ) -> bool:
-    """Whether values vary more between groups than within them."""
-    size_G = np.bincount(group_U)
-    between, within = len(size_G) - 1, len(value_U) - len(size_G) - classes + 1
-    if between < 1 or within < 1 or len(value_U) < ROWS_EACH * len(size_G):
+    """Whether residuals vary more between values of a column than within them."""
+    units_V = np.bincount(value_U)
+    num_values = len(units_V)
+    num_units = len(residual_U)
+    freedom_between = num_values - 1
+    # the means of the classes took degrees of freedom too
+    freedom_within = num_units - num_values - num_classes + 1
+    if freedom_between < 1 or freedom_within < 1:
         return False
-    mean_G = np.bincount(group_U, value_U) / size_G
-    inside = float(np.sum((value_U - mean_G[group_U]) ** 2)) / within
-    outside = float(np.sum(size_G * (mean_G - value_U.mean()) ** 2)) / between
-    if outside < 1e-12:  # what rounding leaves
+    if num_units < UNITS_PER_VALUE * num_values:
         return False
-    return inside < 1e-12 or float(fdtrc(between, within, outside / inside)) < SURE
+
+    mean_V = np.bincount(value_U, residual_U) / units_V
+    squares_within = np.sum((residual_U - mean_V[value_U]) ** 2)
+    squares_between = np.sum(units_V * (mean_V - residual_U.mean()) ** 2)
+    variance_within = float(squares_within) / freedom_within
+    variance_between = float(squares_between) / freedom_between
+
+    # smaller variances are what rounding leaves
+    if variance_between < 1e-12:
+        return False
+    if variance_within < 1e-12:
+        return True
+    ratio = variance_between / variance_within
+    return float(fdtrc(freedom_between, freedom_within, ratio)) < LEVEL

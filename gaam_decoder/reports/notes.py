@@ -1,15 +1,14 @@
-"""What is said of a table: the answer in one sentence, and notes, each a function of the table.
+"""Sentences about a table: its conclusion, its warnings and its notes.
 
-The answer names what to use; ``predict``, ``export`` and ``load`` ask ``recommended`` for the same.
-
-``NOTES`` has what these runs caused in order of weight; the first of them are warnings.
+Each note is a function of the table that returns a sentence or None. The conclusion
+names the decoder to use; ``predict``, ``export`` and ``load`` ask ``recommended``.
 """
 
 import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from gaam_cache.common.messages import brief
 from gaam_cache.store.files import short_digest
@@ -20,15 +19,16 @@ from gaam_decoder.reports.groups import in_words
 from gaam_decoder.reports.rows import DEFAULT, Row
 from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.runs.groups import EQUAL_ROWS
+from gaam_decoder.runs.loading import Selection
 from gaam_decoder.runs.tuning import tuning_in_words
 from gaam_decoder.stats.scores.base import percent
 
 CONTROLS = ("none", "scalar-mix")
-FEW_ROWS = 30  # of test: below, one is more than three points; or that choose
-NAMED, LISTED = (
-    3,
-    8,
-)  # decoders that the conclusion, and a note, name; of more, the rest is counted
+# with fewer test rows, one row is more than three points; the same limit holds for the
+# validation rows that choose an epoch
+FEW_ROWS = 30
+NAMED = 3  # decoders that the conclusion names; it counts the rest
+LISTED = 8  # decoders that a note names; it counts the rest
 PROBE = "logistic regression (none + lbfgs)"
 NOT_TUNED = "not tuned: validation chose no learning rate"
 SELECT_NOTES = {
@@ -38,81 +38,114 @@ SELECT_NOTES = {
     "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
 }
 INTERVALS = (
-    "95% CI: a confidence interval of the mean over seeds and {}; it does not predict what another "
-    "test set gives"
+    "95% CI: a confidence interval of the mean over seeds and {}; it does not predict "
+    "what another test set gives"
 )
 UNDERTRAINED = (
     "† under-trained: longer training, or another rate than the chosen one, "
     "may do better"
 )
 TEMPERATURE = (
-    "a temperature was fitted for every seed and fold by the log loss of the rows that chose the "
-    "epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability diagram are of logits "
-    "divided by it, all else, AUROC too, of logits as they are"
+    "a temperature was fitted for every seed and fold by the log loss of the rows that "
+    "chose the epoch (Guo et al. 2017); log loss, Brier score, ECE and the reliability "
+    "diagram are of logits divided by it, all else, AUROC too, of logits as they are"
 )
 Note = Callable[[Table], str | None]
-Recommendation = tuple[Row, str]  # a row, and in words that it is to be used, and why
+
+
+class Recommendation(NamedTuple):
+    """The row to use, and a clause that says so and why."""
+
+    row: Row
+    advice: str
 
 
 def notes(table: Table) -> list[str]:
-    """All notes of a table: what these runs caused, how to read it, how numbers are made."""
+    """All notes of a table: warnings, a legend, and how its numbers were made."""
     return [*caused(table), *below(table), *explained(table)]
 
 
 def below(table: Table) -> list[str]:
-    """How to read the intervals and marks of a table: what stands below it, never folded."""
+    """The legend of intervals and marks, which stands unfolded below a table."""
     lines = []
     if any(row.chosen.two_level for row in table.shown):
         unit = "groups of test rows" if table.num_groups else "test rows"
-        corrected = (
-            "; that of a difference is corrected (Holm)" if table.compared else ""
-        )
-        lines.append(INTERVALS.format(unit) + corrected)
+        line = INTERVALS.format(unit)
+        if table.compared:
+            line += "; that of a difference is corrected (Holm)"
+        lines.append(line)
     if any(row.undertrained for row in table.shown):
         lines.append(UNDERTRAINED)
     return lines
 
 
 def caused(table: Table, most: int | None = None) -> list[str]:
-    """What these runs caused and a reader must know, what weighs most first."""
+    """The notes that these runs gave rise to, the gravest first.
+
+    ``most`` limits how many of ``NOTES`` are considered. A table without rows has only
+    the note on what filters left out.
+    """
     functions = NOTES[:most] if table.rows else NOTES[:1]
-    return [said for function in functions if (said := function(table))]
+    messages = []
+    for function in functions:
+        message = function(table)
+        if message:
+            messages.append(message)
+    return messages
 
 
 def warnings(table: Table) -> list[str]:
-    """What nobody may miss."""
-    return [f"{said[0].upper()}{said[1:]}." for said in caused(table, GRAVE)]
+    """The notes that nobody may miss, as full sentences."""
+    return [
+        f"{message[0].upper()}{message[1:]}."
+        for message in caused(table, NUM_GRAVE_NOTES)
+    ]
 
 
-def _rows(text: str, holds: Callable[[Row], Any]) -> Note:
-    """The note that names the rows of which something holds."""
+def _note_on_rows(text: str, applies: Callable[[Row], object]) -> Note:
+    """Make a note that lists the rows to which ``applies`` says yes."""
 
     def note(table: Table) -> str | None:
-        names = [row.label for row in table.rows if holds(row)]
+        names = [row.label for row in table.rows if applies(row)]
         return f"{text}: {_listed(names, LISTED)}" if names else None
 
     return note
 
 
 def selected(table: Table) -> str | None:
-    """What was left out, and what that does to p-values and to the baseline."""
-    if (selection := table.selection) is None:
+    """Which runs filters left out, and what p-values and the baseline lose by it."""
+    selection = table.selection
+    if selection is None:
         return None
-    said = f"this report is of {brief(selection.in_words(), 600)}"
+
+    message = f"this report is of {brief(selection.in_words(), 600)}"
     if selection.left_out and table.num_tests:
-        said += f"; Holm corrects for all comparisons of this table ({_corrected_for(table)})"
-        if table.uncounted > 0:
-            said += f", but for none of the {table.uncounted:,} runs that were not named: chosen "
-            said += "after a look at the results, p-values are too small"
-        else:
-            said += ", those that filters left out among them"
-    if table.baseline is None and (by := selection.lost.get(DEFAULT_BASELINE)):
-        said += f"; the baseline '{DEFAULT_BASELINE}' is among what {by} left out"
-    return said
+        message += _holm_after_selection(table)
+    if table.baseline is None:
+        message += _lost_baseline(selection)
+    return message
 
 
-def _corrected_for(table: Table) -> str:
-    return counts_in_words(table.num_tests)
+def _holm_after_selection(table: Table) -> str:
+    """Which comparisons Holm corrects for, although filters left runs out."""
+    text = (
+        "; Holm corrects for all comparisons of this table "
+        f"({counts_in_words(table.num_tests)})"
+    )
+    if table.uncounted > 0:
+        return (
+            f"{text}, but for none of the {table.uncounted:,} runs that were not "
+            "named: chosen after a look at the results, p-values are too small"
+        )
+    return f"{text}, those that filters left out among them"
+
+
+def _lost_baseline(selection: Selection) -> str:
+    """Which filter left the default baseline out; empty where none did."""
+    filters = selection.lost.get(DEFAULT_BASELINE)
+    if not filters:
+        return ""
+    return f"; the baseline '{DEFAULT_BASELINE}' is among what {filters} left out"
 
 
 def _failures(table: Table) -> str | None:
@@ -120,38 +153,39 @@ def _failures(table: Table) -> str | None:
     for row in table.rows:
         if not row.failed:
             continue
-        which = (
-            f"seed {spell_numbers(sorted(row.failed))}"
-            if row.finished
-            else "every seed"
-        )
-        reasons = sorted({brief(why, 300) for why in _reasons(row)})[:3]
-        lines.append(f"{row.label} {which} failed: {'; '.join(reasons)}")
-    return (
-        f"what failed counts in no mean and no pair: {'; '.join(lines)}"
-        if lines
-        else None
-    )
+        seeds = "every seed"
+        if row.finished:
+            seeds = f"seed {spell_numbers(sorted(row.failed))}"
+        reasons = sorted({brief(reason, 300) for reason in _failure_reasons(row)})
+        lines.append(f"{row.label} {seeds} failed: {'; '.join(reasons[:3])}")
+    if not lines:
+        return None
+    return f"what failed counts in no mean and no pair: {'; '.join(lines)}"
 
 
-def _reasons(row: Row) -> Iterator[str]:
-    """Why seeds of a row failed, each reason once, however many folds it is the reason in."""
-    folds: dict[str, list[str]] = {}
+def _failure_reasons(row: Row) -> Iterator[str]:
+    """Each reason why seeds of a row failed, once, with the folds where it occurred."""
+    folds_by_reason: dict[str, set[str]] = {}
     for run in row.runs:
-        for seed, why in run.failed.items():
+        fold = str(run.recipe.get("fold") or "")
+        for seed, reason in run.failed.items():
             if seed in row.failed:
-                folds.setdefault(why, []).append(str(run.recipe.get("fold") or ""))
-    for why, of_runs in folds.items():
-        names = sorted({name for name in of_runs if name})
-        where = f"fold {names[0]}" if len(names) == 1 else f"{len(names)} folds"
-        yield f"{where}: {why}" if names and row.folds > 1 else why
+                folds_by_reason.setdefault(reason, set()).add(fold)
+
+    for reason, folds in folds_by_reason.items():
+        names = sorted(folds - {""})
+        if not names or row.folds == 1:
+            yield reason
+        elif len(names) == 1:
+            yield f"fold {names[0]}: {reason}"
+        else:
+            yield f"{len(names)} folds: {reason}"
 
 
 def _no_control(table: Table) -> str | None:
-    stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
-    if not stepped or any(
-        row.attention in CONTROLS and row.finished for row in stepped
-    ):
+    trained = [row for row in table.rows if not (row.fitted or row.shuffled)]
+    controls = [row for row in trained if row.attention in CONTROLS and row.finished]
+    if controls or not trained:
         return None
     return (
         "no control: whether a mechanism helps is open without 'gaam train --attn none'"
@@ -159,22 +193,29 @@ def _no_control(table: Table) -> str | None:
 
 
 def _few_rows(table: Table) -> str | None:
-    if (rows := table.num_test_rows) >= FEW_ROWS:
+    num_rows = table.num_test_rows
+    if num_rows >= FEW_ROWS:
         return None
-    return f"only {rows} test rows: each is {100 / rows:.1f} points, and intervals say little"
+    return (
+        f"only {num_rows} test rows: each is {100 / num_rows:.1f} points, "
+        "and intervals say little"
+    )
 
 
 def _few_seeds(table: Table) -> str | None:
-    least = stats.LEAST_SEEDS
-    if (
-        fewest := min((len(c.seeds) for _, c in table.compared), default=least)
-    ) >= least:
+    if not table.compared:
         return None
-    return f"no claim with fewer than {least} seeds: p is {2 / 2**fewest:.3g} at least"
+    fewest = min(len(comparison.seeds) for _, comparison in table.compared)
+    if fewest >= stats.LEAST_SEEDS:
+        return None
+    return (
+        f"no claim with fewer than {stats.LEAST_SEEDS} seeds: "
+        f"p is {2 / 2**fewest:.3g} at least"
+    )
 
 
 def _like_groups(table: Table) -> str | None:
-    """Columns that may say that rows are no independent draws."""
+    """Kept columns with which accuracy varies: test rows may not be independent."""
     if not table.like_groups:
         return None
     columns = ", ".join(
@@ -182,129 +223,168 @@ def _like_groups(table: Table) -> str | None:
     )
     first = shlex.quote(next(iter(table.like_groups)))
     return (
-        f"accuracy varies with {columns} more than chance allows: where rows of one value belong "
-        f"together, intervals and verdicts are too sure without --groups {brief(first)}"
+        f"accuracy varies with {columns} more than chance allows: where rows of one "
+        "value belong together, intervals and verdicts are too sure without "
+        f"--groups {brief(first)}"
     )
 
 
 def _groups_not_known(table: Table) -> str | None:
-    """Rows that belong together, and count as if they did not."""
+    """Test rows that belong together, but count as independent."""
     if table.groups is None:
         return None
-    if names := table.groups.unknown:
-        relations = ", ".join(map(in_words, names))
-        text = f"rows that belong together ({relations}) count as independent"
-        return f"{text}: the runs do not name them"
+    if table.groups.unknown:
+        relations = ", ".join(in_words(name) for name in table.groups.unknown)
+        return (
+            f"rows that belong together ({relations}) count as independent: "
+            "the runs do not name them"
+        )
+
     recipe = table.rows[0].runs[0].recipe
     split = recipe.get("test_split", "test")
     if recipe.get("fold"):
         split = recipe.get("train_split", "train")
-    copies = table.cache.get("shared_texts", {}).get(split, {}).get(split, 0)
-    if not copies or EQUAL_ROWS in table.groups.names:
+    num_copies = table.cache.get("shared_texts", {}).get(split, {}).get(split, 0)
+    if not num_copies or EQUAL_ROWS in table.groups.names:
         return None
-    text = f"{copies:,} rows of '{brief(split)}' are copies of others and count as independent"
-    return f"{text}: the cache does not say which"
+    return (
+        f"{num_copies:,} rows of '{brief(split)}' are copies of others and count as "
+        "independent: the cache does not say which"
+    )
 
 
-def _one_class(row: Row) -> bool:
+def _predicts_one_class(row: Row) -> bool:
     predicted_C = row.confusion.sum(0)
-    return bool(len(predicted_C) > 1 and row.finished and (predicted_C > 0).sum() == 1)
+    if len(predicted_C) < 2 or not row.finished:
+        return False
+    return bool((predicted_C > 0).sum() == 1)
 
 
 def _leaks(table: Table) -> str | None:
-    found, splits = [], set()
-    for recipe in (
-        row.runs[0].recipe for row in table.rows if not row.on_training_rows
-    ):
-        train = recipe.get("train_split", "train")
-        splits.add(
-            (train, train if recipe.get("fold") else recipe.get("test_split", "test"))
+    """Test texts that training, or the encoder, has seen."""
+    split_pairs = _train_and_test_splits(table)
+    shared_texts = table.cache.get("shared_texts", {})
+    leaks = []
+    for train, test in sorted(split_pairs):
+        num_shared = shared_texts.get(test, {}).get(train, 0)
+        if not num_shared:
+            continue
+        other = "another of them" if train == test else f"'{brief(train)}'"
+        leaks.append(
+            f"{num_shared:,} of the {table.cache['rows'][test]:,} rows of "
+            f"'{brief(test)}' have a text that {other} has too, which inflates accuracy"
         )
-    for train, test in sorted(splits):
-        if count := table.cache.get("shared_texts", {}).get(test, {}).get(train, 0):
-            also = "another of them" if train == test else f"'{brief(train)}'"
-            rows = f"{count:,} of the {table.cache['rows'][test]:,} rows of '{brief(test)}'"
-            found.append(
-                f"{rows} have a text that {also} has too, which inflates accuracy"
-            )
-    if table.cache.get("fitted_on") in {test for _, test in splits}:
-        found.append("the states were fitted on the texts that test (not on labels)")
-    return "; ".join(found)
+    if table.cache.get("fitted_on") in {test for _, test in split_pairs}:
+        leaks.append("the states were fitted on the texts that test (not on labels)")
+    return "; ".join(leaks)
+
+
+def _train_and_test_splits(table: Table) -> set[tuple[str, str]]:
+    """Each training split with its test split; folds test on the training split."""
+    split_pairs = set()
+    for row in table.rows:
+        if row.on_training_rows:
+            continue
+        recipe = row.runs[0].recipe
+        train = recipe.get("train_split", "train")
+        test = train if recipe.get("fold") else recipe.get("test_split", "test")
+        split_pairs.add((train, test))
+    return split_pairs
 
 
 def _not_compared(table: Table) -> str | None:
-    if (baseline := table.baseline) is None:
-        return (
-            "no differences are shown: --baseline names a row"
-            if len(table.rows) > 1
-            else None
-        )
+    baseline = table.baseline
+    if baseline is None:
+        if len(table.rows) > 1:
+            return "no differences are shown: --baseline names a row"
+        return None
 
-    def alone(row: Row) -> bool:
-        return not (row.compared or is_of(row, baseline) or row.shuffled or row.fitted)
+    def lacks_counterpart(row: Row) -> bool:
+        exempt = is_of(row, baseline) or row.shuffled or row.fitted
+        return not (row.compared or exempt)
 
     text = f"not compared, no '{brief(baseline)}' of the same head, recipe and seeds"
-    return _rows(text, alone)(table)
+    return _note_on_rows(text, lacks_counterpart)(table)
 
 
 def _against_probe(table: Table) -> str | None:
-    by_verdict: dict[str, list[str]] = {"better": []}
+    """The verdicts against logistic regression; better comes first, even if empty."""
+    labels_by_verdict: dict[str, list[str]] = {"better": []}
     for row in table.rows:
         if row.probed:
-            by_verdict.setdefault(row.probed.claim.verdict, []).append(row.label)
-    if not any(by_verdict.values()):
+            labels = labels_by_verdict.setdefault(row.probed.claim.verdict, [])
+            labels.append(row.label)
+    if not any(labels_by_verdict.values()):
         return None
-    parts = [
-        f"{verdict}: {_listed(n, LISTED) or 'no row'}"
-        for verdict, n in by_verdict.items()
-    ]
-    family = "against logistic regression on the same states, none + lbfgs (Holm in its own family)"
-    return f"{family}: {'; '.join(parts)}"
+
+    parts = []
+    for verdict, labels in labels_by_verdict.items():
+        parts.append(f"{verdict}: {_listed(labels, LISTED) or 'no row'}")
+    return (
+        "against logistic regression on the same states, none + lbfgs "
+        f"(Holm in its own family): {'; '.join(parts)}"
+    )
 
 
-def _few_chose(row: Row) -> bool:
-    """Whether few rows chose the epoch; by their share, where the runs do not say how many."""
+def _few_validation_rows(row: Row) -> bool:
+    """Whether few rows chose the epoch.
+
+    Where a run does not record their number, their share of the training split says it.
+    """
     if row.select != "val":
         return False
-    run, learned = row.runs[0], 1 - (row.folds > 1) / row.folds
-    about = run.cache["rows"].get(run.setting("train_split"), 0) * run.setting(
-        "val_fraction"
-    )
-    return (
-        0
-        < min(one.drawn.get("choose") or about * learned for one in row.runs)
-        < FEW_ROWS
-    )
+
+    first_run = row.runs[0]
+    num_train = first_run.cache["rows"].get(first_run.setting("train_split"), 0)
+    expected = num_train * first_run.setting("val_fraction")
+    if row.folds > 1:
+        # the test fold takes its share of the split first
+        expected *= 1 - 1 / row.folds
+    fewest: float = min(run.drawn.get("choose") or expected for run in row.runs)
+    return 0 < fewest < FEW_ROWS
 
 
-def _few_learned(table: Table) -> str | None:
-    rows = min((row.train_rows for row, _ in table.compared), default=math.inf)
-    if rows >= table.num_test_rows:
+def _few_training_rows(table: Table) -> str | None:
+    num_train = min((row.train_rows for row, _ in table.compared), default=math.inf)
+    if num_train >= table.num_test_rows:
         return None
-    # as many groups as have so many rows, if they are as large as those that are tested
-    count = rows * (table.num_groups or table.num_test_rows) / table.num_test_rows
-    text = f"test {table.units} count as no more than training {table.units} "
-    text += f"({count:,.0f} at least)"
-    return f"{text} in differences: which were drawn matters as much (--folds 5 tests on all)"
+
+    # groups are counted as if training groups were as large as test groups
+    num_units = table.num_groups or table.num_test_rows
+    count = num_train * num_units / table.num_test_rows
+    return (
+        f"test {table.units} count as no more than training {table.units} "
+        f"({count:,.0f} at least) in differences: which were drawn matters as much "
+        "(--folds 5 tests on all)"
+    )
 
 
 def chance(row: Row) -> float:
-    """Accuracy without information, a fraction: the share of the largest class of test rows."""
+    """Accuracy without information, a fraction: the share of the largest test class."""
     return float(row.labels_per_class.max() / row.labels_per_class.sum())
 
 
 def _above_chance(row: Row) -> bool:
-    """Whether shuffled labels were learned; one seed is one permutation, which says nothing."""
-    found = row.accuracy.two_level if row.shuffled and len(row.finished) > 1 else None
-    return found is not None and found[0] > chance(row)
+    """Whether a decoder learned shuffled labels."""
+    # one seed is one permutation of the labels, which shows nothing
+    if not row.shuffled or len(row.finished) < 2:
+        return False
+    interval = row.accuracy.two_level
+    return interval is not None and interval[0] > chance(row)
 
 
 # in order of weight
 NOTES: tuple[Note, ...] = (
     selected,
-    _rows(f"{ON_TRAINING_ROWS}, no test accuracy", lambda row: row.on_training_rows),
-    _rows(f"select test: {SELECT_NOTES['test']}", lambda row: row.select == "test"),
-    _rows("above chance with shuffled labels, so something leaks", _above_chance),
+    _note_on_rows(
+        f"{ON_TRAINING_ROWS}, no test accuracy", lambda row: row.on_training_rows
+    ),
+    _note_on_rows(
+        f"select test: {SELECT_NOTES['test']}", lambda row: row.select == "test"
+    ),
+    _note_on_rows(
+        "above chance with shuffled labels, so something leaks", _above_chance
+    ),
     _failures,
     _no_control,
     _few_rows,
@@ -312,162 +392,203 @@ NOTES: tuple[Note, ...] = (
     _like_groups,
     _groups_not_known,
     _leaks,
-    _rows("every seed predicts one and the same class", _one_class),
+    _note_on_rows("every seed predicts one and the same class", _predicts_one_class),
     _not_compared,
     _against_probe,
-    _few_learned,
-    _rows(
+    _few_training_rows,
+    _note_on_rows(
         "under-trained, the best epoch is the last (more --epochs)",
         lambda row: row.too_short,
     ),
-    _rows(
+    _note_on_rows(
         "under-trained, lr or weight-decay is at the edge of its grid",
         lambda row: row.at_edge,
     ),
-    _rows(
+    _note_on_rows(
         "a fit chose the smallest or largest penalty that was tried",
         lambda row: row.penalty_at_edge,
     ),
-    _rows(
-        "validation does not separate the rate, or decay, from others; intervals of differences "
-        "include this uncertainty",
+    _note_on_rows(
+        "validation does not separate the rate, or decay, from others; intervals of "
+        "differences include this uncertainty",
         lambda row: row.unsure,
     ),
-    _rows(
+    _note_on_rows(
         f"fewer than {FEW_ROWS} rows chose the epoch, which no interval covers",
-        _few_chose,
+        _few_validation_rows,
     ),
-    _rows(
+    _note_on_rows(
         "not tuned: no seed has a validation accuracy for every candidate",
-        lambda r: r.unchosen,
+        lambda row: row.unchosen,
     ),
 )
-GRAVE = 10  # how many of them are warnings
+NUM_GRAVE_NOTES = 10  # the first of NOTES, which are warnings
 
 
 def explained(table: Table) -> Iterator[str]:
-    """How the numbers were made, as far as that is not the same of every report (GUIDE.md)."""
+    """How the numbers were made, where reports differ; GUIDE.md says the rest."""
     for select in sorted({row.select for row in table.rows} - {"test"}):
-        yield f"select {brief(select, 40)}: {SELECT_NOTES.get(select, 'not known here')}"
+        explanation = SELECT_NOTES.get(select, "not known here")
+        yield f"select {brief(select, 40)}: {explanation}"
     if table.rows:
-        yield f"majority class alone: {percent(chance(table.rows[0]))}% of the tested rows"
+        majority = percent(chance(table.rows[0]))
+        yield f"majority class alone: {majority}% of the tested rows"
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
-    unit = table.unit
     if table.score != DEFAULT:
-        better = "larger" if unit.larger_is_better else "smaller"
-        no_claim = f"; no claim is made: {unit.no_claim}" if unit.no_claim else ""
-        yield f"compared by {unit.title}, of which {better} is better{no_claim}"
+        yield _explain_score(table)
     if table.compared:
-        yield (
-            f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, within the "
-            f"same head and recipe; intervals and verdicts are of seeds and {table.units}, "
-            f"corrected by Holm for {_corrected_for(table)}; equivalent: within "
-            f"{unit.size(table.margin)}"
-        )
-    yield from _tuned(table)
+        yield _explain_differences(table)
+    yield from _explain_tuning(table)
     if table.temperature:
         yield TEMPERATURE
     yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
-    names = ("python", "torch", "numpy", "device")
-    made_by = {
-        n: {str(run.environment.get(n, "unknown")) for run in table.runs} for n in names
-    }
-    told = (
-        f"{name} {' and '.join(map(brief, sorted(of)))}" for name, of in made_by.items()
+    yield _explain_versions(table)
+
+
+def _explain_score(table: Table) -> str:
+    unit = table.unit
+    better = "larger" if unit.larger_is_better else "smaller"
+    text = f"compared by {unit.title}, of which {better} is better"
+    if unit.no_claim:
+        text += f"; no claim is made: {unit.no_claim}"
+    return text
+
+
+def _explain_differences(table: Table) -> str:
+    unit = table.unit
+    return (
+        f"differences to '{brief(str(table.baseline))}' in {unit.of_differences}, "
+        "within the same head and recipe; intervals and verdicts are of seeds and "
+        f"{table.units}, corrected by Holm for {counts_in_words(table.num_tests)}; "
+        f"equivalent: within {unit.size(table.margin)}"
     )
-    yield f"versions: {', '.join(told)}"
 
 
-def _tuned(table: Table) -> Iterator[str]:
-    """What validation chose: a line for each decoder, and who chose."""
+def _explain_tuning(table: Table) -> Iterator[str]:
+    """What validation chose for each decoder, and which seeds chose."""
     for row in table.rows:
         if row.tunings:
             yield f"{row.label}: {tuning_in_words(row.tunings)}"
-    by_seeds = Counter((t.seeds, t.apart) for row in table.rows for t in row.tunings)
-    for seeds, apart in by_seeds:
+
+    seed_sets = Counter(
+        (tuning.seeds, tuning.apart) for row in table.rows for tuning in row.tunings
+    )
+    for seeds, apart in seed_sets:
         reports = "others report" if apart else "they report, too"
-        yield f"tuned: seeds {spell_numbers(seeds)} chose by validation accuracy, {reports}"
+        yield (
+            f"tuned: seeds {spell_numbers(seeds)} chose by validation accuracy, "
+            f"{reports}"
+        )
+
+
+def _explain_versions(table: Table) -> str:
+    parts = []
+    for name in ("python", "torch", "numpy", "device"):
+        versions = {str(run.environment.get(name, "unknown")) for run in table.runs}
+        spelled = " and ".join(brief(version) for version in sorted(versions))
+        parts.append(f"{name} {spelled}")
+    return f"versions: {', '.join(parts)}"
 
 
 def conclusion(table: Table, *, advice: bool = True) -> str:
-    """What is shown and what to use, without its full stop.
+    """The main result and what to use, without a full stop.
 
-    Where logistic regression on the same states is better than the mechanisms, it says so.
+    Where logistic regression on the same states is better than the mechanisms, the
+    conclusion says so.
 
     Args:
-        table: what it is said of.
-        advice: whether it names what to use.
+        table: the table that it concludes from.
+        advice: whether it names the decoder to use.
     """
     if not table.rows:
         return "Nothing is said of accuracies, for nothing was evaluated"
+
+    # the clauses may name the decoder to use already
     choice = recommended(table) if advice else None
+    advised = False
     if table.compared:
-        parts, advised = _of_mechanisms(table, choice)
+        parts, advised = _clauses_on_mechanisms(table, choice)
     elif any(row.probed for row in table.rows):
-        parts, advised = _of_decoders(table, choice)
+        parts, advised = _clauses_on_decoders(table, choice)
     else:
-        parts, advised = [_alone(table)], False
+        parts = [_clause_without_comparison(table)]
     if choice and not advised:
-        parts.append(choice[1])
-    by = "" if table.score == DEFAULT else f"by {table.unit.title}, "
-    text = by + "; ".join(parts) + _conditions(table)
-    # names stay as they are written; ours is the first word only where no name begins
-    ours = ("no ", "by ", "every ")
-    return text[0].upper() + text[1:] if text.startswith(ours) else text
+        parts.append(choice.advice)
+
+    text = "; ".join(parts) + _conditions(table)
+    if table.score != DEFAULT:
+        text = f"by {table.unit.title}, {text}"
+
+    # a name of a decoder keeps its case; these first words are the report's own
+    if text.startswith(("no ", "by ", "every ")):
+        return text[0].upper() + text[1:]
+    return text
 
 
-def _of_mechanisms(
+def _clauses_on_mechanisms(
     table: Table, choice: Recommendation | None
 ) -> tuple[list[str], bool]:
-    """What is shown of mechanisms, and whether that says already what to use."""
-    claims = {row.label: compared.claim for row, compared in table.compared}
+    """What is shown of mechanisms, and whether that names the decoder to use."""
+    claims = {row.label: comparison.claim for row, comparison in table.compared}
     behind = [row.label for row, _ in table.compared if _is_behind_probe(row)]
+    all_behind = len(behind) == len(claims)
+    advised = bool(choice and choice.row.fitted and behind and all_behind)
     worse_than_probe = f"worse than {PROBE}"
-    advised = bool(
-        choice and choice[0].fitted and behind and len(behind) == len(claims)
-    )
     if advised:
         worse_than_probe += ", which is the one to use"
-    most = max(claim.num_seeds for claim in claims.values())
-    silent = any(claim.verdict == stats.NO_CLAIM for claim in claims.values())
-    if most < stats.LEAST_SEEDS and not silent:
-        seeds = f"seeds: {most}, and a claim needs {stats.LEAST_SEEDS}"
+
+    # too few seeds allow no verdict
+    most_seeds = max(claim.num_seeds for claim in claims.values())
+    makes_no_claim = any(claim.verdict == stats.NO_CLAIM for claim in claims.values())
+    if most_seeds < stats.LEAST_SEEDS and not makes_no_claim:
+        seeds = f"seeds: {most_seeds}, and a claim needs {stats.LEAST_SEEDS}"
         return [f"Nothing is said of differences yet ({seeds})"], False
+
     parts = _clauses(table, claims, f"'{brief(str(table.baseline))}'", "mechanism")
-    if len(behind) < len(claims):
-        beside = [f"{_named(behind)} {worse_than_probe}"] if behind else []
-        return [*parts, *beside], advised
+    if not all_behind:
+        if behind:
+            parts.append(f"{_with_verb(behind)} {worse_than_probe}")
+        return parts, advised
+
+    # one clause about all mechanisms can say both
     verdicts = {claim.verdict for claim in claims.values()}
-    if len(verdicts) == 1 and verdicts < {"better", "worse"}:
+    if verdicts in ({"better"}, {"worse"}):
         return [f"{parts[0]}, and {worse_than_probe}"], advised
     subject = f"{behind[0]} is" if len(behind) == 1 else "every mechanism is"
     return [f"{subject} {worse_than_probe}", *parts], advised
 
 
-def _of_decoders(table: Table, choice: Recommendation | None) -> tuple[list[str], bool]:
-    """The same of decoders without a baseline, compared with logistic regression alone."""
+def _clauses_on_decoders(
+    table: Table, choice: Recommendation | None
+) -> tuple[list[str], bool]:
+    """The same without a baseline: decoders against logistic regression."""
     claims = {row.label: row.probed.claim for row in table.rows if row.probed}
     parts = _clauses(table, claims, PROBE, "decoder")
-    advised = bool(
-        choice and choice[0].fitted and len(parts) == 1 and " worse than " in parts[0]
-    )
-    return [parts[0] + ", which is the one to use"] if advised else parts, advised
+    all_worse = len(parts) == 1 and " worse than " in parts[0]
+    if choice and choice.row.fitted and all_worse:
+        return [f"{parts[0]}, which is the one to use"], True
+    return parts, False
 
 
 def _is_behind_probe(row: Row) -> bool:
     return row.probed is not None and row.probed.claim.verdict == "worse"
 
 
+def _is_ahead_of_probe(row: Row) -> bool:
+    return row.probed is not None and row.probed.claim.verdict == "better"
+
+
 def _clauses(
     table: Table, claims: Mapping[str, stats.Claim], other: str, noun: str
 ) -> list[str]:
-    """What is shown of decoders beside another, a clause for each verdict."""
+    """What is shown of decoders against another, a clause for each verdict."""
     labels: dict[str, list[str]] = {}
     for label, claim in claims.items():
         labels.setdefault(claim.verdict, []).append(label)
+
     parts = [
-        f"{_named(labels[verdict])} {verdict} than {other}"
+        f"{_with_verb(labels[verdict])} {verdict} than {other}"
         for verdict in ("better", "worse")
         if verdict in labels
     ]
@@ -475,98 +596,132 @@ def _clauses(
         spread = _spread(table, claims.values())
         parts.append(f"no {noun} is shown to differ from {other}: {spread}")
     if "equivalent" in labels:
+        subject = _with_verb(labels["equivalent"])
         margin = table.unit.size(table.margin)
-        parts.append(
-            f"{_named(labels['equivalent'])} equivalent to {other} within {margin}"
-        )
+        parts.append(f"{subject} equivalent to {other} within {margin}")
     if 0 < len(labels.get("undecided", ())) < len(claims):
-        parts.append(f"{_named(labels['undecided'])} undecided")
+        parts.append(f"{_with_verb(labels['undecided'])} undecided")
     if stats.NO_CLAIM in labels:
-        why = next(claim.no_claim for claim in claims.values() if claim.no_claim)
-        parts.append(f"no claim is made of {', '.join(labels[stats.NO_CLAIM])}: {why}")
+        reason = next(claim.no_claim for claim in claims.values() if claim.no_claim)
+        names = ", ".join(labels[stats.NO_CLAIM])
+        parts.append(f"no claim is made of {names}: {reason}")
     return parts
 
 
-def _spread(table: Table, given: Iterable[stats.Claim]) -> str:
-    unit, claims = table.unit, list(given)
-    low, high = (unit.difference(f(c.difference for c in claims)) for f in (min, max))
-    text = f"differences of {' to '.join(dict.fromkeys((low, high)))}{' points' * unit.percent}"
-    if widths := [i[1] - i[0] for i in (c.interval_corrected for c in claims) if i]:
+def _spread(table: Table, claims: Iterable[stats.Claim]) -> str:
+    """How far differences and their intervals reach, and what would decide."""
+    unit = table.unit
+    claims = list(claims)
+    low = unit.difference(min(claim.difference for claim in claims))
+    high = unit.difference(max(claim.difference for claim in claims))
+    text = f"differences of {low}"
+    if high != low:
+        text += f" to {high}"
+    if unit.percent:
+        text += " points"
+
+    intervals = [claim.interval_corrected for claim in claims]
+    widths = [interval[1] - interval[0] for interval in intervals if interval]
+    if widths:
         text += f", intervals up to {unit.size(max(widths), '.2f')} wide"
+
     furthest = max(claims, key=lambda claim: abs(claim.difference))
-    if rows := furthest.rows_to_decide:
+    rows = furthest.rows_to_decide
+    groups = furthest.groups_to_decide
+    if rows:
         text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
-    elif groups := furthest.groups_to_decide:
+    elif groups:
         text += f"; {table.num_groups:,} groups cannot tell, about {groups:,} would"
     return text
 
 
 def recommended(table: Table) -> Recommendation | None:
-    """The row to use and why, where that can be said: of the same states, nothing optimistic.
+    """The row to use and why; None where the table does not allow an answer.
 
-    The best, if it is shown to be better than the baseline. Else what nothing is shown to be better
-    than: logistic regression where it is the best, or the baseline.
+    All rows must have the same states, and no row may be optimistic. The answer is the
+    best row if it is shown to be better than the baseline. Else it is the row that
+    nothing is shown to be better than: logistic regression where it is the best, or the
+    baseline.
     """
     rows = [
         row for row in table.rows if row.chosen.mean is not None and not row.shuffled
     ]
-    given = {(row.drawn, row.recipe.get("layers")) for row in rows}
-    if len(given) != 1 or any(row.unchosen or row.optimistic for row in rows):
+    inputs = {(row.drawn, row.recipe.get("layers")) for row in rows}
+    if len(inputs) != 1 or any(row.unchosen or row.optimistic for row in rows):
         return None
-    best, better = (
-        rows[0],
-        [r for r, c in table.compared if c.claim.verdict == "better"],
-    )
-    if best in better:
-        return (
-            best,
-            f"use {best.label}: best mean, shown to be better than '{table.baseline}'",
-        )
+
+    best = rows[0]
+    if best.compared and best.compared.claim.verdict == "better":
+        reason = f"best mean, shown to be better than '{table.baseline}'"
+        return Recommendation(best, f"use {best.label}: {reason}")
+
+    reference = _unbeaten_reference(table, rows)
+    if reference is None:
+        return None
     probed = [row for row in table.rows if row.probed]
-    if not (table.compared or probed):
+    if reference.fitted and all(_is_behind_probe(row) for row in probed):
+        reason = "shown to be better than every other decoder"
+        return Recommendation(reference, f"use {reference.label}: {reason}")
+
+    reasons = []
+    if best is reference:
+        reasons.append("best mean")
+    fewest_parameters = min(row.parameters["total"] for row in rows)
+    if reference.parameters["total"] == fewest_parameters:
+        reasons.append("fewest parameters")
+    if not reasons:
         return None
+    reason = f"{', '.join(reasons)}, nothing is shown to be better than it"
+    return Recommendation(reference, f"use {reference.label}: {reason}")
+
+
+def _unbeaten_reference(table: Table, rows: Sequence[Row]) -> Row | None:
+    """Logistic regression where it is the best row, else the only row of the baseline.
+
+    None where a row is shown to be better than it, and where nothing was compared.
+    """
+    best = rows[0]
     if best.fitted:
-        ahead = [
-            row for row in probed if row.probed and row.probed.claim.verdict == "better"
-        ]
-        base = [best] if probed and not ahead else []
-    else:
-        of_baseline = [
-            row for row in rows if row.attention == table.baseline and not row.fitted
-        ]
-        base = [] if better else of_baseline
-    if len(base) != 1:
+        probed = [row for row in table.rows if row.probed]
+        if not probed or any(_is_ahead_of_probe(row) for row in probed):
+            return None
+        return best
+
+    if any(comparison.claim.verdict == "better" for _, comparison in table.compared):
         return None
-    if base[0].fitted and all(map(_is_behind_probe, probed)):
-        return base[
-            0
-        ], f"use {base[0].label}: shown to be better than every other decoder"
-    fewest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
-    reasons = ["best mean"] * (best is base[0]) + ["fewest parameters"] * fewest
-    said = f"use {base[0].label}: {', '.join(reasons)}, nothing is shown to be better than it"
-    return (base[0], said) if reasons else None
+    if not table.compared and not any(row.probed for row in table.rows):
+        return None
+    baselines = [
+        row for row in rows if row.attention == table.baseline and not row.fitted
+    ]
+    return baselines[0] if len(baselines) == 1 else None
 
 
-def _alone(table: Table) -> str:
+def _clause_without_comparison(table: Table) -> str:
     first = table.rows[0]
-    interval, mean = first.chosen.two_level, first.chosen.mean
+    interval = first.chosen.two_level
+    mean = first.chosen.mean
     if len(table.rows) > 1 or interval is None or mean is None:
-        return "Nothing is compared with a baseline, so that nothing is said of differences"
+        return (
+            "Nothing is compared with a baseline, "
+            "so that nothing is said of differences"
+        )
     unit = table.unit
     sign = "%" if unit.percent else ""
-    others = "groups of test rows" if table.num_groups else "test rows"
+    drawn = "groups of test rows" if table.num_groups else "test rows"
     return (
-        f"The mean {unit.title} of {first.label} is {unit.text(mean)}{sign}, with a 95% confidence "
-        f"interval of {unit.span(interval)}{sign} over seeds and {others}"
+        f"The mean {unit.title} of {first.label} is {unit.text(mean)}{sign}, with a "
+        f"95% confidence interval of {unit.span(interval)}{sign} over seeds and {drawn}"
     )
 
 
 def _conditions(table: Table) -> str:
-    """What the answer rests on; what else makes numbers weak the notes say."""
-    compared, conditions = [c for _, c in table.compared], []
+    """The conditions of the conclusion, in brackets; notes say what else is weak."""
     trained = [row for row in table.rows if not (row.fitted or row.shuffled)]
+    conditions = []
     if any(row.optimistic for row in trained):
         conditions.append("some of it from numbers that are optimistic")
+
     untuned = [row for row in trained if not row.tunings]
     if any(row.candidate for row in untuned):
         conditions.append("not tuned: every candidate stands for itself")
@@ -574,20 +729,29 @@ def _conditions(table: Table) -> str:
         conditions.append(NOT_TUNED)
     elif untuned:
         conditions.append(f"{len(untuned)} of {len(trained)} decoders not tuned")
-    if any(c.other_grid for c in compared):
+
+    if any(comparison.other_grid for _, comparison in table.compared):
         conditions.append("though not all had the same grid")
-    if late := sum(row.undertrained for row in table.rows):
-        conditions.append(f"and {late} of {len(table.rows)} rows under-trained")
+    num_undertrained = sum(row.undertrained for row in table.rows)
+    if num_undertrained:
+        conditions.append(
+            f"and {num_undertrained} of {len(table.rows)} rows under-trained"
+        )
     return f" ({', '.join(conditions)})" if conditions else ""
 
 
-def _named(names: Sequence[str]) -> str:
+def _with_verb(names: Sequence[str]) -> str:
     """The names as the subject of a sentence, with its verb."""
-    if 1 < len(names) <= NAMED:
+    if len(names) == 1:
+        return f"{names[0]} is"
+    if len(names) <= NAMED:
         return f"{', '.join(names[:-1])} and {names[-1]} are"
-    return f"{_listed(names, NAMED)} {'are' if len(names) > 1 else 'is'}"
+    return f"{_listed(names, NAMED)} are"
 
 
 def _listed(names: Sequence[str], most: int) -> str:
-    more = f" and {len(names) - most} more" * (len(names) > most)
-    return ", ".join(names[:most]) + more
+    """The first names, and how many more there are."""
+    text = ", ".join(names[:most])
+    if len(names) > most:
+        text += f" and {len(names) - most} more"
+    return text

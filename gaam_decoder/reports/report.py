@@ -1,11 +1,13 @@
-"""A report: the accuracy tables of runs, in any format."""
+"""A report: the accuracy tables of runs, in any format.
+
+``report`` reads runs and makes the tables; a ``Report`` prints, writes and draws them.
+"""
 
 import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gaam_cache.common import plugins
 from gaam_cache.common.errors import ConfigError
@@ -20,16 +22,17 @@ from gaam_decoder.runs.loading import Texts, load_runs, one_form
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
 
-Names = str | Sequence[str] | None  # of columns; None: the usual
-MOST_SAVED = 6  # pictures that are written, each as PDF and PNG: a dozen files
+Names = str | Sequence[str] | None  # of columns; None: the usual ones
+MOST_SAVED = 6  # pictures to write, each as PDF and PNG: a dozen files
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Report:
-    """Tables of accuracies over seeds and differences to a baseline, one per cache and test rows.
+    """A table of accuracies over seeds for each cache and set of test rows.
 
-    ``format`` is what ``gaam report --format`` takes, ``section`` what ``--section`` and
-    ``columns`` what ``--columns`` takes. A ConfigError says that there is none of that name.
+    The methods take ``format``, ``section`` and ``columns`` as ``gaam report`` takes
+    ``--format``, ``--section`` and ``--columns``. They raise a ConfigError for an
+    unknown name.
 
     >>> "| gaam:heads=1" in gaam_decoder.report("runs").text("markdown")
     True
@@ -54,13 +57,17 @@ class Report:
         section: str | None = None,
         columns: Names = None,
     ) -> None:
-        """Print the report, or one section of it; what is not for a screen is UTF-8 always."""
-        # the width, colour and encoding of a terminal are those of the screen
+        """Print the report, or one section of it.
+
+        Every format but ``terminal`` is printed in UTF-8.
+        """
         if format != "terminal" and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         if format == "terminal" and sys.stdout.isatty():
+            # the format asks the screen for its width, colours and encoding
             self._format(format, section, columns).write(self.tables, sys.stdout)
-        else:  # at once: a notebook shows every write by itself
+        else:
+            # a notebook shows every write by itself, so there is one
             sys.stdout.write(self.text(format, section, columns))
 
     def save(
@@ -70,9 +77,12 @@ class Report:
         section: str | None = None,
         columns: Names = None,
     ) -> None:
-        """Write the report, or one section of it, to a file, which appears whole."""
+        """Write the report, or one section of it, to a file.
+
+        Readers see the whole file or none.
+        """
         text = self.text(format, section, columns)
-        # the file that a link means is replaced, and not the link
+        # a link stays, and the file behind it is replaced
         write_file(absolute_path(file).resolve(), text.encode())
 
     def _format(self, name: str, section: str | None, columns: Names) -> Format:
@@ -80,54 +90,69 @@ class Report:
         return format_of(name, section, columns, score)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Write the first six pictures, of a section one, as PDF and PNG; returns their paths."""
+        """Write the first pictures, one of each section, and return their paths.
+
+        Each picture is written as PDF and as PNG. All tables together have about six
+        pictures, and each table has at least one.
+        """
         paths: list[Path] = []
         most = max(1, MOST_SAVED // len(self.tables))
         for number, table in enumerate(self.tables, 1):
             prefix = f"table{number}-" if len(self.tables) > 1 else ""
-            of_sections = [
-                one for section in sections(table) for one in section.parts[1][:1]
-            ]
-            for picture in [*overviews(table), *of_sections][:most]:
+            pictures = [*overviews(table)]
+            for section in sections(table):
+                _, section_pictures = section.parts
+                pictures += section_pictures[:1]
+            for picture in pictures[:most]:
                 for suffix, content in image_files(picture).items():
-                    paths.append(
-                        absolute_path(folder) / f"{prefix}{picture.name}.{suffix}"
-                    )
-                    write_file(paths[-1], content)
+                    name = f"{prefix}{picture.name}.{suffix}"
+                    path = absolute_path(folder) / name
+                    write_file(path, content)
+                    paths.append(path)
         return paths
 
     def __str__(self) -> str:
-        """As the command prints it."""
+        """The report as the command prints it."""
         return self.text("terminal")
 
     def _repr_markdown_(self) -> str:
-        """What a notebook shows."""
+        """The report as a notebook shows it."""
         return self.text("markdown")
 
 
 def format_of(
     name: str, section: str | None = None, names: Names = None, score: str = DEFAULT
 ) -> Format:
-    """The format of that name, which writes one section alone where one is asked for.
+    """The format of that name, for the whole report or one section.
 
-    ``names`` are columns of the table of accuracies, whose values are of ``score``.
+    Args:
+        name: what ``--format`` takes.
+        section: the section to show alone.
+        names: columns of the table of accuracies.
+        score: the score in that table.
 
     Raises:
-        ConfigError: no such format or column, or columns of what has none.
+        ConfigError: no such format or column, or columns of a format or section that
+            takes none.
     """
-    format: Format = plugins.load(
+    format_class: type[Format] = plugins.load(
         "gaam_decoder.reports.formats", name, kind="report format"
-    )()
+    )
+    format = format_class()
     format.section = section
     if names is None:
         return format
     if section is not None:
-        message = "--columns are of the table of accuracies, and --section is shown without it"
-        raise ConfigError(message, expected="one of the two")
-    if not format.has_columns:
-        expected = "another format: this one holds everything"
         raise ConfigError(
-            "--columns are of a table", expected=expected, found=f"--format {name}"
+            "--columns choose columns of the table of accuracies, "
+            "and --section leaves that table out",
+            expected="one of the two",
+        )
+    if not format.has_columns:
+        raise ConfigError(
+            "--columns choose columns of a table",
+            expected="another format: this one holds everything",
+            found=f"--format {name}",
         )
     format.columns = columns.choose(names, score)
     return format
@@ -156,58 +181,62 @@ def report(
     >>> report.save("table.tex", "latex")
 
     Args:
-        runs: folders of runs and single runs, or some of what ``train`` or ``load_runs`` returned.
-        attn: mechanisms that are meant, as ``load_runs`` has them. Holm corrects for what filters
-            left out too: none makes p smaller.
-        head: the same of heads.
-        layers: sets of layers that are meant.
-        lr: learning rates that are meant.
-        cache: the cache that is meant.
-        baseline: mechanism that the others are compared with; default: ``none`` if it is there.
-        margin: largest difference that does not matter, in points of the score, or in its unit;
-            default: 0.5 points, of log loss 0.01, of the Brier score 0.005.
-        score: what is compared: what ``gaam report --score`` takes.
-        temperature: fit one for every seed and fold on the rows of train that chose its epoch, by
-            their log loss, and divide logits by it in log loss, Brier score and ECE.
-        every_candidate: show every learning rate and weight decay; default: what validation chose.
-        top: rows of each table that are shown, the best, and their baselines; all are counted.
-        pairs: setting in which the rows of every pair differ, such as layers: which is best stands
-            first in the report; default: attn, in a section.
-        groups: kept column whose value says which rows belong together, such as who speaks: the
-            group is then the unit of intervals and verdicts. So are, without being asked for, the
-            groups of the training, pieces of one sound, and copies.
+        runs: folders of runs and single runs, or some of the runs that ``train`` or
+            ``load_runs`` returned.
+        attn: mechanisms to report on, as ``load_runs`` takes them. Holm corrects for
+            what filters leave out too, so a filter makes no p smaller.
+        head: heads to report on.
+        layers: sets of layers to report on.
+        lr: learning rates to report on.
+        cache: the cache to report on.
+        baseline: mechanism that the others are compared with; default: ``none`` if a
+            run has it.
+        margin: largest difference that does not matter, in points of the score, or in
+            its unit; default: 0.5 points, for log loss 0.01, for the Brier score 0.005.
+        score: the score to compare, as ``gaam report --score`` takes it.
+        temperature: fit a temperature for every seed and fold by the log loss of its
+            validation rows. Log loss, Brier score and ECE divide the logits by it.
+        every_candidate: show every learning rate and weight decay; default: only what
+            validation chose.
+        top: how many rows of each table are shown, the best, with their baselines; the
+            others still count.
+        pairs: setting in which the rows of every pair differ, such as layers; the
+            report then begins with the best value. Default: attn, in a section.
+        groups: kept column whose value says which rows belong together, such as the
+            speaker. Groups are then the unit of intervals and verdicts. The groups of
+            the training, pieces of one sound and copies are so without this option.
 
     Raises:
-        ConfigError: no such baseline, margin, score, filter or column, pairs along what does not
-            vary, or no run of which a temperature can be fitted.
-        NotFoundError: no runs, or none that is meant.
+        ConfigError: no such baseline, margin, score, filter or column, pairs along a
+            setting that does not vary, or no run that a temperature can be fitted to.
+        NotFoundError: there are no runs, or the filters leave none.
         CacheError: a run is damaged.
     """
     spec = str(parse_attention(baseline, option="--baseline")) if baseline else None
+    # a number that is not comparable, such as NaN, is refused too
     if top is not None and not top >= 1:
         raise ConfigError(
             "--top is out of range", expected="a number from 1 on", found=str(top)
         )
-    found = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
+    loaded = load_runs(runs, attn=attn, head=head, layers=layers, lr=lr, cache=cache)
     if spec is not None:
-        spec = one_form(spec, {run.attention for run in found}, "--baseline")
-    about: dict[str, Any] = {
-        "margin": margin,
-        "score": score,
-        "temperature": temperature,
-    }
-    about |= {
-        "every_candidate": every_candidate,
-        "top": top,
-        "pairs": pairs,
-        "groups": groups,
-    }
-    tables = build_tables(found, spec, **about)
-    if temperature and not any(
-        row.temperature for table in tables for row in table.rows
-    ):
-        expected = "runs of --select val, which keep the logits of the rows that chose"
+        spec = one_form(spec, {run.attention for run in loaded}, "--baseline")
+
+    tables = build_tables(
+        loaded,
+        spec,
+        margin=margin,
+        score=score,
+        temperature=temperature,
+        every_candidate=every_candidate,
+        top=top,
+        pairs=pairs,
+        groups=groups,
+    )
+    rows = [row for table in tables for row in table.rows]
+    if temperature and not any(row.temperature for row in rows):
         raise ConfigError(
-            "no run has what a temperature is fitted on", expected=expected
+            "no run has validation rows to fit a temperature on",
+            expected="runs of --select val, which keep the logits of these rows",
         )
     return Report(tuple(tables))

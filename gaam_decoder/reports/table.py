@@ -1,4 +1,7 @@
-"""Rows of the same states and test rows side by side: what reports say, apart from how it looks."""
+"""The tables of a report: rows of the same states and the same test rows, compared.
+
+A ``Table`` holds what a report says; a ``Format`` decides how that looks.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -32,46 +35,58 @@ SEPARATE = "rows of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"
 AT_EDGE = " (edge)"
 CACHE_FIELDS = (
-    *("fingerprint", "states", "encoder", "dataset"),
-    *("layers", "first_layer", "hidden_size", "rows"),
+    "fingerprint",
+    "states",
+    "encoder",
+    "dataset",
+    "layers",
+    "first_layer",
+    "hidden_size",
+    "rows",
 )
+# settings that the name of a row spells in words of their own
+SPELLED_IN_NAME = {"select", "allow_train_as_test", "shuffle_labels"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """All rows of one cache and one set of test rows; rows of different ones are never compared.
+    """All rows of one cache and one set of test rows.
 
-    Where all that is there of a cache are final models, which test nothing, it has no rows.
+    Rows of different tables are never compared. A table has no rows where a cache has
+    final models alone, which are not tested.
     """
 
     cache: dict[str, Any]
-    apart: str = (
-        ""  # what tells the cache from others of the report that go by the same title
-    )
-    where: str  # which rows are tested, in words
+    # how the cache differs from others of the report with the same title
+    apart: str = ""
+    # the test rows, in words
+    where: str
     num_test_rows: int = 0
     rows: tuple[Row, ...] = ()
-    baseline: str | None = None  # what differences are to
-    incomplete: Sequence[
-        str
-    ] = ()  # what is not among the rows, because folds of it are missing
+    # the mechanism that the others are compared with
+    baseline: str | None = None
+    # decoders that are no rows, because some of their folds are missing
+    incomplete: Sequence[str] = ()
+    # comparisons that Holm corrects for, by head; those that filters left out count
     num_tests: Mapping[str, int] = field(default_factory=dict)
-    """Comparisons that make a claim, by head, left out ones too: what Holm corrects for."""
-    pairs: Pairs | None = (
-        None  # rows against every other that differs in one setting alone
-    )
-    margin: float  # largest difference that does not matter, a fraction or in the score's unit
+    # pairs of rows that differ in one setting alone
+    pairs: Pairs | None = None
+    # largest difference that does not matter, a fraction or in the score's unit
+    margin: float
     score: str
     temperature: bool
-    selection: Selection | None  # what was left out of the whole report
-    uncounted: int = 0  # runs that were left out unread: Holm corrects for none of them
-    finals: tuple[
-        dict[str, Any], ...
-    ] = ()  # models that are not evaluated, as JSON values
-    groups: TableGroups | None = None  # of its test rows; None where nothing is tested
+    # what filters left out of the whole report
+    selection: Selection | None
+    # runs that filters left out unread, so that Holm does not correct for them
+    uncounted: int = 0
+    # models that are not evaluated, as JSON values
+    finals: tuple[dict[str, Any], ...] = ()
+    # groups of the test rows; None where nothing is tested
+    groups: TableGroups | None = None
+    # kept columns that look like groups but are not used as such: their value counts
     like_groups: Mapping[str, int] = field(default_factory=dict)
-    """Kept columns that look like groups and are not taken for such, by how many values."""
-    runs: tuple[RunResult, ...]  # of its rows, and of its final models
+    # runs of the rows and of the final models
+    runs: tuple[RunResult, ...]
 
     @property
     def shown(self) -> list[Row]:
@@ -89,49 +104,69 @@ class Table:
         return score_of(self.score)
 
     def title(self) -> str:
-        """One line that says what was encoded with what."""
-        where = self.where.partition(", groups ")[0] if self.num_groups else self.where
-        fold = "" if where == "test split 'test'" else f", {brief(where)}"
-        groups = (
-            f", {self.groups.in_words()}" if self.groups and self.num_groups else ""
-        )
-        return f"{self.of_cache}{', ' if self.apart else ''}{self.apart}{fold}{groups}"
+        """One line that names the data set, the encoder and the test rows."""
+        parts = [self.of_cache]
+        if self.apart:
+            parts.append(self.apart)
+
+        # the last part names the groups, so the fold need not
+        where = self.where
+        if self.num_groups:
+            where = where.partition(", groups ")[0]
+        if where != "test split 'test'":
+            parts.append(brief(where))
+
+        if self.groups and self.num_groups:
+            parts.append(self.groups.in_words())
+        return ", ".join(parts)
 
     @property
     def of_cache(self) -> str:
-        """What a title says of the cache, where no other goes by the same."""
+        """The part of the title that names the cache."""
         rows = " + ".join(
-            f"{n:,} {brief(name, 40)}" for name, n in self.cache["rows"].items()
+            f"{count:,} {brief(split, 40)}"
+            for split, count in self.cache["rows"].items()
         )
-        first, count = self.cache.get("first_layer", 1), self.cache["layers"]
-        some = "" if first == 1 else f" ({first} to {first + count - 1})"
+        first_layer = self.cache.get("first_layer", 1)
+        num_layers = self.cache["layers"]
+        layers = f"{num_layers} layers"
+        if first_layer != 1:
+            layers += f" ({first_layer} to {first_layer + num_layers - 1})"
         return (
-            f"{brief(self.cache['dataset'])} ({rows} rows) through {brief(self.cache['encoder'])}, "
-            f"{count} layers{some} x {self.cache['hidden_size']}"
+            f"{brief(self.cache['dataset'])} ({rows} rows) "
+            f"through {brief(self.cache['encoder'])}, "
+            f"{layers} x {self.cache['hidden_size']}"
         )
 
     @property
     def num_groups(self) -> int | None:
-        """How many groups the test rows are in, where these are the unit; else None."""
-        groups = self.groups.groups if self.groups else None
-        return None if groups is None else len(groups)
+        """How many groups the test rows form; None where rows are the unit."""
+        if self.groups is None or self.groups.groups is None:
+            return None
+        return len(self.groups.groups)
 
     @property
     def units(self) -> str:
-        """What other test sets would have others of: groups, or rows."""
+        """What another test set would draw anew: groups, or rows."""
         return "rows" if self.num_groups is None else "groups"
 
     def beside(self) -> list[str]:
-        """What is not in the table: rows that are not shown, and final models."""
-        rest = len(self.rows) - len(self.shown)
-        said = f"{rest} of {len(self.rows)} rows are not shown, but counted in all that is said; "
-        said += "what is shown because its test score is good is better by luck too"
-        lines = [said] * bool(rest)
-        for one in self.finals:
-            failed = f" ({len(one['failed_seeds'])} failed)" * bool(one["failed_seeds"])
-            seeds = f"seeds {spell_numbers(one['seeds'])}{failed}: not evaluated"
-            name = f"final model {brief(one['attention'])} + {brief(one['head'], 60)}"
-            lines.append(f"{name}, {seeds}; in {brief(one['folder'], 200)}")
+        """Lines on what the table does not show: further rows, and final models."""
+        lines = []
+        num_hidden = len(self.rows) - len(self.shown)
+        if num_hidden:
+            lines.append(
+                f"{num_hidden} of {len(self.rows)} rows are not shown, but counted in "
+                "all that is said; what is shown because its test score is good is "
+                "better by luck too"
+            )
+        for model in self.finals:
+            name = f"{brief(model['attention'])} + {brief(model['head'], 60)}"
+            seeds = f"seeds {spell_numbers(model['seeds'])}"
+            if model["failed_seeds"]:
+                seeds += f" ({len(model['failed_seeds'])} failed)"
+            folder = brief(model["folder"], 200)
+            lines.append(f"final model {name}, {seeds}: not evaluated; in {folder}")
         return lines
 
     def _groups_as_json(self) -> dict[str, Any] | None:
@@ -161,22 +196,44 @@ class Table:
             "unchosen_rows": [i for i, row in enumerate(self.shown) if row.unchosen],
             "final_models": list(self.finals),
             "rows_not_shown": len(self.rows) - len(self.shown),
-            "selection": self.selection and self.selection.to_dict(),
+            "selection": self.selection.to_dict() if self.selection else None,
         }
 
 
 class Format(ABC):
     """One way to show tables."""
 
-    has_columns: ClassVar[bool] = True  # whether it may be asked for some
-    section: str | None = None  # that is shown alone, without the table of accuracies
-    columns: Sequence[
-        Any
-    ] = ()  # of the table, as ``columns.choose`` gives them; (): the usual
+    # whether a person may choose the columns of the table
+    has_columns: ClassVar[bool] = True
+    # the section to show alone, without the table of accuracies
+    section: str | None = None
+    # columns of the table, as ``columns.choose`` returns them; (): the usual ones
+    columns: Sequence[Any] = ()
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write all tables to ``stream``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TableOptions:
+    """What all tables of a report share: its options and what its filters left out."""
+
+    margin: float
+    score: str
+    temperature: bool
+    every_candidate: bool
+    top: int | None
+    groups: str | None
+    selection: Selection | None
+    left_out_runs: Sequence[RunResult]
+
+    @property
+    def num_unread_runs(self) -> int:
+        """Runs that filters left out without reading them."""
+        if self.selection is None:
+            return 0
+        return sum(self.selection.left_out.values()) - len(self.left_out_runs)
 
 
 def build_tables(
@@ -191,177 +248,300 @@ def build_tables(
     pairs: str | None = None,
     groups: str | None = None,
 ) -> list[Table]:
-    """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
+    """Make a table for each cache and set of test rows, a row for runs of other seeds.
 
-    Arguments and errors are those of ``report``. What filters left out of ``Runs`` is compared for
-    Holm alone, lest a look at the results make p smaller.
+    Arguments and errors are those of ``report``. Runs that filters left out count for
+    Holm alone: a person who filters after a look at the results gets no smaller p.
     """
-    unit = score_of(score)
-    margin = unit.margin if margin is None else margin / unit.factor
-    if not 0 < margin < unit.highest:
-        expected = (
-            f"{unit.of_differences} above 0 and below {unit.factor * unit.highest:g}"
-        )
-        given = f"{unit.factor * margin:g}"
-        raise ConfigError("--margin is out of range", expected=expected, found=given)
-    selection, beside = getattr(runs, "selection", None), getattr(runs, "others", ())
-
-    def by_test(runs: Sequence[RunResult]) -> tuple[Choice, list[Tested]]:
-        choice = Choice(list(runs), {}, ()) if every_candidate else choose(runs)
-        evaluated = [run for run in choice.runs if run.evaluated]
-        of_tests = rows_by_test(
-            evaluated, choice.tunings, score, temperature, groups, beside
-        )
-        return choice, list(of_tests)
-
-    choice, tested = by_test(runs)
-    # by test rows, what filters left out of a table too
-    whole = (
-        {one.key: one.rows for one in by_test([*runs, *beside])[1]} if beside else {}
+    options = _TableOptions(
+        margin=_margin_of_score(score_of(score), margin),
+        score=score,
+        temperature=temperature,
+        every_candidate=every_candidate,
+        top=top,
+        groups=groups,
+        selection=getattr(runs, "selection", None),
+        left_out_runs=getattr(runs, "others", ()),
     )
-    both = [(one.rows, whole.get(one.key, [])) for one in tested]
-    chosen = compare.choose_baseline(
-        [row for one in tested for row in one.rows], baseline
+    choice, tested = _choose_and_group(runs, options)
+
+    # for Holm, the rows that filters left out of each table too
+    all_rows_by_test: dict[tuple[Any, ...], list[Row]] = {}
+    if options.left_out_runs:
+        _, all_tested = _choose_and_group([*runs, *options.left_out_runs], options)
+        all_rows_by_test = {test.key: test.rows for test in all_tested}
+    all_rows = [all_rows_by_test.get(test.key, []) for test in tested]
+
+    shown_rows = [test.rows for test in tested]
+    chosen_baseline = compare.choose_baseline(
+        [row for rows in shown_rows for row in rows], baseline
+    )
+    pairs_of_tables = compare.every_pair(
+        list(zip(shown_rows, all_rows, strict=True)), pairs, options.margin
+    )
+    tables = [
+        _build_table(
+            test, rows_of_test, table_pairs, chosen_baseline, choice.unchosen, options
+        )
+        for test, rows_of_test, table_pairs in zip(
+            tested, all_rows, pairs_of_tables, strict=True
+        )
+    ]
+    return _tell_caches_apart(_add_final_models(tables, choice, options))
+
+
+def _margin_of_score(unit: Score, margin: float | None) -> float:
+    """The margin as a fraction or in the score's own unit; a person gives points."""
+    value = unit.margin if margin is None else margin / unit.factor
+    if not 0 < value < unit.highest:
+        highest = unit.factor * unit.highest
+        raise ConfigError(
+            "--margin is out of range",
+            expected=f"{unit.of_differences} above 0 and below {highest:g}",
+            found=f"{unit.factor * value:g}",
+        )
+    return value
+
+
+def _choose_and_group(
+    runs: Sequence[RunResult], options: _TableOptions
+) -> tuple[Choice, list[Tested]]:
+    """Choose the candidate of every row, and group the rows by their test rows."""
+    keep_all = options.every_candidate
+    choice = Choice(list(runs), {}, ()) if keep_all else choose(runs)
+    tested = rows_by_test(
+        [run for run in choice.runs if run.evaluated],
+        choice.tunings,
+        options.score,
+        options.temperature,
+        options.groups,
+        options.left_out_runs,
+    )
+    return choice, list(tested)
+
+
+def _build_table(
+    test: Tested,
+    all_rows: Sequence[Row],
+    pairs: Pairs,
+    baseline: str | None,
+    unchosen_runs: Sequence[str],
+    options: _TableOptions,
+) -> Table:
+    """Compare the rows of one set of test rows.
+
+    Args:
+        test: the rows, and what tests them.
+        all_rows: those that filters left out too.
+        pairs: the pairs of the table.
+        baseline: mechanism that the others are compared with.
+        unchosen_runs: keys of candidates between which validation could not choose.
+        options: what all tables share.
+    """
+    rows = test.rows
+
+    def find_baseline(row: Row, candidates: Sequence[Row]) -> Row | None:
+        return compare.counterpart(row, candidates, baseline)
+
+    compared = compare.compare_all(rows, all_rows, options.margin, find_baseline)
+    probed = compare.compare_all(rows, all_rows, options.margin, compare.probe_of)
+
+    # the baseline of a row that is shown stays beside it
+    best_rows = rows[: options.top]
+    baselines = [find_baseline(row, rows) for row in best_rows]
+    shown = [*best_rows, *baselines]
+
+    finished_rows = [
+        replace(
+            row,
+            compared=compared.get(row.key),
+            probed=probed.get(row.key),
+            unchosen=row.runs[0].key in unchosen_runs,
+            candidate=options.every_candidate and len(rows) > 1,
+            shown=any(row is shown_row for shown_row in shown),
+        )
+        for row in rows
+    ]
+    has_baseline = any(compare.is_of(row, baseline) for row in rows)
+    return Table(
+        cache=rows[0].runs[0].cache,
+        where=test.where,
+        num_test_rows=len(test.labels),
+        rows=_name_rows(finished_rows),
+        baseline=baseline if has_baseline else None,
+        incomplete=test.incomplete,
+        num_tests=compare.counts_by_head(rows, compared),
+        pairs=pairs,
+        margin=options.margin,
+        score=options.score,
+        temperature=options.temperature,
+        selection=options.selection,
+        uncounted=options.num_unread_runs,
+        groups=test.groups,
+        like_groups=columns_like_groups(test.groups, _share_right(rows), test.labels),
+        runs=tuple(run for row in rows for run in row.runs),
     )
 
-    def of_baseline(row: Row, rows: Sequence[Row]) -> Row | None:
-        return compare.counterpart(row, rows, chosen)
 
-    shared: dict[str, Any] = {"margin": margin, "score": score, "selection": selection}
-    shared["temperature"] = temperature
-    tables, of_pairs = [], iter(compare.every_pair(both, pairs, margin))
-    for one, (rows, all_rows) in zip(tested, both, strict=True):
-        compared = compare.compare_all(rows, all_rows, margin, of_baseline)
-        probed = compare.compare_all(rows, all_rows, margin, compare.probe_of)
-        # the baseline of a row that is shown stays beside it
-        kept = [*rows[:top], *(of_baseline(row, rows) for row in rows[:top])]
-        told = [
-            replace(
-                row,
-                compared=compared.get(row.key),
-                probed=probed.get(row.key),
-                unchosen=row.runs[0].key in choice.unchosen,
-                candidate=every_candidate and len(rows) > 1,
-                shown=any(row is other for other in kept),
+def _add_final_models(
+    tables: Sequence[Table], choice: Choice, options: _TableOptions
+) -> list[Table]:
+    """Add final models to the first table of their states, or to a new one."""
+    final_runs = [run for run in choice.runs if not run.evaluated]
+    runs_by_states: dict[str, list[RunResult]] = {}
+    for run in final_runs:
+        runs_by_states.setdefault(run.states, []).append(run)
+
+    result = list(tables)
+    for states, runs in runs_by_states.items():
+        place = _place_of_states(result, states)
+        if place == len(result):
+            result.append(
+                Table(
+                    cache=runs[0].cache,
+                    where="final models, which are not evaluated",
+                    margin=options.margin,
+                    score=options.score,
+                    temperature=options.temperature,
+                    selection=options.selection,
+                    runs=(),
+                )
             )
-            for row in rows
-        ]
-        table = Table(
-            cache=rows[0].runs[0].cache,
-            where=one.where,
-            num_test_rows=len(one.labels),
-            rows=_named(told),
-            baseline=chosen
-            if any(compare.is_of(row, chosen) for row in rows)
-            else None,
-            incomplete=one.incomplete,
-            num_tests=compare.counts_by_head(rows, compared),
-            pairs=next(of_pairs),
-            runs=tuple(run for row in rows for run in row.runs),
-            uncounted=sum(selection.left_out.values()) - len(beside)
-            if selection
-            else 0,
-            groups=one.groups,
-            like_groups=columns_like_groups(one.groups, _share_right(rows), one.labels),
-            **shared,
+        models = [_final_model(run, choice.tunings.get(run.key)) for run in runs]
+        result[place] = replace(
+            result[place], finals=tuple(models), runs=(*result[place].runs, *runs)
         )
-        tables.append(table)
-    finals = [run for run in choice.runs if not run.evaluated]
-    for states in dict.fromkeys(run.states for run in finals):
-        of_cache = [run for run in finals if run.states == states]
-        models = tuple(
-            _final_model(run, choice.tunings.get(run.key)) for run in of_cache
-        )
-        where = "final models, which are not evaluated"
-        empty = Table(cache=of_cache[0].cache, where=where, runs=(), **shared)
-        there = (
-            i
-            for i, one in enumerate(tables)
-            if one.runs and one.runs[0].states == states
-        )
-        place = next(there, len(tables))
-        table = (tables[place:] or [empty])[0]
-        tables[place : place + 1] = [
-            replace(table, finals=models, runs=(*table.runs, *of_cache))
-        ]
-    return _told_apart(tables)
+    return result
 
 
-def _told_apart(tables: Sequence[Table]) -> list[Table]:
-    """The tables, with what differs between caches in titles that would be the same."""
-    caches: dict[str, dict[str, dict[str, Any]]] = {}
+def _place_of_states(tables: Sequence[Table], states: str) -> int:
+    """The place of the first table of these states; else the end."""
+    for place, table in enumerate(tables):
+        if table.runs and table.runs[0].states == states:
+            return place
+    return len(tables)
+
+
+def _tell_caches_apart(tables: Sequence[Table]) -> list[Table]:
+    """Add to titles that would be the same how their caches differ."""
+    caches_by_title: dict[str, dict[str, dict[str, Any]]] = {}
     for table in tables:
-        caches.setdefault(table.of_cache, {})[states_of(table.cache)] = table.cache
-    words: dict[str, str] = {}
-    for by_states in caches.values():
-        if len(by_states) > 1:
-            words |= zip(by_states, apart(list(by_states.values())), strict=True)
+        caches = caches_by_title.setdefault(table.of_cache, {})
+        caches[states_of(table.cache)] = table.cache
+
+    additions: dict[str, str] = {}
+    for caches in caches_by_title.values():
+        if len(caches) > 1:
+            words = apart(list(caches.values()))
+            additions |= zip(caches, words, strict=True)
     return [
-        replace(table, apart=words.get(states_of(table.cache), "")) for table in tables
+        replace(table, apart=additions.get(states_of(table.cache), ""))
+        for table in tables
     ]
 
 
 def _share_right(rows: Sequence[Row]) -> NDArray[np.float64]:
-    """What share of all decoders, each with its seeds, is right on each test row, (N,)."""
+    """Share of decoders and seeds that are right on each test row, (N,)."""
     trained = [row for row in rows if row.finished and not row.shuffled]
-    by_row = [np.asarray(row.accuracy.scored.by_row) for row in trained or rows]
+    right_by_decoder = [
+        np.asarray(row.accuracy.scored.by_row) for row in trained or rows
+    ]
     share_N: NDArray[np.float64] = np.mean(
-        [one_SN.mean(0) for one_SN in by_row], axis=0
+        [right_SN.mean(0) for right_SN in right_by_decoder], axis=0
     )
-    return np.nan_to_num(share_N)  # of a row without a finished seed
+    # a row without a finished seed has a mean of nothing
+    return np.nan_to_num(share_N)
 
 
-def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """With names as short as can be, and the settings that not all share, or that were tuned."""
+def _name_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows with short names, and with the settings in which they differ."""
+    names_heads = len({row.head for row in rows if not row.fitted}) > 1
+    settings = _settings_to_show(rows)
+    names = [_name_of(row, names_heads or row.fitted) for row in rows]
 
-    def varies(name: str) -> bool:  # in the rows in which the setting plays a part
-        playing = [
-            row
-            for row in rows
-            if name in row.recipe or name in DRAWN_BY or not row.fitted
-        ]
-        return len({str(row.recipe.get(name)) for row in playing}) > 1
+    named_rows = []
+    labels = []
+    for row, name in zip(rows, names, strict=True):
+        spelled = _spell_settings(row, settings, rows)
+        marked = []
+        for setting, text in spelled.items():
+            marked.append(text + AT_EDGE if setting in row.at_edge else text)
+        named_rows.append(replace(row, name=name, settings=", ".join(marked)))
 
-    tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
-    said = {"select", "allow_train_as_test", "shuffle_labels"}  # in words of their own
-    known = sorted({name for row in rows for name in row.recipe} - said)
-    varied = [name for name in known if name in tuned or varies(name)]
-    heads = len({row.head for row in rows if not row.fitted}) > 1
-    found = []
-    for row in rows:
-        name = brief(row.attention) + f" + {brief(row.head, 60)}" * (
-            heads or row.fitted
-        )
-        name += " labels shuffled" * row.shuffled + f" select={row.select}" * (
-            row.select != "val"
-        )
-        there = [one for one in varied if row.recipe.get(one) is not None]
-        spelt = {one: brief(f"{one}={row.recipe[one]}") for one in there}
-        if len({one.code for one in rows if one.attention == row.attention}) > 1:
-            spelt["code"] = row.code
-        marked = [text + AT_EDGE * (one in row.at_edge) for one, text in spelt.items()]
-        label = f"{name} {', '.join(spelt.values())}"
-        found.append(replace(row, name=name, label=label, settings=", ".join(marked)))
-    names = [row.name for row in found]
-    labels = compare.numbered(
-        [r.label.strip() if names.count(r.name) > 1 else r.name for r in found]
-    )
+        # a name that several rows have needs the settings behind it
+        label = name
+        if names.count(name) > 1:
+            label = f"{name} {', '.join(spelled.values())}".strip()
+        labels.append(label)
     return tuple(
-        replace(row, label=label) for row, label in zip(found, labels, strict=True)
+        replace(row, label=label)
+        for row, label in zip(named_rows, compare.numbered(labels), strict=True)
     )
+
+
+def _settings_to_show(rows: Sequence[Row]) -> list[str]:
+    """Settings that were tuned or differ between rows, sorted."""
+    tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
+    known = {name for row in rows for name in row.recipe} - SPELLED_IN_NAME
+    return [name for name in sorted(known) if name in tuned or _varies(name, rows)]
+
+
+def _varies(setting: str, rows: Sequence[Row]) -> bool:
+    """Whether rows differ in a setting, among those in which it plays a part."""
+    values = set()
+    for row in rows:
+        if setting in row.recipe or setting in DRAWN_BY or not row.fitted:
+            values.add(str(row.recipe.get(setting)))
+    return len(values) > 1
+
+
+def _name_of(row: Row, with_head: bool) -> str:
+    name = brief(row.attention)
+    if with_head:
+        name += f" + {brief(row.head, 60)}"
+    if row.shuffled:
+        name += " labels shuffled"
+    if row.select != "val":
+        name += f" select={row.select}"
+    return name
+
+
+def _spell_settings(
+    row: Row, settings: Sequence[str], rows: Sequence[Row]
+) -> dict[str, str]:
+    """The settings of a row in words, by their names.
+
+    The code of a mechanism is among them where it differs between rows.
+    """
+    spelled = {}
+    for name in settings:
+        value = row.recipe.get(name)
+        if value is not None:
+            spelled[name] = brief(f"{name}={value}")
+    codes = {other.code for other in rows if other.attention == row.attention}
+    if len(codes) > 1:
+        spelled["code"] = row.code
+    return spelled
 
 
 def _final_model(run: RunResult, tuning: Tuning | None) -> dict[str, Any]:
+    """A final model as JSON values."""
     seeds = reported(run.seeds, tuning)
-    names = ("attention", "head", "select", "parameters", "recipe")
-    return {name: getattr(run, name) for name in names} | {
+    failed_seeds = [
+        {"seed": seed, "reason": run.failed[seed]}
+        for seed in seeds
+        if seed in run.failed
+    ]
+    return {
+        "attention": run.attention,
+        "head": run.head,
+        "select": run.select,
+        "parameters": run.parameters,
+        "recipe": run.recipe,
         "evaluated": False,
-        "folder": "/".join(
-            run.path.parts[-2:]
-        ),  # no more of a path: reports are shown to others
+        # no more of the path: others see the report
+        "folder": "/".join(run.path.parts[-2:]),
         "seeds": seeds,
-        "failed_seeds": [
-            {"seed": s, "reason": run.failed[s]} for s in seeds if s in run.failed
-        ],
+        "failed_seeds": failed_seeds,
         "runs": [{"path": run.path.name, "key": run.key}],
     }

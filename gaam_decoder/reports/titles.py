@@ -1,6 +1,7 @@
-"""What tells caches apart whose tables would have the same title: that in words, and only that.
+"""The words that tell caches apart whose tables would have the same title.
 
-A run holds the plan of its cache, and the plan's fingerprint covers all that decides the states.
+A run holds the plan of its cache. The fingerprint of the plan covers every setting that
+decides the states; only the settings in which the caches differ enter the titles.
 """
 
 import json
@@ -16,9 +17,9 @@ from gaam_cache.store.plan import NOT_SETTINGS
 from gaam_decoder.runs.result import states_of
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
-LONGEST = (
-    80  # characters of a value that people read; a longer one is known by its digest
-)
+# characters of a value that a title quotes; it shows a longer one by its digest
+LONGEST = 80
+# how a title spells a setting; others are called by the last part of their name
 WORDS: dict[str, Callable[[Any], str]] = {
     "revision": lambda commit: (
         f"revision {short_digest(commit)}" if commit else "no revision"
@@ -36,129 +37,172 @@ WORDS: dict[str, Callable[[Any], str]] = {
     ),
     "storage_dtype": "stored as {}".format,
     "class_names": lambda names: brief(f"classes {', '.join(names)}"),
-    "columns": lambda kept: f"columns {', '.join(kept)}" if kept else "no columns",
+    "columns": lambda names: f"columns {', '.join(names)}" if names else "no columns",
     "dataset.text_columns": lambda names: (
         f"text columns {', '.join(names) or 'by default'}"
     ),
 }
-"""How a title puts a setting of a plan; any other is called by the end of its name."""
-DEFAULTS = {one.name: one.default for one in fields(ExtractConfig)}
+DEFAULTS = {option.name: option.default for option in fields(ExtractConfig)}
+WordsByName = Mapping[str, Sequence[str]]  # of each setting, the words of every cache
 
 
 def apart(caches: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the title of each of several caches has to add, which go by the same title.
+    """The addition to the title of each of several caches with the same title.
 
-    ``caches`` are as runs have them. Where nothing is known to differ but the fingerprint, that.
+    ``caches`` are as runs hold them. Where no setting tells them apart, a digest of
+    their states does.
     """
-    places = range(len(caches))
     settings = [dict(_settings(cache)) for cache in caches]
-    names = dict.fromkeys(name for one in settings for name in one)
-    words = {
-        name: [_in_words(name, one.get(name)) for one in settings] for name in names
-    }
-    words = {
-        name: of_caches for name, of_caches in words.items() if len(set(of_caches)) > 1
-    }
-    words = _that_decide(words)
+    words_by_name = _differing_words(settings)
 
-    def joined(chosen: Sequence[str]) -> list[str]:
-        titles = []
-        for place in places:
-            rare = [
-                words[n][place]
-                for n in chosen
-                if not _is_usual(words[n][place], words[n])
-            ]
-            # the cache that has what most have says all of it
-            titles.append(", ".join(rare or [words[name][place] for name in chosen]))
-        return titles
-
-    opaque = [n for n in words if any(_is_opaque(n, one.get(n)) for one in settings)]
-    opaque.sort(key=lambda name: "safetensors" not in name)  # of an encoder its weights
-    readable = [name for name in words if name not in opaque]
-    for chosen in (readable, *([*readable, name] for name in opaque)):
-        if len(set(joined(chosen))) == len(caches):
-            return joined(chosen)
-    return [
-        f"{text}{', ' if text else ''}cache {short_digest(states_of(cache))}"
-        for text, cache in zip(joined(readable), caches, strict=True)
+    # weights and long values say that caches differ, but not how
+    opaque = [
+        name
+        for name in words_by_name
+        if any(_is_opaque(name, values.get(name)) for values in settings)
     ]
+    readable = [name for name in words_by_name if name not in opaque]
+
+    # the readable settings come first; the weights of an encoder are the next to add
+    opaque.sort(key=lambda name: "safetensors" not in name)
+    for names in (readable, *([*readable, name] for name in opaque)):
+        additions = _additions(words_by_name, names, len(caches))
+        if len(set(additions)) == len(caches):
+            return additions
+
+    additions = []
+    readable_additions = _additions(words_by_name, readable, len(caches))
+    for text, cache in zip(readable_additions, caches, strict=True):
+        digest = f"cache {short_digest(states_of(cache))}"
+        additions.append(f"{text}, {digest}" if text else digest)
+    return additions
+
+
+def _differing_words(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The settings in which caches differ: by name, the words of every cache."""
+    # a dictionary keeps the order of the names
+    names = dict.fromkeys(name for values in settings for name in values)
+    words_by_name = {}
+    for name in names:
+        words = [_in_words(name, values.get(name)) for values in settings]
+        if len(set(words)) > 1:
+            words_by_name[name] = words
+    return _without_needless(words_by_name)
+
+
+def _without_needless(words_by_name: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Leave out settings that made no difference to the states here.
+
+    How rows were read matters only where rows differ; a revision of the encoder only
+    where its files differ.
+    """
+    content = ("content.", "class_names", "columns")
+    rows_differ = any(name.startswith(content) for name in words_by_name)
+    files_differ = any(name.startswith("encoder.files.") for name in words_by_name)
+
+    needed = dict(words_by_name)
+    for name in words_by_name:
+        needless_reading = name.startswith("dataset.") and not rows_differ
+        needless_revision = name == "revision" and not files_differ
+        if needless_reading or needless_revision:
+            del needed[name]
+    return needed
+
+
+def _additions(
+    words_by_name: WordsByName, names: Sequence[str], num_caches: int
+) -> list[str]:
+    """The words of every cache about some settings, as far as they are unusual."""
+    additions = []
+    for place in range(num_caches):
+        words = [words_by_name[name][place] for name in names]
+        unusual = [
+            words_by_name[name][place]
+            for name in names
+            if not _is_usual(words_by_name[name][place], words_by_name[name])
+        ]
+        # a cache that is usual in every setting says them all
+        additions.append(", ".join(unusual or words))
+    return additions
+
+
+def _is_usual(words: str, words_of_caches: Sequence[str]) -> bool:
+    """Whether more than half of the caches have the same words."""
+    return 2 * words_of_caches.count(words) > len(words_of_caches)
 
 
 def _settings(cache: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """All that decides the states of a cache, and how its rows were read, by dotted names."""
+    """All settings that decide states and rows of a cache, by dotted names."""
     plan: Mapping[str, Any] = cache.get("plan", {})
-    yield "revision", plan.get("encoder", {}).get("revision")
+    encoder = plan.get("encoder", {})
+    yield "revision", encoder.get("revision")
     for name, value in plan.get("dataset", {}).items():
         if name not in (*NOT_SETTINGS, "name", "planted"):
             yield f"dataset.{name}", value
-    identity = plan.get("fingerprint_fields", {})
-    yield "encoder.max_length", _cut(plan.get("encoder", {}).get("kind"), identity)
-    yield from _flat(identity, "")
+    fingerprint_fields = plan.get("fingerprint_fields", {})
+    yield "encoder.max_length", _truncation(encoder.get("kind"), fingerprint_fields)
+    yield from _flatten(fingerprint_fields, "")
 
 
-def _cut(kind: str | None, identity: Mapping[str, Any]) -> str:
-    length = identity.get("encoder", {}).get("max_length", 0)
+def _truncation(kind: str | None, fingerprint_fields: Mapping[str, Any]) -> str:
+    length = fingerprint_fields.get("encoder", {}).get("max_length", 0)
     return f"cut at {length:,} tokens" if kind == "text" else f"at most {length:,} long"
 
 
-def _flat(value: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
+def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings, by dotted names."""
+    for key, value in values.items():
         name = f"{prefix}{key}"
-        if isinstance(inner, Mapping) and name not in WORDS:
-            yield from _flat(inner, f"{name}.")
+        if isinstance(value, Mapping) and name not in WORDS:
+            yield from _flatten(value, f"{name}.")
         elif name != "encoder.max_length":
-            yield name, inner
-
-
-def _that_decide(words: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Without what would be said twice, or of settings that made no difference here.
-
-    How rows were read counts where rows differ; a revision where files of the encoder do.
-    """
-    rows = any(
-        name.startswith(("content.", "class_names", "columns")) for name in words
-    )
-    files = any(name.startswith("encoder.files.") for name in words)
-    return {
-        name: of_caches
-        for name, of_caches in words.items()
-        if (rows or not name.startswith("dataset.")) and (files or name != "revision")
-    }
-
-
-def _is_usual(words: str, of_caches: Sequence[str]) -> bool:
-    """Whether most caches have what one of them has."""
-    return 2 * of_caches.count(words) > len(of_caches)
+            yield name, value
 
 
 def _is_opaque(name: str, value: Any) -> bool:
-    """Whether a value says that something differs, and not how."""
+    """Whether a value is a digest or too long to quote."""
     if name in WORDS:
         return False
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = _as_text(value)
     return DIGEST.fullmatch(text) is not None or len(text) > LONGEST
 
 
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
 def _in_words(name: str, value: Any) -> str:
-    part, _, end = name.rpartition(".")
-    value = DEFAULTS.get(end) if value is None else value
+    """A setting and its value as a title spells them."""
+    group, _, last_part = name.rpartition(".")
+    if value is None:
+        value = DEFAULTS.get(last_part)
     if name == "encoder.max_length":
         return str(value)
     if name in WORDS:
         return WORDS[name](value)
-    label = f"rows of {end}" if part == "content" else end.replace("_", " ")
-    if name.startswith("encoder.files."):
-        label = name.removeprefix("encoder.files.")  # there may be dots in it
+
+    label = last_part.replace("_", " ")
+    if group == "content":
+        label = f"rows of {last_part}"
+    elif name.startswith("encoder.files."):
+        # the name of a file may have dots
+        label = name.removeprefix("encoder.files.")
+
     if isinstance(value, bool):
         return label if value else f"no {label}"
     if value is None:
         return f"default {label}"
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+    return f"{label} {brief(_value_in_words(name, value), LONGEST)}"
+
+
+def _value_in_words(name: str, value: Any) -> str:
+    """A value as text, a list of names with commas; a digest where it is opaque."""
+    text = _as_text(value)
+    is_list = isinstance(value, (list, tuple))
+    if is_list and all(isinstance(element, str) for element in value):
         text = ", ".join(value)
-    if _is_opaque(name, value):
-        text = short_digest(
-            text if DIGEST.fullmatch(text) else digest_of(text.encode())
-        )
-    return f"{label} {brief(text, LONGEST)}"
+    if not _is_opaque(name, value):
+        return text
+    if not DIGEST.fullmatch(text):
+        text = digest_of(text.encode())
+    return short_digest(text)
