@@ -26,7 +26,12 @@ from gaam_decoder.training.arithmetic.engine import (
     free_on,
 )
 from gaam_decoder.training.data import Subset, TrainData, told_labels
-from gaam_decoder.training.group import Member, Plateau, add_attention_maps, result_of
+from gaam_decoder.training.group import (
+    Plateau,
+    SeedState,
+    add_attention_maps,
+    result_of,
+)
 from gaam_decoder.training.protocol import num_rows
 
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
@@ -109,7 +114,7 @@ def fit_item(
     )
     held_VC = None if held is None else _of_rows(decoder, held)
     log = [{"seed": SEED, **entry} for entry in fit.log]
-    member = Member(seed=SEED, schedule=Plateau(rate=0.0), best_epoch=fit.kept, log=log)
+    member = SeedState(seed=SEED, schedule=Plateau(rate=0.0), best_epoch=fit.kept, log=log)
     result = result_of(decoder, member, logits_NC, held_VC)
     if test is not None and result.failed is None:
         add_attention_maps([(result, decoder.attention)], test, _batch_size(test))
