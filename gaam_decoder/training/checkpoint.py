@@ -44,7 +44,7 @@ DAMAGED = (*DAMAGE, SafetensorError)
 
 
 class Checkpoint:
-    """The file of one group of seeds; ``begun`` is the description of the work in it."""
+    """The file of one group of seeds; ``begun`` describes the work in it."""
 
     def __init__(self, path: Path, begun: Mapping[str, Any]) -> None:
         self.path = path
@@ -172,9 +172,7 @@ class Unfinished:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _seed_result(
-    entry: Mapping[str, Any], tensors: Mapping[str, Tensor]
-) -> SeedResult:
+def _seed_result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
     """The result of one seed from a file that is done."""
     of_seed = _below(f"{entry['seed']}.", tensors)
     return SeedResult(
@@ -220,7 +218,7 @@ def _digest(
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    """The description in a file, unchecked; empty if it cannot be read at the moment."""
+    """The description in a file, unchecked; empty if it cannot be read."""
     with suppress(OSError, *DAMAGED), safe_open(path, "np") as file:
         description: dict[str, Any] = json.loads(file.metadata()["about"])
         return description
