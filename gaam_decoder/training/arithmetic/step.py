@@ -209,7 +209,7 @@ class Step:
     ) -> Tensor:
         """Logits of one seed, in the type of its parameters."""
         with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
-            logits_BC = functional_call(
+            logits_BC: Tensor = functional_call(
                 self._decoder, (parameters, buffers), (x_BLD, noise_BK)
             )
         return logits_BC.to(self._dtype)
