@@ -1,11 +1,11 @@
-"""Work on seeds that no run has yet: a file for each group of seeds that are trained together.
+"""Unfinished work: one file for each group of seeds that are trained together.
 
-A file says of which seeds it is, how the work was begun, and how far it is: planned, after an epoch
-(a checkpoint), or done (what the seeds left behind). Which seeds are trained together is what the
-first trainer says, and never depends on when a training was interrupted.
+A file names its seeds and the engine of the work. Its group is planned, trained up to
+an epoch (a checkpoint), or done (the results of the seeds). The first trainer decides
+which seeds are trained together; an interruption changes nothing about it.
 
-Every file carries a SHA-256 of its name and content. What is damaged or foreign counts as absent:
-its seeds are trained again, with the same bits.
+Every file carries a SHA-256 of its name and content. A damaged or foreign file counts
+as absent: its seeds are trained again, with the same bits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from gaam_decoder.training.arithmetic.engine import Engine
     from gaam_decoder.training.grid import Item
 
-VERSION, FILES = 2, "group-*"
+VERSION = 2
+FILES = "group-*"
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05  # of the training that writing checkpoints may take
 OF_A_SEED = ("seed", "failed", "epoch", "seconds", "log")
@@ -43,173 +44,228 @@ DAMAGED = (*DAMAGE, SafetensorError)
 
 
 class Checkpoint:
-    """The file of one group of seeds; what ``begun`` says of the work stands in it, too."""
+    """The file of one group of seeds; ``begun`` describes the work in it."""
 
     def __init__(self, path: Path, begun: Mapping[str, Any]) -> None:
-        self.path, self.begun = path, dict(begun)
+        self.path = path
+        self.begun = dict(begun)
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
 
     @property
     def due(self) -> bool:
-        """Whether it is time to write the last epoch: so seldom that it takes little time."""
+        """Whether to write the last epoch: so seldom that it takes little time."""
         return time.monotonic() >= self._next
 
     @property
     def done(self) -> bool:
-        return bool(_about(self.path).get("done"))
+        """Whether the file holds the results of its seeds."""
+        return bool(_read_description(self.path).get("done"))
 
     def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        """Replace what was there by the state after an epoch."""
+        """Replace the content by the state after an epoch."""
         start = time.monotonic()
         arrays = {
-            k: value.detach().contiguous().cpu().numpy() for k, value in tensors.items()
+            name: value.detach().contiguous().cpu().numpy()
+            for name, value in tensors.items()
         }
-        about = {**self.begun, "done": False, **about}
-        sealed = {"sha256": _digest(self.path.name, arrays, about), **about}
+        description = {**self.begun, "done": False, **about}
+        digest = _digest(self.path.name, arrays, description)
+        sealed = {"sha256": digest, **description}
         write_file(self.path, save(arrays, {"about": json.dumps(sealed)}))
+
+        # a slow disk gets fewer checkpoints
         end = time.monotonic()
-        self._next = end + max(
-            SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME
-        )
+        pause = max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
+        self._next = end + pause
 
     def finish(self, results: Sequence[SeedResult]) -> None:
-        """Replace what was there by what the seeds leave behind."""
+        """Replace the content by the results of the seeds."""
         tensors: dict[str, Tensor] = {}
+        entries: list[dict[str, Any]] = []
         for result in results:
-            own = {name: getattr(result, name) for name in TENSORS}
-            own |= {f"weights.{name}": value for name, value in result.weights.items()}
-            own |= {f"learned.{name}": value for name, value in result.learned.items()}
-            tensors |= {
-                f"{result.seed}.{k}": v for k, v in own.items() if v is not None
-            }
-        ends = [
-            {name: getattr(result, name) for name in OF_A_SEED} for result in results
-        ]
-        self.save(
-            tensors, {"seeds": [r.seed for r in results], "done": True, "results": ends}
-        )
+            entries.append({name: getattr(result, name) for name in OF_A_SEED})
+            for name in TENSORS:
+                value: Tensor | None = getattr(result, name)
+                if value is not None:
+                    tensors[f"{result.seed}.{name}"] = value
+            for name, weight in result.weights.items():
+                tensors[f"{result.seed}.weights.{name}"] = weight
+            for name, number in result.learned.items():
+                tensors[f"{result.seed}.learned.{name}"] = number
+        seeds = [result.seed for result in results]
+        self.save(tensors, {"seeds": seeds, "done": True, "results": entries})
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and description of the file; both are empty if it is damaged."""
         with suppress(OSError, *DAMAGED):
             return _read(self.path)
         return {}, {}
 
 
 class Unfinished:
-    """The folder, with a dot before its name, where finished seeds of an item wait for others."""
+    """The hidden folder where the finished seeds of an item wait for the others."""
 
     def __init__(self, runs: Path, item: Item) -> None:
         self.folder = runs / f".{item.name}.partial"
-        self._begun: dict[str, Any] = {"version": VERSION, "key": item.key}
-        self._begun |= {"title": str(item), "epochs": item.epochs}
+        self._begun: dict[str, Any] = {
+            "version": VERSION,
+            "key": item.key,
+            "title": str(item),
+            "epochs": item.epochs,
+        }
 
     def group(self, seeds: Sequence[int], engine: Engine) -> Checkpoint:
-        """The file of seeds that are trained together, and how they are run."""
+        """The file of seeds that an engine trains together."""
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
         path = self.folder / f"group-{digest}.safetensors"
         return Checkpoint(path, {**self._begun, "engine": engine.to_dict()})
 
     def load(self) -> tuple[dict[int, SeedResult], list[dict[str, Any]]]:
-        """Seeds that are finished, and what every file says of itself, those at work first."""
+        """Read all files, and remove the damaged ones.
+
+        Returns:
+            The results of the finished seeds, and the descriptions of all files, those
+            with trained epochs first.
+        """
         results: dict[int, SeedResult] = {}
-        files: list[dict[str, Any]] = []
+        descriptions: list[dict[str, Any]] = []
         for path in sorted(self.folder.glob(FILES)):
             try:
-                tensors, about = _read(path)
-                if any(
-                    about.get(name) != self._begun[name] for name in ("version", "key")
-                ):
-                    raise ValueError("it belongs to other runs")
-            except FileNotFoundError:  # another trainer has removed it meanwhile
+                tensors, description = _read(path)
+                for name in ("version", "key"):
+                    if description.get(name) != self._begun[name]:
+                        raise ValueError("it belongs to other runs")
+            except FileNotFoundError:
+                # another trainer has removed it meanwhile
                 continue
             except DAMAGED as error:
                 path.unlink(missing_ok=True)
-                text = f"unfinished work '{path}' cannot be gone on with and is trained again"
-                warnings.warn(visible(f"{text} ({error})"), GaamWarning, stacklevel=2)
+                text = (
+                    f"unfinished work '{path}' cannot be continued and is trained "
+                    f"again ({error})"
+                )
+                warnings.warn(visible(text), GaamWarning, stacklevel=2)
                 continue
-            files.append(about)
-            for end in about.get("results", ()):
-                own = _below(f"{end['seed']}.", tensors)
-                found: dict[str, Any] = {name: own.get(name) for name in TENSORS} | end
-                found |= {
-                    name: _below(f"{name}.", own) for name in ("weights", "learned")
-                }
-                results[end["seed"]] = SeedResult(**found)
-        return results, sorted(files, key=lambda about: not about.get("epochs_done"))
+            descriptions.append(description)
+            for entry in description.get("results", ()):
+                results[entry["seed"]] = _seed_result(entry, tensors)
+        descriptions.sort(key=lambda description: not description.get("epochs_done"))
+        return results, descriptions
 
     def remove(self, published: Set[int], *, others: bool) -> None:
-        """Drop what was published; groups of other seeds, finished or at work, stay.
+        """Remove the files of published seeds; begun work on other seeds stays.
 
-        Where nobody else is at work, the folder goes with the last of them.
+        Args:
+            published: seeds that runs hold.
+            others: whether another trainer is at work. If none is, files that are only
+                planned go, too, and the folder with the last file.
         """
         for path in self.folder.glob(FILES):
-            about = _about(path)
-            begun = about.get("done") or about.get("epochs_done")
-            if {*about.get("seeds", ())} <= published or not (begun or others):
+            description = _read_description(path)
+            is_published = set(description.get("seeds", ())) <= published
+            is_begun = description.get("done") or description.get("epochs_done")
+            if is_published or not (is_begun or others):
                 path.unlink(missing_ok=True)
+
+        # the rest of an interrupted write goes with the folder
         if not others and not any(self.folder.glob(FILES)):
-            shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _seed_result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
+    """The result of one seed from a file that is done."""
+    of_seed = _below(f"{entry['seed']}.", tensors)
+    return SeedResult(
+        seed=entry["seed"],
+        failed=entry["failed"],
+        epoch=entry["epoch"],
+        seconds=entry["seconds"],
+        weights=_below("weights.", of_seed),
+        test_logits=of_seed["test_logits"],
+        attention_map=of_seed.get("attention_map"),
+        learned=_below("learned.", of_seed),
+        log=entry["log"],
+        validation_logits=of_seed.get("validation_logits"),
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and the rest, of which every byte was hashed."""
+    """Tensors and description of a file.
+
+    Raises:
+        ValueError: the digest of its name and content is wrong.
+    """
     import torch
 
     with safe_open(path, "np") as file:
-        about = json.loads(file.metadata()["about"])
+        description = json.loads(file.metadata()["about"])
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if about.pop("sha256") != _digest(path.name, arrays, about):
+    digest = description.pop("sha256")
+    if digest != _digest(path.name, arrays, description):
         raise ValueError("it is not what was written under that name")
-    return {name: torch.from_numpy(value) for name, value in arrays.items()}, about
+    tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+    return tensors, description
 
 
-def _digest(name: str, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    parts: list[bytes | memoryview] = [json.dumps([name, about]).encode()]
+def _digest(
+    name: str, arrays: Mapping[str, Any], description: Mapping[str, Any]
+) -> str:
+    parts: list[bytes | memoryview] = [json.dumps([name, description]).encode()]
     for key, value in sorted(arrays.items()):
-        parts += [
-            f"{key} {value.dtype} {value.shape}".encode(),
-            value.reshape(-1).view("u1").data,
-        ]
+        parts.append(f"{key} {value.dtype} {value.shape}".encode())
+        parts.append(value.reshape(-1).view("u1").data)
     return digest_of(*parts)
 
 
-def _about(path: Path) -> dict[str, Any]:
-    """What a file says of itself, unchecked; nothing where it cannot be read at the moment."""
+def _read_description(path: Path) -> dict[str, Any]:
+    """The description in a file, unchecked; empty if it cannot be read."""
     with suppress(OSError, *DAMAGED), safe_open(path, "np") as file:
-        about: dict[str, Any] = json.loads(file.metadata()["about"])
-        return about
+        description: dict[str, Any] = json.loads(file.metadata()["about"])
+        return description
     return {}
 
 
-def _below(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with a prefix, by the rest of their names."""
     return {
-        key.removeprefix(start): v
-        for key, v in tensors.items()
-        if key.startswith(start)
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
     }
 
 
 def claim_of(work: str, group: Sequence[int]) -> str:
+    """The name of the lease on a group of seeds."""
     return f"{work}-{digest_of(str(list(group)).encode())[:8]}"
 
 
 def look(runs: Path) -> Iterator[dict[str, Any]]:
-    """All that is begun, by name, as JSON values; ``planned`` and ``done`` are seeds."""
+    """Describe the unfinished work of a folder of runs, by name, as JSON values.
+
+    ``planned`` and ``done`` are seeds.
+    """
     for folder in unfinished_folders(runs):
-        files = list(filter(None, map(_about, sorted(folder.glob(FILES)))))
-        work = [(one["seeds"], one["epochs_done"]) for one in files if not one["done"]]
-        name = folder.stem[1:]
-        if files:
-            yield {
-                "folder": folder.name,
-                "title": files[0]["title"],
-                "epochs": files[0]["epochs"],
-                "planned": sorted({seed for one in files for seed in one["seeds"]}),
-                "done": sorted(
-                    {end["seed"] for one in files for end in one.get("results", ())}
-                ),
-                "groups": [
-                    {"seeds": seeds, "epoch": epoch, "claim": claim_of(name, seeds)}
-                    for seeds, epoch in work
-                ],
-            }
+        paths = sorted(folder.glob(FILES))
+        descriptions = [_read_description(path) for path in paths]
+        files = [description for description in descriptions if description]
+        if not files:
+            continue
+        planned: set[int] = set()
+        done: set[int] = set()
+        groups: list[dict[str, Any]] = []
+        for file in files:
+            seeds = file["seeds"]
+            planned.update(seeds)
+            done.update(entry["seed"] for entry in file.get("results", ()))
+            if not file["done"]:
+                claim = claim_of(folder.stem[1:], seeds)
+                epoch = file["epochs_done"]
+                groups.append({"seeds": seeds, "epoch": epoch, "claim": claim})
+        yield {
+            "folder": folder.name,
+            "title": files[0]["title"],
+            "epochs": files[0]["epochs"],
+            "planned": sorted(planned),
+            "done": sorted(done),
+            "groups": groups,
+        }

@@ -1,46 +1,52 @@
-"""What there is to train, and roughly how long it takes. Nothing is written."""
+"""Estimate what a training has to do and how long it takes. Nothing is written."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import torch
 
 from gaam_cache.common import devices
 from gaam_cache.common.messages import duration
 from gaam_cache.store.files import check_writable
-from gaam_cache.store.reader import open_cache
+from gaam_cache.store.reader import EmbeddingCache, open_cache
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import runs_of_key
 from gaam_decoder.training.arithmetic.engine import (
     COMPILER_SECONDS,
+    Engine,
     choose_engine,
     groups_of,
 )
-from gaam_decoder.training.data import Loaded, prepare_data
-from gaam_decoder.training.grid import candidates_of, grids_of, plan_items
+from gaam_decoder.training.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.grid import Item, candidates_of, grids_of, plan_items
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.protocol import num_rows
 
 TIMED_STEPS = 3
-COMPILED_SPEED = (
-    4.0  # times that of an eager step; on two cores 1 for matrix products, 7 for gates
-)
+# times that of an eager step; on two cores 1 for matrix products, 7 for gates
+COMPILED_SPEED = 4.0
 
 
 class EstimatedRun(NamedTuple):
-    """One run to be, of one of so many candidates; ``seeds`` are lacking, ``done`` are there."""
+    """One run to be made, of one of several candidates."""
 
     title: str
     recipe: dict[str, Any]
     candidates: int
     epochs: int | None
-    seeds: tuple[int, ...]
-    done: int
+    seeds: tuple[int, ...]  # to train
+    done: int  # seeds that runs hold
     seconds: float
 
 
 class TrainEstimate(NamedTuple):
-    """Everything that a config asks for."""
+    """The work that a config asks for."""
 
     trainings: int  # seeds of all runs that are still to be trained
     seconds: float  # of one worker
@@ -50,18 +56,25 @@ class TrainEstimate(NamedTuple):
         return self._asdict() | {"runs": [run._asdict() for run in self.runs]}
 
     def in_words(self) -> str:
-        text = f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings in "
-        text += f"{len(self.runs):,} runs; nothing was written"
+        lines = [
+            f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} "
+            f"trainings in {len(self.runs):,} runs; nothing was written"
+        ]
         for run in self.runs:
-            text += f"\n  {run.title}"
-            text += f" or what else is best of {run.candidates}" * (run.candidates > 1)
-            text += f": seeds {spell_numbers(run.seeds) or 'are all there'}"
-            text += f", {duration(run.seconds)}" * bool(run.seeds)
-        return text
+            line = f"  {run.title}"
+            if run.candidates > 1:
+                line += f" or what else is best of {run.candidates}"
+            line += f": seeds {spell_numbers(run.seeds) or 'are all there'}"
+            if run.seeds:
+                line += f", {duration(run.seconds)}"
+            lines.append(line)
+        return "\n".join(lines)
 
 
 def estimate(config: TrainConfig) -> TrainEstimate:
-    """List what ``train`` would do and time a few steps of every decoder; raises as ``train``.
+    """List the work of ``train`` and time some steps of every decoder.
+
+    It raises as ``train`` does.
 
     >>> config = gaam_decoder.TrainConfig(attn=("laplace",), cache="cache", lr=1e-3)
     >>> print(gaam_decoder.estimate(config).in_words())  # doctest: +ELLIPSIS
@@ -71,57 +84,104 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    asked = [([item], config.seeds) for item in items]
-    if (
-        choosing := config.choosing_seeds
-    ) is not None:  # one of several is trained with --seeds
-        asked = [
-            ([one], choosing) for one in candidates_of(items, config, cache).values()
-        ]
-        asked += [(grid, config.seeds) for grid in grids_of(items)]
-    loaded = Loaded(0.0)  # a few rows are read from disk
-    per_row: dict[tuple[Any, ...], float] = {}
-    runs = []
-    for several, seeds in asked:
-        lacking = [
-            one.lacking(seeds, runs_of_key(config.runs, one.key)) for one in several
-        ]
-        # if it is that one
-        item, left = min(
-            zip(several, lacking, strict=True), key=lambda pair: len(pair[1])
-        )
-        spec, recipe, seconds = item.spec, item.recipe, 0.0
-        if left and recipe.fitted:
-            seconds, _ = fit_cost(spec, num_rows(recipe, cache), device)
-        elif left:
-            data = prepare_data(cache, recipe, device, loaded)
-            train, rows = data.train, len(data.train)
-            sizes = len(left), rows, config.seed_batch, config.compile
-            engine = choose_engine(spec, recipe, device, *sizes)
-            [group, *others] = groups_of(left, engine.seed_batch)
-            few = min(rows, recipe.batch_size * TIMED_STEPS)
-            kind = spec, len(group), few
-            if kind not in per_row:  # each decoder is timed once
-                part = replace(
-                    train, rows=train.rows[:few], label_N=train.label_N[:few]
-                )
-                data, eager = replace(data, train=part), replace(engine, compiled=False)
-                training = Group(
-                    spec, replace(data, selection=None), recipe, group, engine=eager
-                )
-                training.train_epoch()
-                warm = training.seconds
-                training.train_epoch()
-                per_row[kind] = (training.seconds - warm) / few
-            seconds = per_row[kind] * rows * item.epochs * (1 + len(others))
-            if engine.compiled:
-                seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
-        done = len(item.seeds(seeds)) - len(left)
-        epochs = None if recipe.fitted else item.epochs
-        about = str(item), recipe.to_dict(), len(several), epochs
-        runs.append(EstimatedRun(*about, tuple(left), done, seconds))
-    trainings, seconds = (
-        sum(len(run.seeds) for run in runs),
-        sum(run.seconds for run in runs),
-    )
+
+    # tuning seeds train every candidate, reporting seeds one of each decoder
+    requested: list[tuple[list[Item], Sequence[int]]] = []
+    tuning_seeds = config.choosing_seeds
+    if tuning_seeds is None:
+        requested += [([item], config.seeds) for item in items]
+    else:
+        candidates = candidates_of(items, config, cache)
+        requested += [([item], tuning_seeds) for item in candidates.values()]
+        requested += [(grid, config.seeds) for grid in grids_of(items)]
+
+    timer = _Timer(config, cache, device)
+    runs = [_estimate_run(grid, seeds, config, timer) for grid, seeds in requested]
+    trainings = sum(len(run.seeds) for run in runs)
+    seconds = sum(run.seconds for run in runs)
     return TrainEstimate(trainings, seconds, tuple(runs))
+
+
+def _estimate_run(
+    grid: Sequence[Item], seeds: Sequence[int], config: TrainConfig, timer: _Timer
+) -> EstimatedRun:
+    """Estimate the candidate of a decoder that lacks the fewest seeds."""
+    lacking_by_item: list[tuple[Item, list[int]]] = []
+    for candidate in grid:
+        runs = runs_of_key(config.runs, candidate.key)
+        lacking_by_item.append((candidate, candidate.lacking(seeds, runs)))
+    item, lacking = min(lacking_by_item, key=lambda pair: len(pair[1]))
+    return EstimatedRun(
+        title=str(item),
+        recipe=item.recipe.to_dict(),
+        candidates=len(grid),
+        epochs=None if item.recipe.fitted else item.epochs,
+        seeds=tuple(lacking),
+        done=len(item.seeds(seeds)) - len(lacking),
+        seconds=timer.seconds(item, lacking) if lacking else 0.0,
+    )
+
+
+class _Timer:
+    """Times a few steps of decoders, each decoder once."""
+
+    def __init__(
+        self, config: TrainConfig, cache: EmbeddingCache, device: torch.device
+    ) -> None:
+        self._config = config
+        self._cache = cache
+        self._device = device
+        # a few rows are read from disk
+        self._loaded = Loaded(0.0)
+        self._seconds_per_row: dict[tuple[DecoderSpec, int, int], float] = {}
+
+    def seconds(self, item: Item, lacking: Sequence[int]) -> float:
+        """Seconds that the lacking seeds of an item may take."""
+        if item.recipe.fitted:
+            rows = num_rows(item.recipe, self._cache)
+            seconds, _ = fit_cost(item.spec, rows, self._device)
+            return seconds
+        data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
+        rows = len(data.train)
+        engine = choose_engine(
+            item.spec,
+            item.recipe,
+            self._device,
+            len(lacking),
+            rows,
+            self._config.seed_batch,
+            self._config.compile,
+        )
+        groups = groups_of(lacking, engine.seed_batch)
+
+        # each decoder is timed once for a number of seeds
+        few = min(rows, item.recipe.batch_size * TIMED_STEPS)
+        shape = (item.spec, len(groups[0]), few)
+        if shape not in self._seconds_per_row:
+            self._seconds_per_row[shape] = _time_row(item, data, few, groups[0], engine)
+        per_row = self._seconds_per_row[shape]
+        seconds = per_row * rows * item.epochs * len(groups)
+        if engine.compiled:
+            seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
+        return seconds
+
+
+def _time_row(
+    item: Item, data: TrainData, few: int, group: Sequence[int], engine: Engine
+) -> float:
+    """Seconds that a group of seeds takes for a row, without a compiler."""
+    train = data.train
+    subset = replace(train, rows=train.rows[:few], label_N=train.label_N[:few])
+    training = Group(
+        item.spec,
+        replace(data, train=subset, selection=None),
+        item.recipe,
+        group,
+        engine=replace(engine, compiled=False),
+    )
+
+    # the first epoch warms up
+    training.train_epoch()
+    warm_up = training.seconds
+    training.train_epoch()
+    return (training.seconds - warm_up) / few

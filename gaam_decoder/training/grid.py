@@ -1,4 +1,7 @@
-"""What a config asks for, row by row: decoders, recipes, and of candidates those that report."""
+"""The items of a training: each decoder under each recipe that a config asks for.
+
+With tuning seeds, the items are candidates; validation chooses those that report.
+"""
 
 import math
 import warnings
@@ -32,7 +35,7 @@ from gaam_decoder.training.protocol import check_rows, read_groups
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """One decoder under one recipe: a row of the table to be."""
+    """One decoder under one recipe; its seeds make one run."""
 
     spec: DecoderSpec
     recipe: Recipe
@@ -40,131 +43,167 @@ class Item:
 
     @property
     def epochs(self) -> int:
-        """Of a seed, and lines of its log; of a fit the values that are compared."""
-        return (
-            head_class(self.spec.head).tries
-            if self.recipe.fitted
-            else self.recipe.epochs
-        )
+        """Epochs of a seed; of a fitted head, the values of its setting."""
+        if self.recipe.fitted:
+            return head_class(self.spec.head).tries
+        return self.recipe.epochs
 
     def __str__(self) -> str:
         return str(self.recipe)
 
     @property
     def name(self) -> str:
-        """One for all calls that share the key: other seeds may be asked for after a stop."""
+        """A name without seeds: after a stop, a user may ask for other seeds."""
         return f"{self.recipe.attention.name}-{self.key[:8]}"
 
     def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """Seeds that are wanted: of a fit one, since ten would look like ten experiments."""
+        """The seeds to train: one of a fit, since ten would look like ten results."""
         return (0,) if self.recipe.fitted else tuple(asked)
 
     def lacking(self, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
-        return sorted(
-            set(self.seeds(asked)) - {seed for run in runs for seed in run.seeds}
-        )
+        """The seeds to train that no run holds, ascending."""
+        existing_seeds = {seed for run in runs for seed in run.seeds}
+        return sorted(set(self.seeds(asked)) - existing_seeds)
 
 
 def plan_items(
     config: TrainConfig, cache: EmbeddingCache, device: torch.device
 ) -> list[Item]:
-    """Everything that a config asks for, in order; ConfigError where it does not fit the cache."""
-    usual = torch.get_default_dtype(), torch.get_default_device().type
-    if usual != (torch.float32, "cpu") or any(
-        map(torch.is_autocast_enabled, ("cpu", "cuda"))
-    ):
-        expected = (
-            "default type torch.float32, no torch.autocast or torch.device around it"
-        )
-        raise ConfigError("this session would change the numbers", expected=expected)
+    """List the items of a config in order.
+
+    Raises:
+        ConfigError: the config does not fit the cache.
+    """
+    # check everything before anything is trained
+    _check_session()
     config = _fitted(config, cache)
-    dtype, groups = resolve_dtype(config.dtype, device), None
+    dtype = resolve_dtype(config.dtype, device)
+    groups = None
     if config.groups is not None:
         groups = read_groups(str(config.groups), cache, config.train_split)
-    check_rows(asked := recipes(config, dtype, groups), cache)
-    items = list(
-        {item.key: item for item in (_item(one, cache) for one in asked)}.values()
-    )
-    specs, impossible = (
-        {item.spec: item for item in reversed(items)},
-        set[DecoderSpec](),
-    )
-    for spec, item in reversed(specs.items()):
+    requested = recipes(config, dtype, groups)
+    check_rows(requested, cache)
+
+    # recipes with the same key mean the same
+    item_by_key: dict[str, Item] = {}
+    for recipe in requested:
+        item = _item(recipe, cache)
+        item_by_key[item.key] = item
+    items = _possible_items(list(item_by_key.values()), config)
+    items += _probe_items(config, cache, device, dtype, groups)
+    if not config.final:
+        return items
+
+    # all folds and repeats of a decoder share one final model
+    final_recipes: dict[Recipe, None] = {}
+    for item in items:
+        recipe = replace(item.recipe, split_seed=config.split_seed)
+        final_recipes[recipe.without_test()] = None
+    return items + [_item(recipe, cache) for recipe in final_recipes]
+
+
+def _check_session() -> None:
+    """Refuse defaults of torch that would change the numbers."""
+    dtype = torch.get_default_dtype()
+    device_type = torch.get_default_device().type
+    has_autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+    if dtype != torch.float32 or device_type != "cpu" or has_autocast:
+        raise ConfigError(
+            "this session would change the numbers",
+            expected=(
+                "default type torch.float32, no torch.autocast or torch.device "
+                "around it"
+            ),
+        )
+
+
+def _possible_items(items: Sequence[Item], config: TrainConfig) -> list[Item]:
+    """The items whose decoders can be built and trained.
+
+    Raises:
+        ConfigError: a decoder is impossible, and the config does not skip it, or all
+            decoders are.
+    """
+    item_by_spec = {item.spec: item for item in reversed(items)}
+    impossible: set[DecoderSpec] = set()
+    for spec, item in reversed(item_by_spec.items()):
         try:
             check_decoder(spec, config.select)
             check_rows_stay_apart(spec)
         except ConfigError as error:
             error.details.setdefault("where", str(item))
             impossible.add(spec)
-            if not config.skip_impossible and len(specs) > 1:
+            if not config.skip_impossible and len(item_by_spec) > 1:
                 error.details["to do"] = "--set skip-impossible=true trains the others"
-            if not config.skip_impossible or len(impossible) == len(specs):
+            if not config.skip_impossible or len(impossible) == len(item_by_spec):
                 raise
             text = f"left out: {error.details['where']}: {error.message}"
-            warnings.warn(text, GaamWarning, stacklevel=2)
-    items = [item for item in items if item.spec not in impossible]
-    probes: list[Item] = []
-    asked_for = any(spec.name == HEAD.name for spec in config.head)
-    # beside what is not evaluated it says nothing
-    evaluated = config.select != "last" and config.test_split != NO_TEST
-    if config.probe and evaluated and not asked_for:
-        only = replace(config, attn=(ATTENTION,), head=(HEAD,), class_weights="none")
-        probes = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
-        first = {item.spec: item.recipe for item in reversed(probes)}
-        fits = {
-            spec
-            for spec, recipe in first.items()
-            if probe_fits(spec, recipe, cache, device)
-        }
-        probes = [item for item in probes if item.spec in fits]
-    if not config.final:
-        return [*items, *probes]
-    # of all folds and repeats of a decoder there is one final model
-    finals = dict.fromkeys(
-        replace(item.recipe, split_seed=config.split_seed).without_test()
-        for item in [*items, *probes]
+            warnings.warn(text, GaamWarning, stacklevel=3)
+    return [item for item in items if item.spec not in impossible]
+
+
+def _probe_items(
+    config: TrainConfig,
+    cache: EmbeddingCache,
+    device: torch.device,
+    dtype: Dtype,
+    groups: Groups | None,
+) -> list[Item]:
+    """The linear probes beside the decoders, as far as they are cheap."""
+    is_requested = any(spec.name == HEAD.name for spec in config.head)
+    # without an evaluation a probe says nothing
+    is_evaluated = config.select != "last" and config.test_split != NO_TEST
+    if not config.probe or not is_evaluated or is_requested:
+        return []
+    probe_config = replace(
+        config, attn=(ATTENTION,), head=(HEAD,), class_weights="none"
     )
-    return [*items, *probes, *(_item(recipe, cache) for recipe in finals)]
+    probes = [_item(recipe, cache) for recipe in recipes(probe_config, dtype, groups)]
+
+    # the first recipe of each decoder stands for its cost
+    recipe_by_spec = {item.spec: item.recipe for item in reversed(probes)}
+    cheap_specs = {
+        spec
+        for spec, recipe in recipe_by_spec.items()
+        if probe_fits(spec, recipe, cache, device)
+    }
+    return [item for item in probes if item.spec in cheap_specs]
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
+    """The item of a recipe, keyed by the shortest spelling of its mechanism."""
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
-    layers, size, same = (
-        len(recipe.layers or range(cache.num_layers)),
-        cache.hidden_size,
-        recipe,
-    )
-    with suppress(
-        ConfigError
-    ):  # what cannot be built is told of all of a sweep at once
-        same = replace(recipe, attention=shortest(recipe.attention, layers, size))
+    layers = len(recipe.layers or range(cache.num_layers))
+    size = cache.hidden_size
+
+    # ``check_decoder`` reports mechanisms that cannot be built, all at once
+    shortest_recipe = recipe
+    with suppress(ConfigError):
+        shortest_recipe = replace(
+            recipe, attention=shortest(recipe.attention, layers, size)
+        )
         recipe = replace(recipe, attention=spelled_out(recipe.attention, layers, size))
-    shape = {
-        "num_layers": layers,
-        "hidden_size": size,
-        "num_classes": len(cache.class_names),
-    }
-    spec = DecoderSpec(attention=recipe.attention, head=recipe.head, **shape)
-    return Item(spec=spec, recipe=recipe, key=same.key(cache.plan.states))
+    spec = DecoderSpec(
+        attention=recipe.attention,
+        head=recipe.head,
+        num_layers=layers,
+        hidden_size=size,
+        num_classes=len(cache.class_names),
+    )
+    return Item(spec=spec, recipe=recipe, key=shortest_recipe.key(cache.plan.states))
 
 
 def recipes(
     config: TrainConfig, dtype: Dtype, groups: Groups | None = None
 ) -> list[Recipe]:
-    """One per value of every axis, in order; those that mean the same are one."""
-    count = config.folds
-    numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
-    names = {one.name for one in fields(Recipe)} & {one.name for one in fields(config)}
-    asked = config.loss_scale
-    scaled = asked == "dynamic" or (asked == "auto" and dtype == "float16")
-    usual = {name: getattr(config, name) for name in names} | {
-        "dtype": dtype,
-        "groups": groups,
-        "loss_scale": "dynamic" if scaled else "none",
-        "eval_dtype": config.eval_dtype if dtype != "float32" else "same",
-        "val_folds": config.val_folds if config.val_folds != 1 else None,
-    }
+    """One recipe for each combination of values, in order, without duplicates."""
+    settings = _shared_settings(config, dtype, groups)
+    folds: list[Fold | None] = [None]
+    if config.folds:
+        numbers = [config.fold] if config.fold else range(1, config.folds + 1)
+        folds = [Fold(number, config.folds) for number in numbers]
+    split_seeds = range(config.split_seed, config.split_seed + config.repeats)
     axes: dict[str, Iterable[Any]] = {
         "attention": config.attn,
         "head": config.head,
@@ -173,43 +212,70 @@ def recipes(
         "weight_decay": config.weight_decay,
         "layers": config.layers,
         "train_rows": config.train_rows,
-        "split_seed": range(config.split_seed, config.split_seed + config.repeats),
-        "fold": [Fold(number, count) for number in numbers if count] or [None],
+        "split_seed": split_seeds,
+        "fold": folds,
     }
-    found: dict[Recipe, None] = {}
+    distinct: dict[Recipe, None] = {}
     for values in product(*axes.values()):
-        one = usual | dict(zip(axes, values, strict=True))
-        if isinstance(size := one["train_rows"], str):
-            one |= {"train_rows": None, "shots": int(size.removesuffix(PER_CLASS))}
-        found[Recipe(**one).settled()] = None
-    return list(found)
+        combination = settings | dict(zip(axes, values, strict=True))
+        train_rows = combination["train_rows"]
+        if isinstance(train_rows, str):
+            combination["train_rows"] = None
+            combination["shots"] = int(train_rows.removesuffix(PER_CLASS))
+        distinct[Recipe(**combination).settled()] = None
+    return list(distinct)
+
+
+def _shared_settings(
+    config: TrainConfig, dtype: Dtype, groups: Groups | None
+) -> dict[str, Any]:
+    """The settings of a recipe that have one value in a config."""
+    config_names = {field.name for field in fields(config)}
+    recipe_names = {field.name for field in fields(Recipe)}
+    settings = {name: getattr(config, name) for name in config_names & recipe_names}
+    settings["dtype"] = dtype
+    settings["groups"] = groups
+
+    # gradients underflow in float16 alone
+    is_scaled = config.loss_scale == "dynamic"
+    if config.loss_scale == "auto":
+        is_scaled = dtype == "float16"
+    settings["loss_scale"] = "dynamic" if is_scaled else "none"
+    settings["eval_dtype"] = config.eval_dtype if dtype != "float32" else "same"
+    settings["val_folds"] = config.val_folds if config.val_folds != 1 else None
+    return settings
 
 
 def grids_of(items: Sequence[Item]) -> list[list[Item]]:
-    """Items that differ in what is tuned alone, together: candidates of a row, maybe one."""
-    found: dict[str, list[Item]] = {}
+    """Group items that differ in tuned settings alone: the candidates of a decoder."""
+    grids: dict[str, list[Item]] = {}
     for item in items:
         recipe = item.recipe
         name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
-        found.setdefault(name, []).append(item)
-    return list(found.values())
+        grids.setdefault(name, []).append(item)
+    return list(grids.values())
 
 
 def candidates_of(
     items: Sequence[Item], config: TrainConfig, cache: EmbeddingCache
 ) -> dict[str, Item]:
-    """What is trained to choose, by the key of every evaluated item that has others beside it."""
-    # every seed that chooses holds out another part of train
-    parts, found = config.val_folds or len(config.choosing_seeds or ()), {}
+    """The items to tune with, by the key of the evaluated item of each candidate.
+
+    A decoder with a single candidate is not tuned.
+    """
+    # each tuning seed holds out another part of the training rows
+    parts = config.val_folds or len(config.choosing_seeds or ())
+    candidates: dict[str, Item] = {}
     for grid in grids_of(items):
-        for item in (
-            grid
-            if len(grid) > 1 and not (config.final and grid[0].recipe.final)
-            else ()
-        ):
-            recipe = replace(item.recipe, val_folds=parts)
-            found[item.key] = _item(recipe, cache) if parts > 1 else item
-    return found
+        is_final = config.final and grid[0].recipe.final
+        if len(grid) == 1 or is_final:
+            continue
+        for item in grid:
+            candidates[item.key] = item
+            if parts > 1:
+                recipe = replace(item.recipe, val_folds=parts)
+                candidates[item.key] = _item(recipe, cache)
+    return candidates
 
 
 def reporting_items(
@@ -219,107 +285,155 @@ def reporting_items(
     tuned: Sequence[RunResult],
     chosen: Choice,
 ) -> list[Item]:
-    """What is trained when the candidates are there: those that were chosen, and what had none.
+    """The items to train with the reporting seeds: the chosen and the untuned ones.
 
-    ``tried`` has, by the key of every candidate, what was trained to choose. Of final models that
-    differ in what is tuned alone, the one of the highest mean validation accuracy over the seeds
-    that choose and over folds; of equals that of the lower validation loss, of these the smallest.
+    Of the candidates of a final model, the one with the highest mean validation
+    accuracy over tuning seeds and folds is trained; of equals the one with the lower
+    validation loss, then the one with the smaller values.
+
+    Args:
+        items: all items of the config.
+        config: of the training.
+        tried: the items that tuning trained, by the key of every candidate.
+        tuned: their runs.
+        chosen: the choice among them.
     """
     seeds = config.choosing_seeds or ()
+    finals = [item for item in items if config.final and item.recipe.final]
     evaluated = [item for item in items if not (config.final and item.recipe.final)]
+    reporting = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
+    reporting |= {key for key, item in tried.items() if item.key in chosen.tunings}
 
-    def score(final: Item) -> tuple[float, ...]:
-        # the final model of the first repeat of a cross-validation is that of all
-        split_seed = final.recipe.split_seed
-        found = [
-            mean_validation(
-                [run for run in tuned if run.key == tried[item.key].key], seeds
-            )
-            for item in evaluated
-            if replace(item.recipe, split_seed=split_seed).without_test()
-            == final.recipe
-        ]
-        accuracies = [accuracy for accuracy, _ in found if accuracy is not None]
-        if len(accuracies) < len(found):
-            return ()
-        mean, loss = (
-            math.fsum(accuracies) / len(found),
-            math.fsum(loss for _, loss in found),
-        )
-        return mean, -loss, -final.recipe.lr, -final.recipe.weight_decay
-
-    kept = {grid[0].key for grid in grids_of(items) if len(grid) == 1}
-    kept |= {key for key, item in tried.items() if item.key in chosen.tunings}
-    for grid in grids_of(
-        [item for item in items if config.final and item.recipe.final]
-    ):
-        scores = {item.key: score(item) for item in grid if len(grid) > 1}
-        best = max(scores, key=lambda key: scores[key], default="")
+    # final models have no test rows, so that ``chosen`` does not know them
+    for grid in grids_of(finals):
+        if len(grid) == 1:
+            continue
+        scores = {
+            item.key: _final_score(item, evaluated, tried, tuned, seeds)
+            for item in grid
+        }
         if any(scores.values()):
-            kept.add(best)
-        elif scores:
+            reporting.add(max(scores, key=lambda key: scores[key]))
+        else:
             text = f"left out: {grid[0]}: no rate was finished by all of --tune-seeds"
             warnings.warn(text, GaamWarning, stacklevel=2)
-    return [item for item in items if item.key in kept]
+    return [item for item in items if item.key in reporting]
+
+
+def _final_score(
+    final: Item,
+    evaluated: Sequence[Item],
+    tried: Mapping[str, Item],
+    tuned: Sequence[RunResult],
+    seeds: Sequence[int],
+) -> tuple[float, ...]:
+    """What ranks a candidate of a final model, or () if a tuning seed failed."""
+    # the final model of the first repeat of a cross-validation is that of all
+    split_seed = final.recipe.split_seed
+    accuracies: list[float] = []
+    losses: list[float] = []
+    for item in evaluated:
+        recipe = replace(item.recipe, split_seed=split_seed).without_test()
+        if recipe != final.recipe:
+            continue
+        tuning_key = tried[item.key].key
+        runs = [run for run in tuned if run.key == tuning_key]
+        accuracy, loss = mean_validation(runs, seeds)
+        if accuracy is None:
+            return ()
+        accuracies.append(accuracy)
+        losses.append(loss)
+
+    # rounding of the sums must not decide between equals
+    mean_accuracy = math.fsum(accuracies) / len(accuracies)
+    loss_sum = math.fsum(losses)
+    return mean_accuracy, -loss_sum, -final.recipe.lr, -final.recipe.weight_decay
 
 
 def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
-    """The config with one spelling of what it asks of a cache, which has it all."""
-    train, test, pools = config.train_split, config.test_split, cache.plan.pooling
-    tests_a_split = config.folds is None and test != NO_TEST
-    labelled = tuple(name for name in cache if name not in cache.unlabelled)
-    asked = [("split with labels", train, labelled)]
-    asked += [("split with labels", test, labelled)] * tests_a_split
-    asked += [("pooling", pool, pools) for pool in config.pool]
-    for kind, name, there in asked:
-        if name not in there:
-            raise ConfigError(
-                f"the cache has no {kind} '{shortened(name)}'",
-                expected=f"one of: {', '.join(there)}",
-                where=str(cache.root),
-                hint=did_you_mean(name, there)
-                or (
-                    "--folds 5 tests on parts of train-split" if name == test else None
-                ),
-            )
+    """Check a config against a cache, and spell it in one way."""
+    tests_a_split = config.folds is None and config.test_split != NO_TEST
+    _check_names(config, cache, tests_a_split=tests_a_split)
+
+    # a test on training rows must be meant
+    train = config.train_split
+    test = config.test_split
     content = cache.plan.fingerprint_fields["content"]
-    same = tests_a_split and content[train] == content[test]
-    if same and not config.allow_train_as_test:
+    tests_training_rows = tests_a_split and content[train] == content[test]
+    if tests_training_rows and not config.allow_train_as_test:
         raise ConfigError(
-            "the rows to test on are the rows to learn from",
+            "the test rows are the training rows",
             found=f"the splits '{train}' and '{test}' hold the same rows",
-            hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
+            hint=(
+                "--folds 5, or --set allow-train-as-test=true, which every report marks"
+            ),
         )
+
+    # a set of all layers is spelled None
     layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
     layer_sets = _layer_sets(config, layers)
-    if beyond := {layer for one in layer_sets for layer in one or ()} - {*layers}:
-        expected = f"--layers from {layers[0]} to {layers[-1]}"
-        raise ConfigError(f"the cache has no layer {min(beyond)}", expected=expected)
-    if (config.folds or 0) > len(cache[train]):
-        expected = f"--folds of at most {len(cache[train])}, the rows that there are"
+    requested_layers = {layer for layer_set in layer_sets for layer in layer_set or ()}
+    missing_layers = requested_layers - set(layers)
+    if missing_layers:
         raise ConfigError(
-            "too many parts of train", expected=expected, found=str(config.folds)
+            f"the cache has no layer {min(missing_layers)}",
+            expected=f"--layers from {layers[0]} to {layers[-1]}",
         )
-    # folds have fewer rows than all
-    rows = len(cache[train]) if config.folds is None else None
+    layer_sets = [
+        None if len(layer_set or ()) == len(layers) else layer_set
+        for layer_set in layer_sets
+    ]
+
+    # a budget of all rows is spelled None; the training rows of a fold are fewer
+    all_rows = len(cache[train])
+    if (config.folds or 0) > all_rows:
+        raise ConfigError(
+            "too many parts of train",
+            expected=f"--folds of at most {all_rows}, the number of rows",
+            found=str(config.folds),
+        )
+    train_rows = config.train_rows
+    if config.folds is None:
+        train_rows = tuple(None if size == all_rows else size for size in train_rows)
     return replace(
         config,
-        allow_train_as_test=same,
-        pool=config.pool or pools[:1],
-        layers=tuple(
-            None if len(one or ()) == len(layers) else one for one in layer_sets
-        ),
-        train_rows=tuple(None if size == rows else size for size in config.train_rows),
+        allow_train_as_test=tests_training_rows,
+        pool=config.pool or cache.plan.pooling[:1],
+        layers=tuple(layer_sets),
+        train_rows=train_rows,
     )
 
 
+def _check_names(
+    config: TrainConfig, cache: EmbeddingCache, *, tests_a_split: bool
+) -> None:
+    """Check that the cache has the splits and poolings of a config."""
+    labelled = tuple(name for name in cache if name not in cache.unlabelled)
+    requested = [("split with labels", config.train_split, labelled)]
+    if tests_a_split:
+        requested.append(("split with labels", config.test_split, labelled))
+    requested += [("pooling", pool, cache.plan.pooling) for pool in config.pool]
+    for kind, name, existing in requested:
+        if name in existing:
+            continue
+        hint = did_you_mean(name, existing)
+        if not hint and name == config.test_split:
+            hint = "--folds 5 tests on parts of train-split"
+        raise ConfigError(
+            f"the cache has no {kind} '{shortened(name)}'",
+            expected=f"one of: {', '.join(existing)}",
+            where=str(cache.root),
+            hint=hint,
+        )
+
+
 def _layer_sets(config: TrainConfig, layers: Sequence[int]) -> list[Layers]:
-    """The sets of layers that a config asks for, ``each`` as one set for every layer."""
+    """The sets of layers of a config; ``each`` stands for one set per layer."""
     layer_sets: list[Layers] = []
-    for asked in config.layers:
-        if isinstance(asked, str):
-            assert asked == EACH
+    for requested in config.layers:
+        if isinstance(requested, str):
+            assert requested == EACH
             layer_sets += [(layer,) for layer in layers]
         else:
-            layer_sets.append(asked)
+            layer_sets.append(requested)
     return layer_sets

@@ -1,14 +1,15 @@
-"""Seeds of one decoder that are trained together: from initialisation to results.
+"""Train the seeds of one decoder together, from initialisation to results.
 
-S seeds, N rows, V rows that choose, L layers, D hidden size, C classes, K noise per sample.
+S seeds, N training rows, V validation rows, B batch, L layers, D hidden size, C
+classes, K noise per sample.
 """
 
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,35 +40,53 @@ from gaam_decoder.training.arithmetic.step import Steps
 from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData, epoch_batches, told_labels
 
-FACTOR, PATIENCE, THRESHOLD, SMALLEST_CHANGE = (
-    0.1,
-    10,
-    1e-4,
-    1e-8,
-)  # of torch's ReduceLROnPlateau
-SMALLEST_SCALE = 1.0  # of a loss: below it gradients overflow as they are
-Score = tuple[float, float]  # accuracy and loss of an epoch on the rows that select it
+# the defaults of torch's ReduceLROnPlateau
+FACTOR = 0.1
+PATIENCE = 10
+THRESHOLD = 1e-4
+SMALLEST_CHANGE = 1e-8
+SMALLEST_SCALE = 1.0  # of a loss: below it unscaled gradients overflow
+Score = tuple[float, float]
+"""Accuracy and loss of an epoch on the validation rows."""
+
+
+class EpochScaling(NamedTuple):
+    """The loss scaling of one seed after an epoch."""
+
+    scale: float
+    skipped: int  # steps of the epoch whose gradients overflowed
+    steps: int  # steps of all epochs that changed the parameters
 
 
 @dataclass(kw_only=True, slots=True)
 class Plateau:
-    """torch's ReduceLROnPlateau(mode='max') without an optimiser, which seeds of a group share."""
+    """The learning rate of one seed by torch's ReduceLROnPlateau(mode='max').
+
+    Torch's own schedule needs an optimiser, which the seeds of a group share.
+    """
 
     rate: float
     best: float = float("-inf")
     waited: int = 0
 
     def watch(self, value: float) -> None:
+        """Reduce the rate if the accuracy has not risen for too many epochs."""
         self.waited += 1
         if value > self.best * (1 + THRESHOLD):
-            self.best, self.waited = value, 0
+            self.best = value
+            self.waited = 0
         if self.waited > PATIENCE:
-            self.waited, lower = 0, self.rate * FACTOR
-            self.rate = lower if self.rate - lower > SMALLEST_CHANGE else self.rate
+            self.waited = 0
+            lower = self.rate * FACTOR
+            if self.rate - lower > SMALLEST_CHANGE:
+                self.rate = lower
 
 
 def cosine(step: int, steps: int) -> float:
-    """Share of the rate at a step, from 1: up over a twentieth of all, then half a cosine to 0."""
+    """The factor of the learning rate at a step, from 1.
+
+    It rises over the first twentieth of the steps, then falls to 0 as half a cosine.
+    """
     warm = steps // 20
     if step <= warm:
         return step / (warm + 1)
@@ -75,8 +94,8 @@ def cosine(step: int, steps: int) -> float:
 
 
 @dataclass(kw_only=True, slots=True)
-class Member:
-    """What is known of one seed of a group beside its tensors: rate, best epoch, log."""
+class SeedState:
+    """The state of one seed beside its tensors: learning rate, best epoch, log."""
 
     seed: int
     schedule: Plateau
@@ -92,47 +111,82 @@ class Member:
         loss: float,
         accuracy: float,
         score: Score | None,
-        scaled: tuple[float, int, int] | None,
+        scaling: EpochScaling | None,
     ) -> bool:
-        """Take notice of an epoch: whether the weights as they are now are to be kept.
+        """Log an epoch, and return whether to keep the weights after it.
 
-        ``scaled`` holds the scale, steps of the epoch that were not taken, and all that were.
+        Args:
+            recipe: of the training.
+            epoch: from 1.
+            loss: mean training loss.
+            accuracy: on the training rows.
+            score: on the validation rows, if there are any.
+            scaling: of the loss, if it is scaled.
         """
-        entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
-        entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
+        entry: dict[str, Any] = {
+            "seed": self.seed,
+            "epoch": epoch,
+            "loss": loss,
+            "train_accuracy": accuracy,
+            "lr": self.schedule.rate,
+        }
         self.log.append(entry)
-        scale, skipped, steps = scaled or (SMALLEST_SCALE, 0, 1)
-        if scaled is not None:
-            entry |= {"loss_scale": scale, "skipped": skipped}
+        if scaling is not None:
+            entry["loss_scale"] = scaling.scale
+            entry["skipped"] = scaling.skipped
+
+        # a failed seed keeps the weights that it failed with
         if not np.isfinite(loss):
             entry["loss"] = None
-            self.failed = f"the loss became {loss} in epoch {epoch}"
-        elif scale < SMALLEST_SCALE:
-            self.failed = (
-                f"gradients overflow in epoch {epoch} even at a loss scale of {scale:g}"
-            )
-        elif epoch == recipe.epochs and not steps:
-            self.failed = (
-                f"no step was taken in {epoch} epochs: gradients overflowed in all"
-            )
+        self.failed = _failure(recipe, epoch, loss, scaling)
         if self.failed is not None:
             return True
-        keeps = score is None and epoch == recipe.epochs
+
+        # without validation rows the last epoch is kept
+        is_kept = score is None and epoch == recipe.epochs
         if score is not None:
-            entry |= {"accuracy": score[0], "selection_loss": score[1]}
-            best, counted = self.best, 1 if recipe.ties == "first" else 2
-            if (
-                best is None
-                or (score[0], -score[1])[:counted] > (best[0], -best[1])[:counted]
-            ):
-                self.best, self.best_epoch, keeps = score, epoch, True
+            entry["accuracy"], entry["selection_loss"] = score
+            if self.best is None or _is_better(score, self.best, recipe):
+                self.best = score
+                self.best_epoch = epoch
+                is_kept = True
         if recipe.schedule == "plateau":
             self.schedule.watch(accuracy if score is None else score[0])
-        return keeps
+        return is_kept
+
+
+def _failure(
+    recipe: Recipe, epoch: int, loss: float, scaling: EpochScaling | None
+) -> str | None:
+    """Why a seed ends at an epoch, or None."""
+    if not np.isfinite(loss):
+        return f"the loss became {loss} in epoch {epoch}"
+    if scaling is None:
+        return None
+    if scaling.scale < SMALLEST_SCALE:
+        return (
+            f"gradients overflow in epoch {epoch} even at a loss scale of "
+            f"{scaling.scale:g}"
+        )
+    if epoch == recipe.epochs and not scaling.steps:
+        return f"no step was taken in {epoch} epochs: gradients overflowed in all"
+    return None
+
+
+def _is_better(score: Score, best: Score, recipe: Recipe) -> bool:
+    """Whether an epoch is better than the best one before it."""
+    accuracy, loss = score
+    best_accuracy, best_loss = best
+    if recipe.ties == "first":
+        return accuracy > best_accuracy
+    return (accuracy, -loss) > (best_accuracy, -best_loss)
 
 
 class Group:
-    """Seeds of one decoder that are trained together; ``steps`` are what earlier ones compiled."""
+    """The seeds of one decoder that are trained together.
+
+    ``steps`` holds the compiled steps of earlier groups.
+    """
 
     def __init__(
         self,
@@ -146,34 +200,44 @@ class Group:
         dtype: torch.dtype = torch.float32,
         steps: Steps | None = None,
     ) -> None:
-        self.spec, self.data, self.recipe, self.seeds = spec, data, recipe, list(seeds)
+        self.spec = spec
+        self.data = data
+        self.recipe = recipe
+        self.seeds = list(seeds)
         self.loss_of: Loss = loss_of or build(recipe.loss, "loss")
-        self.epochs_done, self.seconds = 0, 0.0
-        self._share = 1.0  # of the rate, at the last step
+        self.epochs_done = 0
+        self.seconds = 0.0
+        self._rate_factor = 1.0  # of the schedule, at the last step
         self.members = [
-            Member(
+            SeedState(
                 seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs
             )
             for seed in seeds
         ]
-        device = data.train.label_N.device
-        self._told_SN, self._held_SN = told_labels(
+
+        # the labels of each seed, which a control experiment shuffles
+        self._label_SN, self._validation_label_SV = told_labels(
             data, seeds, shuffle=recipe.shuffle_labels
         )
-        self._weight_SC = None
+        self._class_weight_SC: Tensor | None = None
         if recipe.class_weights == "balanced":
-            self._weight_SC = balanced(self._told_SN, spec.num_classes, dtype)
+            self._class_weight_SC = balanced(self._label_SN, spec.num_classes, dtype)
+
+        # one module computes for all seeds, whose parameters are stacked
+        device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         self.optimizer: Optimizer = build(recipe.optimizer, "optimizer")
-        scaled = recipe.loss_scale == "dynamic"
-        self.state = State.of(decoders, device, self.optimizer.moments, scaled=scaled)
-        weights = self.state.weights
-        self.kept = Weights(
-            *({k: one.clone() for k, one in part.items()} for part in weights)
+        self.state = State.of(
+            decoders,
+            device,
+            self.optimizer.moments,
+            scaled=recipe.loss_scale == "dynamic",
         )
-        kind = spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
-        self.step = (steps or Steps()).get(*kind)
+        self.kept = Weights(_cloned(self.state.parameters), _cloned(self.state.buffers))
+        self.step = (steps or Steps()).get(
+            spec, recipe, engine, self.decoder, self.loss_of, len(seeds)
+        )
         self.compiler = self.step.compiler
 
     def train(
@@ -181,9 +245,14 @@ class Group:
         checkpoint: Checkpoint | None = None,
         on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
     ) -> list[SeedResult]:
-        """One result per seed, in order; ``on_epoch`` hears (epoch from 1, mean training loss).
+        """Train all epochs; a loss that is not finite ends its seed for good.
 
-        A loss that is not finite ends that seed, and nothing is retried.
+        Args:
+            checkpoint: file to go on from and to save to.
+            on_epoch: called with (epoch from 1, mean training loss).
+
+        Returns:
+            One result per seed, in order.
         """
         if checkpoint is not None:
             self.resume(checkpoint)
@@ -195,80 +264,148 @@ class Group:
         return self.results()
 
     def train_epoch(self) -> float:
-        """One pass over the rows, and what is made of it; mean loss of seeds that are finite."""
+        """Train and evaluate one epoch; the mean training loss of the finite seeds."""
         start = time.perf_counter()
         epoch = self.epochs_done + 1
-        count, scaling = len(self.data.train), self.state.scaling
         with without_random_numbers():
             self._pass(epoch)
-        # rows whose loss was not finite are in no mean
-        counted = count if scaling is None else count - scaling.lost_S
-        losses = (self.state.loss_S / counted).tolist()
-        accuracies = (self.state.hit_S / count).tolist()
-        scaled: list[Any] = [None] * len(losses)
-        if scaling is not None:
-            columns = (scaling.scale_S, scaling.skipped_S, scaling.steps_S)
-            scaled = list(zip(*(column.tolist() for column in columns), strict=True))
-        finite = [loss for loss in losses if np.isfinite(loss)]
-        scores: list[Any] = [None] * len(losses)
-        if self.data.selection is not None and self._held_SN is not None and finite:
-            logits_SNC = self.logits(self.data.selection, self.state.weights)
-            hit_S = float64(logits_SNC.argmax(-1) == self._held_SN).mean(1)
-            held = [
-                float(self.loss_of(*p))
-                for p in zip(logits_SNC, self._held_SN, strict=True)
-            ]
-            scores = list(zip(hit_S.tolist(), held, strict=True))
+
+        # evaluate on the validation rows, unless all seeds have failed
+        losses, accuracies = self._training_scores()
+        scalings = self._epoch_scalings()
+        finite_losses = [loss for loss in losses if np.isfinite(loss)]
+        scores: list[Score] | list[None] = [None] * len(losses)
+        if finite_losses:
+            scores = self._validation_scores() or scores
         self.seconds += time.perf_counter() - start
-        seen = zip(self.members, losses, accuracies, scores, scaled, strict=True)
-        for place, (member, *about) in enumerate(seen):
-            if member.failed is None and member.note(self.recipe, epoch, *about):
-                for part, new in zip(self.kept, self.state.weights, strict=True):
-                    for name, value in new.items():
-                        part[name][place].copy_(value[place])
+
+        # log the epoch of every seed
+        for index, member in enumerate(self.members):
+            if member.failed is not None:
+                continue
+            is_kept = member.note(
+                self.recipe,
+                epoch,
+                losses[index],
+                accuracies[index],
+                scores[index],
+                scalings[index],
+            )
+            if is_kept:
+                self._keep_weights(index)
             if member.failed is None:
-                member.log[-1]["lr"] *= self._share
-                member.log[-1]["seconds"] = round(self.seconds / len(self.members), 4)
+                entry = member.log[-1]
+                entry["lr"] *= self._rate_factor
+                entry["seconds"] = round(self.seconds / len(self.members), 4)
         self.epochs_done = epoch
-        return float(np.mean(finite)) if finite else float("nan")
+        return float(np.mean(finite_losses)) if finite_losses else float("nan")
+
+    def _training_scores(self) -> tuple[list[float], list[float]]:
+        """Mean training loss and accuracy of every seed in the last epoch."""
+        count = len(self.data.train)
+        # rows with a loss that was not finite are in no mean
+        counted: int | Tensor = count
+        if self.state.scaling is not None:
+            counted = count - self.state.scaling.lost_S
+        losses: list[float] = (self.state.loss_S / counted).tolist()
+        accuracies: list[float] = (self.state.hit_S / count).tolist()
+        return losses, accuracies
+
+    def _epoch_scalings(self) -> list[EpochScaling] | list[None]:
+        scaling = self.state.scaling
+        if scaling is None:
+            return [None] * len(self.members)
+        scales = scaling.scale_S.tolist()
+        skipped = scaling.skipped_S.tolist()
+        steps = scaling.steps_S.tolist()
+        return list(map(EpochScaling, scales, skipped, steps))
+
+    def _validation_scores(self) -> list[Score] | None:
+        """Accuracy and loss of every seed, or None without validation rows."""
+        label_SV = self._validation_label_SV
+        if self.data.selection is None or label_SV is None:
+            return None
+        logits_SVC = self.logits(self.data.selection, self.state.weights)
+        accuracy_S = float64(logits_SVC.argmax(-1) == label_SV).mean(1)
+        losses = [
+            float(self.loss_of(logits_VC, label_V))
+            for logits_VC, label_V in zip(logits_SVC, label_SV, strict=True)
+        ]
+        return list(zip(accuracy_S.tolist(), losses, strict=True))
+
+    def _keep_weights(self, index: int) -> None:
+        """Copy the weights of one seed, as those of its best epoch so far."""
+        for kept, current in zip(self.kept, self.state.weights, strict=True):
+            for name, value in current.items():
+                kept[name][index].copy_(value[index])
 
     def _pass(self, epoch: int) -> None:
-        """Every seed sees all its rows once, in an order of its own."""
-        train, state = self.data.train, self.state
-        device, like = train.label_N.device, state.loss_S
-        streams = (stream_seed(seed, "noise", epoch) for seed in self.seeds)
-        noise = [torch.Generator().manual_seed(stream) for stream in streams]
-        lr_S = like.new_tensor([member.schedule.rate for member in self.members])
+        """Train every seed on each of its rows once, in an order of its own."""
+        train = self.data.train
+        state = self.state
+        generators = [
+            torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
+            for seed in self.seeds
+        ]
+
+        # the learning rates and the numbers of the optimiser, as tensors
+        lr_S = state.loss_S.new_tensor(
+            [member.schedule.rate for member in self.members]
+        )
         steps = -(-len(train) // self.recipe.batch_size)
-        every = range((epoch - 1) * steps + 1, epoch * steps + 1)
-        numbers_TK = like.new_tensor([self.optimizer.numbers(step) for step in every])
+        step_numbers = range((epoch - 1) * steps + 1, epoch * steps + 1)
+        numbers_TK = state.loss_S.new_tensor(
+            [self.optimizer.numbers(number) for number in step_numbers]
+        )
+
+        # the sums of the last epoch start anew
         state.loss_S.zero_()
         state.hit_S.zero_()
         if state.scaling is not None:
             state.scaling.skipped_S.zero_()
             state.scaling.lost_S.zero_()
-        batches = epoch_batches(train, self._told_SN, self.recipe, self.seeds, epoch)
-        for step, (x_SBLD, label_SB) in enumerate(batches):
-            noise_SBK = None
-            if width := self.decoder.head.num_noise:
-                shape = (x_SBLD.shape[1], width)
-                drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
-                noise_SBK = send(drawn_SBK, device)
-            weight_SB = (
-                None if self._weight_SC is None else self._weight_SC.gather(1, label_SB)
-            )
+
+        batches = epoch_batches(train, self._label_SN, self.recipe, self.seeds, epoch)
+        for index, (x_SBLD, label_SB) in enumerate(batches):
+            noise_SBK = self._draw_noise(generators, x_SBLD.shape[1])
+            weight_SB = None
+            if self._class_weight_SC is not None:
+                weight_SB = self._class_weight_SC.gather(1, label_SB)
             if self.recipe.schedule == "cosine":
-                self._share = cosine(every[step], steps * self.recipe.epochs)
-            lr = lr_S if self._share == 1 else lr_S * self._share
-            self.step(
-                state,
-                Batch(x_SBLD, label_SB, noise_SBK, lr, numbers_TK[step], weight_SB),
+                self._rate_factor = cosine(
+                    step_numbers[index], steps * self.recipe.epochs
+                )
+            scheduled_lr_S = lr_S
+            if self._rate_factor != 1:
+                scheduled_lr_S = lr_S * self._rate_factor
+            batch = Batch(
+                x_SBLD,
+                label_SB,
+                noise_SBK,
+                scheduled_lr_S,
+                numbers_TK[index],
+                weight_SB,
             )
+            self.step(state, batch)
+
+    def _draw_noise(
+        self, generators: Sequence[torch.Generator], rows: int
+    ) -> Tensor | None:
+        """Uniform numbers for the rows of every seed, if the head needs any."""
+        width = self.decoder.head.num_noise
+        if not width:
+            return None
+        noise_SBK = torch.stack(
+            [torch.rand((rows, width), generator=generator) for generator in generators]
+        )
+        return send(noise_SBK, self.data.train.label_N.device)
 
     def logits(self, subset: Subset, weights: Weights) -> Tensor:
-        rows, size = subset.rows, self.eval_batch_size(subset)
+        """Logits of all rows of a subset under every seed, (S, N, C)."""
+        rows = subset.rows
+        size = self.eval_batch_size(subset)
         if not self.decoder.attention.depends_on_batch:
-            # one shape for all batches: another one would be compiled again
+            # all batches have one shape: another one would be compiled again
             rows = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % size)])
         parts = [
             self.step.logits(weights, x_BLD)
@@ -277,92 +414,119 @@ class Group:
         return torch.cat(parts, dim=1)[:, : len(subset)]
 
     def eval_batch_size(self, subset: Subset) -> int:
+        """Rows of a batch in evaluation."""
         if self.decoder.attention.depends_on_batch:
             return self.recipe.batch_size
-        device, states = subset.label_N.device.type, subset.features.shape[1:]
-        together = 1 if device == "cpu" else len(self.members)
-        fitting = rows_at_once(device, int(np.prod(states)) * together)
+        device_type = subset.label_N.device.type
+        # a GPU computes all seeds at the same time
+        seeds = 1 if device_type == "cpu" else len(self.members)
+        numbers_per_row = int(np.prod(subset.features.shape[1:])) * seeds
+        fitting = rows_at_once(device_type, numbers_per_row)
         return min(EVAL_BATCH_SIZE, max(fitting, self.recipe.batch_size), len(subset))
 
     def finished(self) -> bool:
-        failed = (member.failed is not None for member in self.members)
-        return self.epochs_done >= self.recipe.epochs or all(failed)
+        """Whether all epochs are done or all seeds have failed."""
+        have_failed = (member.failed is not None for member in self.members)
+        return self.epochs_done >= self.recipe.epochs or all(have_failed)
 
     def _tensors(self) -> Stacked:
+        """All tensors that a checkpoint holds, by name."""
         kept = self.kept.parameters | self.kept.buffers
-        return self.state.tensors() | {
-            f"kept.{name}": value for name, value in kept.items()
-        }
+        tensors = self.state.tensors()
+        tensors |= {f"kept.{name}": value for name, value in kept.items()}
+        return tensors
 
     def save(self, checkpoint: Checkpoint) -> None:
-        about = {
-            name: getattr(self, name) for name in ("seeds", "epochs_done", "seconds")
+        """Write the state after the last epoch."""
+        progress = {
+            "seeds": self.seeds,
+            "epochs_done": self.epochs_done,
+            "seconds": self.seconds,
+            "members": [asdict(member) for member in self.members],
         }
-        about["members"] = [asdict(member) for member in self.members]
-        checkpoint.save(self._tensors(), about)
+        checkpoint.save(self._tensors(), progress)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Take up where ``save`` was called last, if there is such a file and it fits."""
-        (tensors, about), target = checkpoint.load(), self._tensors()
-        if {k: v.shape for k, v in target.items()} != {
-            k: v.shape for k, v in tensors.items()
-        }:
-            return  # there is none, or it was only planned
-        for name, value in target.items():
-            value.copy_(tensors[name])
-        self.epochs_done, self.seconds = about["epochs_done"], about["seconds"]
-        for member, saved in zip(self.members, about["members"], strict=True):
+        """Go on from the last ``save``, if there is one and it fits."""
+        saved_tensors, progress = checkpoint.load()
+        tensors = self._tensors()
+
+        # a file that is absent or only planned has no tensors
+        shapes = {name: value.shape for name, value in tensors.items()}
+        saved_shapes = {name: value.shape for name, value in saved_tensors.items()}
+        if shapes != saved_shapes:
+            return
+        for name, value in tensors.items():
+            value.copy_(saved_tensors[name])
+        self.epochs_done = progress["epochs_done"]
+        self.seconds = progress["seconds"]
+        for member, saved in zip(self.members, progress["members"], strict=True):
             for name, value in saved.items():
                 setattr(member, name, value)
+            # JSON has neither dataclasses nor tuples
             member.schedule = Plateau(**saved["schedule"])
             member.best = saved["best"] and tuple(saved["best"])
 
     def results(self) -> list[SeedResult]:
-        """What every seed leaves, of the epoch that the protocol keeps."""
-        start, test, held = (
-            time.perf_counter(),
-            self.data.test,
-            self.data.choosing(self.recipe),
-        )
-        logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
+        """The result of every seed, with the weights of its kept epoch."""
+        start = time.perf_counter()
+        test = self.data.test
+        validation = self.data.choosing(self.recipe)
+
+        # compute the logits of all seeds together
+        test_logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
         if test is not None:
-            logits_SNC = self.logits(test, self.kept).float().cpu()
-        held_SVC = None if held is None else self.logits(held, self.kept).float().cpu()
+            test_logits_SNC = self.logits(test, self.kept).float().cpu()
+        validation_logits_SVC: Tensor | None = None
+        if validation is not None:
+            validation_logits_SVC = self.logits(validation, self.kept).float().cpu()
+
+        # ``state_dict`` leaves out buffers that are no part of a decoder
         kept = self.kept.parameters | self.kept.buffers
         results: list[SeedResult] = []
         finished: list[tuple[SeedResult, Attention]] = []
-        for place, member in enumerate(self.members):
-            # without buffers that are not part of it
-            own = {name: kept[name][place] for name in self.decoder.state_dict()}
-            self.decoder.load_state_dict(own)
-            held_VC = None if held_SVC is None else held_SVC[place]
-            results.append(result_of(self.decoder, member, logits_SNC[place], held_VC))
-            if results[-1].failed is None:
-                finished.append((results[-1], copy.deepcopy(self.decoder.attention)))
+        for index, member in enumerate(self.members):
+            weights = {name: kept[name][index] for name in self.decoder.state_dict()}
+            self.decoder.load_state_dict(weights)
+            validation_logits_VC: Tensor | None = None
+            if validation_logits_SVC is not None:
+                validation_logits_VC = validation_logits_SVC[index]
+            result = result_of(
+                self.decoder, member, test_logits_SNC[index], validation_logits_VC
+            )
+            results.append(result)
+            if result.failed is None:
+                finished.append((result, copy.deepcopy(self.decoder.attention)))
+
+        # average the attention maps over the test rows
         if test is not None:
             add_attention_maps(finished, test, self.eval_batch_size(test))
         for result in results:
-            result.seconds = (self.seconds + time.perf_counter() - start) / len(
-                self.seeds
-            )
+            seconds = self.seconds + time.perf_counter() - start
+            result.seconds = seconds / len(self.seeds)
         return results
 
 
 def result_of(
-    decoder: Decoder, member: Member, logits_NC: Tensor, held_VC: Tensor | None
+    decoder: Decoder, member: SeedState, logits_NC: Tensor, held_VC: Tensor | None
 ) -> SeedResult:
-    """Of one seed, but for map and time; ``decoder`` has its weights."""
-    weights, learned = (
-        {name: value.detach().cpu().clone().contiguous() for name, value in of.items()}
-        for of in (decoder.state_dict(), decoder.attention.learned())
-    )
+    """The result of one seed, without its attention map and its time.
+
+    Args:
+        decoder: with the weights of the seed.
+        member: the state of the seed.
+        logits_NC: of the test rows.
+        held_VC: logits of the validation rows, if there are any.
+    """
+    weights = _copied_to_cpu(decoder.state_dict())
+    learned = _copied_to_cpu(decoder.attention.learned())
     failed = member.failed
-    if not bool(logits_NC.isfinite().all()):
-        failed = failed or "the logits of the test rows are not finite"
-    elif not len(logits_NC) and not all(
-        bool(one.isfinite().all()) for one in weights.values()
-    ):
-        failed = failed or "the weights are not finite"
+    if not failed:
+        failed = _result_failure(logits_NC, weights)
+
+    # a failed seed has no logits
+    if failed:
+        logits_NC = torch.full_like(logits_NC, torch.nan)
     if held_VC is not None and (failed or not bool(held_VC.isfinite().all())):
         held_VC = torch.full_like(held_VC, torch.nan)
     return SeedResult(
@@ -371,7 +535,7 @@ def result_of(
         epoch=0 if failed else member.best_epoch,
         seconds=0.0,
         weights=weights,
-        test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
+        test_logits=logits_NC,
         attention_map=None,
         learned=learned,
         log=member.log,
@@ -379,23 +543,53 @@ def result_of(
     )
 
 
+def _result_failure(logits_NC: Tensor, weights: Stacked) -> str | None:
+    """Why the result of a seed counts as failed, or None."""
+    if not bool(logits_NC.isfinite().all()):
+        return "the logits of the test rows are not finite"
+    # without test rows, the weights themselves must be finite
+    has_test_rows = len(logits_NC) > 0
+    if has_test_rows:
+        return None
+    if not all(bool(value.isfinite().all()) for value in weights.values()):
+        return "the weights are not finite"
+    return None
+
+
+def _copied_to_cpu(tensors: Mapping[str, Tensor]) -> Stacked:
+    return {
+        name: value.detach().cpu().clone().contiguous()
+        for name, value in tensors.items()
+    }
+
+
+def _cloned(tensors: Stacked) -> Stacked:
+    return {name: value.clone() for name, value in tensors.items()}
+
+
 @torch.inference_mode()
 def add_attention_maps(
     finished: Sequence[tuple[SeedResult, Attention]], subset: Subset, batch_size: int
 ) -> None:
-    """Give results the maps of one mechanism's seeds, averaged over rows that are read once."""
+    """Add the mean attention map over the rows of a subset to every result.
+
+    The seeds share a mechanism, so that either all have maps or none. Every batch is
+    read once for all of them.
+    """
+    if not finished:
+        return
     totals: list[Tensor] = []
-    for x_BLD in subset.features.batches(subset.rows, batch_size) if finished else ():
+    for x_BLD in subset.features.batches(subset.rows, batch_size):
         x_BLD = x_BLD.float()
-        parts = [
-            float64(weights).sum(0)
-            for _, attention in finished
-            if (weights := attention.eval().attention_map(x_BLD)) is not None
-        ]
-        if not parts:
+        sums: list[Tensor] = []
+        for _, attention in finished:
+            attention_map = attention.eval().attention_map(x_BLD)
+            if attention_map is not None:
+                sums.append(float64(attention_map).sum(0))
+        if not sums:
             return
-        totals = (
-            [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
-        )
+        if totals:
+            sums = [a + b for a, b in zip(totals, sums, strict=True)]
+        totals = sums
     for (result, _), total in zip(finished, totals, strict=True):
         result.attention_map = (total / len(subset)).float().cpu()

@@ -1,18 +1,18 @@
-"""Which rows of the train split learn, which choose the epoch, which are tested: pure functions.
+"""Divide the rows of the train split into training, validation and test rows.
 
-A budget (``--train-rows``) takes the first rows of every class in an order that ``split-seed``
-decides, and what is held out to choose is a part of it (Perez, Kiela and Cho 2021, "True Few-Shot
-Learning with Language Models"). Smaller budgets lie in larger ones, which largest remainders would
-not do (the Alabama paradox): rows come earliest deadline first (Steiner and Yeomans 1993, "Level
-Schedules for Mixed-Model, Just-in-Time Processes"), behind one row of every class.
+A budget (``--train-rows``) takes the first rows of every class in an order that
+``split-seed`` decides. Its validation rows are a part of it (Perez, Kiela and Cho 2021,
+"True Few-Shot Learning with Language Models"). Smaller budgets lie in larger ones;
+largest remainders would break this (the Alabama paradox). So after one row of every
+class, rows come earliest deadline first (Steiner and Yeomans 1993, "Level Schedules for
+Mixed-Model, Just-in-Time Processes").
 
-C classes, G groups, K choices, N rows.
+All functions are pure. C classes, G groups, K choices, N rows.
 """
 
 import heapq
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,61 +29,101 @@ Rows = NDArray[np.int64]
 
 
 class Parts(NamedTuple):
-    """Rows of the train split, ascending; no row is in two of these."""
+    """Disjoint rows of the train split, ascending."""
 
     learn_N: Rows
-    held_N: Rows  # those that choose; empty where none do
-    test_N: Rows | None  # those of a fold
+    held_N: Rows  # validation rows; may be empty
+    test_N: Rows | None  # of a fold
 
 
 def parts_of(labels: Rows, recipe: Recipe, seed: int = 0) -> Parts:
-    """Rows of the train split that learn, choose and are tested; no group is in two of these.
+    """Divide the train split of a recipe; no group is in two parts.
 
-    Only with ``val_folds`` does the seed of an experiment have a say: in which part chooses.
+    The seed of a training matters only with ``val_folds``: it chooses the part that
+    validates.
     """
-    row_N, test_N = np.arange(len(labels)), None
+    # a fold sets its test rows aside
     names = None if recipe.groups is None else recipe.groups.names
-    what = "rows" if names is None else "groups"
+    row_N = np.arange(len(labels))
+    test_N: Rows | None = None
     if recipe.fold is not None:
-        number, count = recipe.fold
-        test_N = _folds(labels, names, count, recipe.split_seed)[number - 1]
+        folds = _folds(labels, names, recipe.fold.of, recipe.split_seed)
+        test_N = folds[recipe.fold.number - 1]
         row_N = np.setdiff1d(row_N, test_N)
-    first, second = np.arange(len(row_N)), np.arange(0)
-    if recipe.drawn:
-        first, second = draw(labels[row_N], recipe)
-    own = None if names is None else [names[row] for row in row_N]
-    how = recipe.val_fraction, recipe.split_seed
-    if recipe.val_folds is not None:
-        all_N = np.sort(np.concatenate([first, second]))
-        label_N = labels[row_N][all_N]
-        # another order than that of the folds that are tested
-        folds = _folds(
-            label_N, own, recipe.val_folds, stream_seed(recipe.split_seed, "rates")
-        )
-        classes, count_C = np.unique(label_N, return_counts=True)
-        second = folds[seed % len(folds)]  # and never the only row of a class
-        second = all_N[second[np.isin(label_N[second], classes[count_C > 1])]]
-        first = np.setdiff1d(all_N, second)
-    elif recipe.select == "val" and own is not None:
-        first, second = grouped_holdout(labels[row_N], own, *how)
-    elif recipe.select == "val" and not recipe.drawn:
-        first, second = holdout(labels[row_N], *how)
-    if recipe.select == "val" and not len(second):
+
+    # divide the other rows
+    own_names = None if names is None else [names[row] for row in row_N]
+    learn_N, held_N = _hold_out(labels[row_N], own_names, recipe, seed)
+    if recipe.select == "val" and not len(held_N):
+        kind = "rows" if names is None else "groups"
         raise ConfigError(
-            f"no {what} can be held out to choose the epoch",
-            expected=f"a class with two or more {what}, or --select last, which chooses nothing",
+            f"no {kind} can be held out to choose the epoch",
+            expected=(
+                f"a class with two or more {kind}, or --select last, which chooses "
+                "nothing"
+            ),
             where=str(recipe),
         )
-    return Parts(row_N[first], row_N[second], test_N)
+    return Parts(row_N[learn_N], row_N[held_N], test_N)
+
+
+def _hold_out(
+    labels: Rows, names: Sequence[str] | None, recipe: Recipe, seed: int
+) -> tuple[Rows, Rows]:
+    """Training and validation rows among these labels."""
+    learn_N = np.arange(len(labels))
+    held_N = np.arange(0)
+    if recipe.drawn:
+        learn_N, held_N = draw(labels, recipe)
+    if recipe.val_folds is not None:
+        budget_N = np.sort(np.concatenate([learn_N, held_N]))
+        held_N = _validation_fold(labels, names, budget_N, recipe, seed)
+        return np.setdiff1d(budget_N, held_N), held_N
+    if recipe.select != "val":
+        return learn_N, held_N
+    if names is not None:
+        return grouped_holdout(labels, names, recipe.val_fraction, recipe.split_seed)
+    if not recipe.drawn:
+        return holdout(labels, recipe.val_fraction, recipe.split_seed)
+    return learn_N, held_N
+
+
+def _validation_fold(
+    labels: Rows,
+    names: Sequence[str] | None,
+    budget_N: Rows,
+    recipe: Recipe,
+    seed: int,
+) -> Rows:
+    """The validation rows of one tuning seed: one part of the rows of a budget."""
+    assert recipe.val_folds is not None
+    label_N = labels[budget_N]
+    # another order than that of the test folds
+    split_seed = stream_seed(recipe.split_seed, "rates")
+    folds = _folds(label_N, names, recipe.val_folds, split_seed)
+    fold_N = folds[seed % len(folds)]
+
+    # the only row of a class is always trained on
+    classes, count_C = np.unique(label_N, return_counts=True)
+    is_repeated_N = np.isin(label_N[fold_N], classes[count_C > 1])
+    return budget_N[fold_N[is_repeated_N]]
 
 
 def _folds(
     labels: Rows, names: Sequence[str] | None, count: int, seed: int
 ) -> list[Rows]:
-    if count > (most := len(labels) if names is None else len(set(names))):
-        expected = f"at most {most}, the {'rows' if names is None else 'groups'} that there are"
+    """Divide rows into parts: by class, or by group if there are names."""
+    if names is None:
+        most = len(labels)
+        kind = "rows"
+    else:
+        most = len(set(names))
+        kind = "groups"
+    if count > most:
         raise ConfigError(
-            "too many parts of train", expected=expected, found=str(count)
+            "too many parts of train",
+            expected=f"at most {most}, the number of {kind}",
+            found=str(count),
         )
     if names is None:
         return stratified_folds(labels, count, seed)
@@ -91,7 +131,7 @@ def _folds(
 
 
 def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]:
-    """Sorted row numbers of two parts with the same share of every class."""
+    """Divide rows into two parts with the same share of every class, each ascending."""
     generator = np.random.default_rng(split_seed)
     held = []
     for label in np.unique(labels):
@@ -102,157 +142,183 @@ def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]
 
 
 def held_counts(rows: int | Rows, fraction: float) -> Rows:
-    """How many of so many rows of a class are held out: the share, at least one, never all."""
-    found: Rows = np.minimum(
-        rows - 1, np.maximum(1, np.rint(fraction * np.asarray(rows)))
-    )
-    return np.maximum(0, found).astype(np.int64)
+    """The rows of a class to hold out: the fraction, at least one, but never all."""
+    share = np.rint(fraction * np.asarray(rows))
+    count: NDArray[np.float64] = np.minimum(rows - 1, np.maximum(1, share))
+    return np.maximum(0, count).astype(np.int64)
 
 
 def grouped_holdout(
     labels: Rows, groups: Sequence[str], fraction: float, split_seed: int
 ) -> tuple[Rows, Rows]:
-    """Two parts that share no group, as near to ``holdout`` as groups allow.
+    """Divide rows into two parts that share no group, as near to ``holdout`` as can be.
 
-    Groups in a random order go to the second part where they exceed its share of no class. Then,
-    one after the other, goes whichever brings the share of the rows, and the classes of the two
-    parts, nearest to one another. The second is empty where no class is in two groups.
+    In a random order, each group that exceeds the share of no class is held out. Then
+    one group after another is held out, each time the one that brings the share of the
+    rows, and the classes of the two parts, nearest to one another. The second part is
+    empty where no class is in two groups.
     """
     _, class_N = np.unique(labels, return_inverse=True)
     _, group_N = np.unique(np.asarray(groups), return_inverse=True)
     num_groups = group_N.max() + 1
-    # in a random order, so that the first of the best is any of them
+    # a random order, so that the first of equally good groups is any of them
     group_N = np.random.default_rng(split_seed).permutation(num_groups)[group_N]
     count_GC = np.zeros((num_groups, class_N.max() + 1), dtype=np.int64)
     np.add.at(count_GC, (group_N, class_N), 1)
     all_C = count_GC.sum(0)
+
+    # hold out groups within the share of every class
     most_C = held_counts(all_C, fraction)
-    held_C, is_held_G = np.zeros_like(all_C), np.zeros(num_groups, dtype=bool)
+    held_C = np.zeros_like(all_C)
+    is_held_G = np.zeros(num_groups, dtype=bool)
     for group, count_C in enumerate(count_GC):
         if (held_C + count_C <= most_C).all():
-            held_C, is_held_G[group] = held_C + count_C, True
-    [off] = _off(held_C[None], all_C, fraction)
+            held_C = held_C + count_C
+            is_held_G[group] = True
+
+    # hold out further groups while that improves the division
+    [distance] = _distances(held_C[None], all_C, fraction)
     while True:
-        off_G = np.where(is_held_G, np.inf, _off(held_C + count_GC, all_C, fraction))
-        best = int(np.argmin(off_G))
-        if not off_G[best] < off:
-            return np.flatnonzero(~is_held_G[group_N]), np.flatnonzero(
-                is_held_G[group_N]
-            )
-        off, held_C, is_held_G[best] = off_G[best], held_C + count_GC[best], True
+        distance_G = _distances(held_C + count_GC, all_C, fraction)
+        distance_G = np.where(is_held_G, np.inf, distance_G)
+        best = int(np.argmin(distance_G))
+        if not distance_G[best] < distance:
+            break
+        distance = distance_G[best]
+        held_C = held_C + count_GC[best]
+        is_held_G[best] = True
+    is_held_N = is_held_G[group_N]
+    return np.flatnonzero(~is_held_N), np.flatnonzero(is_held_N)
 
 
-def _off(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float64]:
-    """How far from a good choice each of K is, by the rows of every class that it holds out."""
+def _distances(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float64]:
+    """Distances of K divisions from a perfect one, by held-out rows of each class."""
     learned_KC = all_C - held_KC
-    held_K, learned_K = held_KC.sum(1), learned_KC.sum(1)
+    held_K = held_KC.sum(1)
+    learned_K = learned_KC.sum(1)
+    held_share_KC = held_KC / np.maximum(1, held_K)[:, None]
+    learned_share_KC = learned_KC / np.maximum(1, learned_K)[:, None]
+    class_distance_K = abs(held_share_KC - learned_share_KC).sum(1) / 2
+
+    # a held-out row whose class is not learned outweighs the other terms, below 2
     lost_K = np.where(learned_KC <= 0, held_KC, 0).sum(1)
-    share_KC = held_KC / np.maximum(1, held_K)[:, None]
-    classes_K = (
-        abs(share_KC - learned_KC / np.maximum(1, learned_K)[:, None]).sum(1) / 2
-    )
-    off_K = (
-        2 * lost_K + classes_K + abs(held_K / all_C.sum() - fraction)
-    )  # the others are below 2
-    return np.where(lost_K == held_K, np.inf, off_K)
+    size_distance_K = abs(held_K / all_C.sum() - fraction)
+    distance_K = 2 * lost_K + class_distance_K + size_distance_K
+    return np.where(lost_K == held_K, np.inf, distance_K)
 
 
 def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:
-    """Rows in ``count`` parts of nearly the same size with the same share of every class."""
+    """Divide rows into parts of nearly the same size and share of every class."""
     generator = np.random.default_rng(split_seed)
-    by_class = [
-        generator.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)
+    rows_by_class = [
+        generator.permutation(np.flatnonzero(labels == label))
+        for label in np.unique(labels)
     ]
-    # dealt out in turn over all classes: neither a class nor the whole differs by more than a row
-    dealt = np.concatenate(by_class)
-    return [np.sort(dealt[place::count]) for place in range(count)]
+    # dealt in turn over all classes, parts differ by at most a row, as do their classes
+    dealt = np.concatenate(rows_by_class)
+    return [np.sort(dealt[part::count]) for part in range(count)]
 
 
 def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Rows]:
-    """Rows in ``count`` parts that share no group, as equal in size as large groups first make it.
+    """Divide rows into parts that share no group, large groups first.
 
-    ``split_seed`` decides between groups of the same size.
+    ``split_seed`` orders groups of the same size.
     """
     names, group_N = np.unique(np.asarray(groups), return_inverse=True)
     sizes = np.bincount(group_N)
     order = np.random.default_rng(split_seed).permutation(len(names))
     filled = np.zeros(count, dtype=np.int64)
     part_of = np.zeros(len(names), dtype=np.int64)
-    for group in sorted(order, key=lambda g: -sizes[g]):
+    for group in sorted(order, key=lambda group: -sizes[group]):
         part_of[group] = np.argmin(filled)
         filled[part_of[group]] += sizes[group]
     return [np.flatnonzero(part_of[group_N] == part) for part in range(count)]
 
 
 def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
-    """Rows of a budget that learn and those held out: places among these labels, ascending."""
-    classes, class_N, there_C = np.unique(
+    """The training and validation rows of a budget among these labels, ascending."""
+    classes, class_N, count_C = np.unique(
         labels, return_inverse=True, return_counts=True
     )
-    fewest, shots = int(there_C.min()), recipe.shots or 0
-    size = recipe.train_rows or shots * len(classes)
-    if shots > fewest or not len(classes) <= size <= len(labels):
-        of_all = (
-            f"from {len(classes):,}, one row of every class, to {len(labels):,}, all"
-        )
-        raise ConfigError(
-            "--train-rows is out of range",
-            expected=f"1/class to {fewest:,}/class, the smallest one"
-            if shots
-            else of_all,
-            found=f"--train-rows {recipe.train_rows or f'{shots}/class'}",
-            where=str(recipe),
-        )
-    counts = (
-        apportioned(tuple(there_C.tolist()), size)
-        if recipe.train_rows
-        else repeat(shots)
-    )
-    learn, held = [], []
-    for place, (label, count) in enumerate(zip(classes.tolist(), counts, strict=False)):
+    _check_budget(len(labels), count_C, recipe)
+    shots = recipe.shots or 0
+    taken_by_class: Sequence[int] = [shots] * len(classes)
+    if recipe.train_rows:
+        taken_by_class = apportioned(tuple(count_C.tolist()), recipe.train_rows)
+
+    learn: list[Rows] = []
+    held: list[Rows] = []
+    for index, label in enumerate(classes.tolist()):
         generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
-        row_K = generator.permutation(np.flatnonzero(class_N == place))[:count]
+        row_K = generator.permutation(np.flatnonzero(class_N == index))
+        row_K = row_K[: taken_by_class[index]]
+        # by its place in the class: a row stays held out in larger budgets
         is_held_K = np.zeros(len(row_K), dtype=bool)
-        # by the place in the class: what smaller budgets hold out larger ones do too
         if recipe.select == "val":
-            is_held_K = (
-                np.diff(held_counts(np.arange(len(row_K) + 1), recipe.val_fraction)) > 0
-            )
+            counts = held_counts(np.arange(len(row_K) + 1), recipe.val_fraction)
+            is_held_K = np.diff(counts) > 0
         learn.append(row_K[~is_held_K])
         held.append(row_K[is_held_K])
     return np.sort(np.concatenate(learn)), np.sort(np.concatenate(held))
 
 
+def _check_budget(rows: int, count_C: Rows, recipe: Recipe) -> None:
+    """Check that the classes of a split have the rows of a budget."""
+    fewest = int(count_C.min())
+    classes = len(count_C)
+    shots = recipe.shots or 0
+    size = recipe.train_rows or shots * classes
+    if shots <= fewest and classes <= size <= rows:
+        return
+    expected = f"from {classes:,}, one row of every class, to {rows:,}, all"
+    if shots:
+        expected = f"1/class to {fewest:,}/class, the smallest one"
+    raise ConfigError(
+        "--train-rows is out of range",
+        expected=expected,
+        found=f"--train-rows {recipe.train_rows or f'{shots}/class'}",
+        where=str(recipe),
+    )
+
+
 @lru_cache(maxsize=64)
 def apportioned(there: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """How many rows of every class a budget has: first one of each, then each its share.
+    """The rows of every class in a budget: first one of each, then each its share.
 
-    The k-th row of a class may come when its share, rounded up, is k, and is due when it is k
-    rounded down; of those that may come the one that is due first does.
+    The k-th row of a class may come when its share, rounded up, is k, and is due when
+    its share, rounded down, is k. Of the rows that may come, the first due comes.
+
+    Args:
+        there: rows of every class.
+        size: of the budget.
     """
     total = sum(there)
     taken = [1] * len(there)
-    # the size of the first budget in which the share of a class, rounded up, is the next number
-    waiting = [(total // of + 1, place) for place, of in enumerate(there) if of > 1]
+
+    # by the size of the first budget in which the rounded-up share of a class rises
+    waiting = [
+        (total // count + 1, index) for index, count in enumerate(there) if count > 1
+    ]
     heapq.heapify(waiting)
     ready: list[tuple[int, int]] = []
-    for count in range(len(there) + 1, size + 1):
-        while waiting and waiting[0][0] <= count:
-            _, place = heapq.heappop(waiting)
-            heapq.heappush(
-                ready, (-(-(taken[place] + 1) * total // there[place]), place)
-            )
-        _, place = heapq.heappop(
-            ready
-        )  # shares rounded up are more than there are rows so far
-        taken[place] += 1
-        if taken[place] < there[place]:
-            heapq.heappush(waiting, (taken[place] * total // there[place] + 1, place))
+    for budget in range(len(there) + 1, size + 1):
+        # rows that may come now, by the size of the budget in which they are due
+        while waiting and waiting[0][0] <= budget:
+            _, index = heapq.heappop(waiting)
+            due = -(-(taken[index] + 1) * total // there[index])
+            heapq.heappush(ready, (due, index))
+
+        # never empty: rounded-up shares are together more than the rows so far
+        _, index = heapq.heappop(ready)
+        taken[index] += 1
+        if taken[index] < there[index]:
+            first_budget = taken[index] * total // there[index] + 1
+            heapq.heappush(waiting, (first_budget, index))
     return tuple(taken)
 
 
 def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
-    """Rows that a recipe learns from or chooses by; with folds a little more than it does."""
+    """Training and validation rows of a recipe; of a fold, its test rows, too."""
     split = cache[recipe.train_split]
     if recipe.shots is not None:
         return recipe.shots * len(np.unique(split.labels))
@@ -260,61 +326,83 @@ def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
 
 
 def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
-    """There are as many rows and groups as every recipe takes; said before any is trained."""
-    places = {
-        (one.fold, one.split_seed, one.train_rows, one.shots): one for one in recipes
-    }
-    for recipe in places.values():
+    """Check that the cache has the rows and groups of every recipe.
+
+    Raises:
+        ConfigError: too few rows or groups, or a group in the training and test splits.
+    """
+    # other settings divide the rows in the same way
+    distinct: dict[tuple[object, ...], Recipe] = {}
+    for recipe in recipes:
+        key = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
+        distinct[key] = recipe
+    for recipe in distinct.values():
         if recipe.groups is not None or recipe.drawn:
             parts_of(cache[recipe.train_split].labels, recipe)
-        groups, apart = (
-            recipe.groups,
-            recipe.fold or recipe.final or recipe.allow_train_as_test,
+        _check_groups_apart(recipe, cache)
+
+
+def _check_groups_apart(recipe: Recipe, cache: EmbeddingCache) -> None:
+    """Check that no group is in the training and the test split."""
+    groups = recipe.groups
+    if recipe.fold or recipe.final or recipe.allow_train_as_test:
+        return
+    # a file names the rows of the training split alone
+    if groups is None or groups.kind == "file":
+        return
+    test_names = cache[recipe.test_split].column(groups.source)
+    shared = set(groups.names) & set(test_names)
+    if shared:
+        raise ConfigError(
+            f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
+            found=f"{len(shared):,}: '{brief(min(shared))}'",
+            hint="--folds 5, which tests whole groups of train-split",
         )
-        if (
-            groups is None or groups.kind == "file" or apart
-        ):  # a file is of the train split alone
-            continue
-        if shared := set(groups.names) & set(
-            cache[recipe.test_split].column(groups.source)
-        ):
-            message = f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too"
-            hint = "--folds 5, which tests whole groups of train-split"
-            raise ConfigError(
-                message, found=f"{len(shared):,}: '{brief(min(shared))}'", hint=hint
-            )
 
 
 def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
-    """A name for every row of a split, from a kept column, or a file with one name per line."""
+    """The group of every row of a split, from a kept column or a file of names.
+
+    Raises:
+        NotFoundError: there is no such column or file.
+        ConfigError: there is not one name for each row.
+    """
     if given in cache.columns:
-        groups = Groups(
-            names=tuple(cache[split].column(given)), source=given, kind="column"
-        )
+        names = tuple(cache[split].column(given))
+        groups = Groups(names=names, source=given, kind="column")
     else:
-        path = Path(given).expanduser()
-        try:
-            lines = path.read_text("utf-8-sig").splitlines()
-        except (OSError, ValueError) as error:
-            kept = ", ".join(map(shortened, cache.columns)) or "it has none"
-            expected = (
-                f"a kept column of the cache ({kept}), or a file with a name per row"
-            )
-            message = f"cannot read the groups '{shortened(given)}'"
-            hint = "gaam extract --keep-column NAME"
-            raise NotFoundError(
-                message, expected=expected, found=str(error), hint=hint
-            ) from error
-        groups = Groups(names=tuple(lines), source=str(path.absolute()), kind="file")
-    rows, count = len(cache[split]), len(groups.names)
-    empty = next(
-        (n for n, name in enumerate(groups.names, 1) if not name.strip()), None
+        groups = _read_group_file(given, cache)
+
+    rows = len(cache[split])
+    count = len(groups.names)
+    empty_lines = [
+        line for line, name in enumerate(groups.names, 1) if not name.strip()
+    ]
+    if count == rows and not empty_lines:
+        return groups
+    found = f"{count} names"
+    if empty_lines:
+        found = f"line {empty_lines[0]} is empty"
+    raise ConfigError(
+        f"the {groups.kind} '{groups.source}' does not fit the split '{split}'",
+        expected=f"a name for each of its {rows} rows, in the order of the data set",
+        found=found,
     )
-    if count != rows or empty:
-        message = (
-            f"the {groups.kind} '{groups.source}' does not fit the split '{split}'"
-        )
-        expected = f"a name for each of its {rows} rows, in the order of the data set"
-        found = f"line {empty} is empty" if empty else f"{count} names"
-        raise ConfigError(message, expected=expected, found=found)
-    return groups
+
+
+def _read_group_file(name: str, cache: EmbeddingCache) -> Groups:
+    """The names in the lines of a file."""
+    path = Path(name).expanduser()
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        columns = ", ".join(map(shortened, cache.columns)) or "it has none"
+        raise NotFoundError(
+            f"cannot read the groups '{shortened(name)}'",
+            expected=(
+                f"a kept column of the cache ({columns}), or a file with a name per row"
+            ),
+            found=str(error),
+            hint="gaam extract --keep-column NAME",
+        ) from error
+    return Groups(names=tuple(lines), source=str(path.absolute()), kind="file")

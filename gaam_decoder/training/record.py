@@ -1,14 +1,20 @@
-"""Finished seeds -> a run folder that says all of how it was made."""
+"""Write finished seeds into a run folder, which says how it was made.
+
+N rows, V validation rows.
+"""
 
 import json
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from gaam_cache.common import devices
 from gaam_cache.common.version import __version__
@@ -25,7 +31,18 @@ from gaam_decoder.runs.result import SAME, SeedResult, padded, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.data import TrainData
 from gaam_decoder.training.grid import Item
-from gaam_decoder.training.protocol import parts_of
+from gaam_decoder.training.protocol import Rows, parts_of
+
+Numbers = NDArray[Any]
+
+
+class TestRows(NamedTuple):
+    """The test rows of a run; a final model has none."""
+
+    label_N: Tensor
+    rows: Rows | None  # of a fold, their numbers in the training split
+    same: dict[str, Numbers]  # by relation, which of these rows belong together
+    majority: float | None  # accuracy of the most frequent class
 
 
 def publish(
@@ -37,45 +54,162 @@ def publish(
     cache: EmbeddingCache,
     fit: Fit | None = None,
 ) -> Path:
-    """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
+    """Write a run folder with the seeds of an item.
+
+    Args:
+        item: the decoder and its recipe.
+        results: of the seeds.
+        data: the rows of the training.
+        engine: that trained the seeds.
+        config: of the training.
+        cache: with the states.
+        fit: of a head that was fitted at once.
+
+    Returns:
+        The run folder.
+    """
     remove_unfinished(config.runs, item.key)
-    recipe, plan, decoder = item.recipe, cache.plan, build_decoder(item.spec, seed=0)
-    label_N, train_N = (
-        torch.empty(0, dtype=torch.int64),
-        cache[recipe.train_split].labels,
+    recipe = item.recipe
+    relations_of_train = relations(cache, recipe.train_split, recipe.groups)
+    test = _test_rows(recipe, data, cache, relations_of_train)
+    validation = _validation_rows(recipe, data, cache, results, relations_of_train)
+
+    # describe the run
+    description = _describe(item, engine, data, cache)
+    description["majority_accuracy"] = test.majority
+    validation_subset = data.selection if recipe.select == "val" else None
+    if recipe.drawn:
+        validation_rows = 0 if validation_subset is None else len(validation_subset)
+        description["drawn"] = {"learn": len(data.train), "choose": validation_rows}
+    if test.same and recipe.fold is None:
+        learned_N = data.train.rows
+        if validation_subset is not None:
+            learned_N = np.concatenate([learned_N, validation_subset.rows])
+        description["learned_groups"] = {
+            name: len(np.unique(number_N[learned_N]))
+            for name, number_N in relations_of_train.items()
+        }
+    if recipe.groups is not None:
+        description["groups"] = {
+            "kind": recipe.groups.kind,
+            "source": recipe.groups.source,
+        }
+    if fit is not None:
+        description["fit"] = fit.to_dict()
+    elif config.choosing_seeds is not None:
+        description["tuning"] = {"seeds": list(config.choosing_seeds)}
+
+    seeds = [result.seed for result in results]
+    return write_run(
+        config.runs,
+        run_name(str(recipe.attention), str(recipe.head), item.key, seeds),
+        results,
+        test.label_N,
+        description,
+        test.rows,
+        validation,
+        same=test.same,
+        config=_config_toml(recipe, seeds, engine, config, cache),
     )
-    rows = majority = chose = None
-    same, of_train = {}, relations(cache, recipe.train_split, recipe.groups)
-    if data.test is not None:
-        label_N = data.test.label_N.cpu()
-        rows = data.test.rows if recipe.fold is not None else None
-        tested = (
-            of_train
-            if recipe.fold is not None
-            else relations(cache, recipe.test_split, None)
-        )
-        same = {name: number_N[data.test.rows] for name, number_N in tested.items()}
-        learned_N = train_N if rows is None else np.delete(train_N, rows)
-        majority = float(np.mean(label_N.numpy() == np.bincount(learned_N).argmax()))
-    if (subset := data.choosing(recipe)) is not None:
-        chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
-        if recipe.val_folds is not None:
-            of_seed = [
-                parts_of(train_N, recipe, result.seed).held_N for result in results
-            ]
-            chose = {
-                "labels": padded([train_N[held] for held in of_seed]),
-                "rows": padded(of_seed),
-            }
-        for name, number_N in of_train.items():
-            chose[SAME + name] = np.where(
-                chose["rows"] < 0, -1, number_N[chose["rows"]]
-            )
-    # a run says of its own rows which are copies
+
+
+def _test_rows(
+    recipe: Recipe,
+    data: TrainData,
+    cache: EmbeddingCache,
+    relations_of_train: Mapping[str, Numbers],
+) -> TestRows:
+    """The test rows, and the accuracy of the most frequent training class on them."""
+    if data.test is None:
+        return TestRows(torch.empty(0, dtype=torch.int64), None, {}, None)
+    label_N = data.test.label_N.cpu()
+    learned_N = cache[recipe.train_split].labels
+
+    # a fold is tested on rows of the training split
+    if recipe.fold is not None:
+        rows = data.test.rows
+        relations_of_test = relations_of_train
+        learned_N = np.delete(learned_N, rows)
+    else:
+        rows = None
+        relations_of_test = relations(cache, recipe.test_split, None)
+    same = {
+        name: number_N[data.test.rows] for name, number_N in relations_of_test.items()
+    }
+    majority_class = np.bincount(learned_N).argmax()
+    majority = float(np.mean(label_N.numpy() == majority_class))
+    return TestRows(label_N, rows, same, majority)
+
+
+def _validation_rows(
+    recipe: Recipe,
+    data: TrainData,
+    cache: EmbeddingCache,
+    results: Sequence[SeedResult],
+    relations_of_train: Mapping[str, Numbers],
+) -> dict[str, Numbers] | None:
+    """Labels, numbers and relations of the validation rows, if there are any."""
+    subset = data.choosing(recipe)
+    if subset is None:
+        return None
+    label_V = subset.label_N.cpu().numpy()
+    row_V = subset.rows
+
+    # tuning seeds have validation rows of their own, (S, V); -1 pads shorter parts
+    if recipe.val_folds is not None:
+        train_label_N = cache[recipe.train_split].labels
+        rows_by_seed = [
+            parts_of(train_label_N, recipe, result.seed).held_N for result in results
+        ]
+        label_V = padded([train_label_N[rows] for rows in rows_by_seed])
+        row_V = padded(rows_by_seed)
+    validation: dict[str, Numbers] = {"labels": label_V, "rows": row_V}
+    for name, number_N in relations_of_train.items():
+        validation[SAME + name] = np.where(row_V < 0, -1, number_N[row_V])
+    return validation
+
+
+def _describe(
+    item: Item, engine: Engine, data: TrainData, cache: EmbeddingCache
+) -> dict[str, Any]:
+    """What a run records of its decoder, cache and machine, as JSON values."""
+    recipe = item.recipe
+    decoder = build_decoder(item.spec, seed=0)
+    learned_start = {
+        name: [value.min().item(), value.max().item()]
+        for name, value in decoder.attention.learned().items()
+    }
+    return {
+        "key": item.key,
+        "attention": str(recipe.attention),
+        "head": str(recipe.head),
+        "recipe": recipe.to_dict(),
+        "cache": _describe_cache(cache),
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "platform": platform.platform(),
+            "device": devices.name_of(torch.device(engine.device)),
+            "cpu": devices.cpu_name(),
+            "cpus": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "code": recipe.code(),
+        },
+        "engine": engine.to_dict() | {"data": data.train.features.place},
+        "parameters": decoder.num_parameters(),
+        "learned_start": learned_start,
+    }
+
+
+def _describe_cache(cache: EmbeddingCache) -> dict[str, Any]:
+    """What a run records of its cache; entries that are None are left out."""
+    plan = cache.plan
+    # a run records itself which of its rows are copies
     dataset = {
         name: value for name, value in plan.dataset.items() if name != "equal_rows"
     }
-    about_cache = {
+    entries = {
         "fingerprint": cache.fingerprint,
         "states": plan.states if plan.reference else None,
         "path": str(cache.root),
@@ -91,100 +225,68 @@ def publish(
         PLANTED_KEY: plan.planted,
         "first_layer": None if cache.first_layer == 1 else cache.first_layer,
     }
-    about_cache = {
-        name: value for name, value in about_cache.items() if value is not None
-    }
-    learned = decoder.attention.learned()
-    about: dict[str, Any] = {
-        "key": item.key,
-        "attention": str(recipe.attention),
-        "head": str(recipe.head),
-        "recipe": recipe.to_dict(),
-        "cache": about_cache,
-        "environment": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "platform": platform.platform(),
-            "device": devices.name_of(torch.device(engine.device)),
-            "cpu": devices.cpu_name(),
-            "cpus": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "code": recipe.code(),
-        },
-        "engine": engine.to_dict() | {"data": data.train.features.place},
-        "parameters": decoder.num_parameters(),
-        "learned_start": {
-            n: [v.min().item(), v.max().item()] for n, v in learned.items()
-        },
-        "majority_accuracy": majority,
-    }
-    if recipe.drawn:
-        held = data.selection if recipe.select == "val" else None
-        about["drawn"] = {"learn": len(data.train), "choose": len(held or ())}
-    if same and recipe.fold is None:
-        own = data.selection if recipe.select == "val" else None
-        learned_N = data.train.rows
-        if own is not None:
-            learned_N = np.concatenate([learned_N, own.rows])
-        about["learned_groups"] = {
-            name: len(np.unique(number_N[learned_N]))
-            for name, number_N in of_train.items()
-        }
-    if recipe.groups is not None:
-        about["groups"] = {"kind": recipe.groups.kind, "source": recipe.groups.source}
-    if fit is not None:
-        about["fit"] = fit.to_dict()
-    elif (tuning := config.choosing_seeds) is not None:
-        about["tuning"] = {"seeds": list(tuning)}
-    seeds = [result.seed for result in results]
-    name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
-    again = _config(recipe, seeds, engine, config, cache)
-    return write_run(
-        config.runs, name, results, label_N, about, rows, chose, same=same, config=again
-    )
+    return {name: value for name, value in entries.items() if value is not None}
 
 
-def _config(
+def _config_toml(
     recipe: Recipe,
     seeds: list[int],
     engine: Engine,
     config: TrainConfig,
     cache: EmbeddingCache,
 ) -> str:
-    """The TOML that trains one run again, whatever chose its rates: all its settings, resolved."""
-    values: dict[str, Any] = {
-        "attn": str(recipe.attention),
-        "head": str(recipe.head),
-        "loss": str(recipe.loss),
-        "optimizer": str(recipe.optimizer),
-        "cache": str(cache.root),
-        "runs": str(config.runs),
-        # of one seed a list: a number alone is how many
-        "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
-        "layers": spell_numbers(recipe.layers) if recipe.layers else "all",
-        "train_rows": recipe.train_rows
-        if recipe.shots is None
-        else f"{recipe.shots}{PER_CLASS}",
-        "fold": recipe.fold and recipe.fold.number,
-        "folds": recipe.fold and recipe.fold.of,
-        "groups": recipe.groups and recipe.groups.source,
-        "final": False,
-        "probe": False,
-        "device": engine.kind,
-        "seed_batch": engine.seed_batch,  # with compile: the last bits are of seeds together
-        "compile": "on" if engine.compiled else "off",
-    }
-    none = {*OF_STEPS, "seed_batch", "compile"} if recipe.fitted else set()
+    """The TOML that trains one run again: all its settings, resolved and tuned."""
+    values = _config_values(recipe, seeds, engine, config, cache)
+    unused: set[str] = set()
+    if recipe.fitted:
+        unused = {*OF_STEPS, "seed_batch", "compile"}
     lines = [
         f"# gaam {__version__}: everything that decides the numbers of this run",
         "# Train it again: gaam train --config config.toml --runs ANOTHER_FOLDER",
         "# Change a copy of this file, never the file itself: it is a part of the run.",
         "[train]",
     ]
-    for name in (field.name for field in fields(TrainConfig) if field.name not in none):
+    for field in fields(TrainConfig):
+        name = field.name
+        if name in unused:
+            continue
         value = values[name] if name in values else getattr(recipe, name, None)
         if value is not None:
+            # TOML allows no bare DEL in a string, JSON does
             text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
             lines.append(f"{name} = {text}")
     return "\n".join([*lines, ""])
+
+
+def _config_values(
+    recipe: Recipe,
+    seeds: list[int],
+    engine: Engine,
+    config: TrainConfig,
+    cache: EmbeddingCache,
+) -> dict[str, Any]:
+    """The settings of a config that a recipe does not hold by the same name."""
+    train_rows: int | str | None = recipe.train_rows
+    if recipe.shots is not None:
+        train_rows = f"{recipe.shots}{PER_CLASS}"
+    return {
+        "attn": str(recipe.attention),
+        "head": str(recipe.head),
+        "loss": str(recipe.loss),
+        "optimizer": str(recipe.optimizer),
+        "cache": str(cache.root),
+        "runs": str(config.runs),
+        # a list: a number alone would be a number of seeds
+        "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
+        "layers": spell_numbers(recipe.layers) if recipe.layers else "all",
+        "train_rows": train_rows,
+        "fold": None if recipe.fold is None else recipe.fold.number,
+        "folds": None if recipe.fold is None else recipe.fold.of,
+        "groups": None if recipe.groups is None else recipe.groups.source,
+        "final": False,
+        "probe": False,
+        "device": engine.kind,
+        # both decide how sums are ordered, and so the last bits
+        "seed_batch": engine.seed_batch,
+        "compile": "on" if engine.compiled else "off",
+    }

@@ -1,8 +1,8 @@
-"""A training: mechanisms x seeds -> runs, by this process or by workers.
+"""Train mechanisms over seeds, in this process or in workers, and publish the runs.
 
-What exists is not trained again. Several trainers may share a folder of runs: a lease for an item
-says who plans, fits or publishes it, and a lease for each group of its seeds who trains them;
-whoever finds all seeds finished publishes them.
+Existing runs are not trained again. Several trainers may share a folder of runs. A
+trainer takes a lease on an item to plan, fit or publish it, and a lease on each seed
+batch to train it. Whichever trainer finds all seeds finished publishes the run.
 """
 
 import shlex
@@ -45,7 +45,7 @@ from gaam_decoder.training.arithmetic.engine import (
     groups_of,
 )
 from gaam_decoder.training.arithmetic.step import Steps
-from gaam_decoder.training.checkpoint import Unfinished, claim_of
+from gaam_decoder.training.checkpoint import Checkpoint, Unfinished, claim_of
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.grid import (
     Item,
@@ -59,13 +59,13 @@ from gaam_decoder.training.probe import fit_item
 from gaam_decoder.training.record import publish
 
 Progress = Callable[[int, int, str], None]
-"""Called with (seed-epochs done, seed-epochs in all, what is going on)."""
+"""Called with (finished seed-epochs, all seed-epochs, a description of the work)."""
 Report = Callable[[int, int, str, int], None]
-"""The same, with how many of this process are new since the last call."""
-PAUSE_SECONDS = (
-    0.5  # between two looks at what others train: each reads the runs that are there
-)
-FEW_ROWS = 1000  # of training: fewer are worth a cross-validation
+"""The same, and the seed-epochs that this process finished since the last call."""
+
+# each look at the work of other trainers reads the existing runs
+PAUSE_SECONDS = 0.5
+FEW_ROWS = 1000  # fewer training rows are worth a cross-validation
 
 
 def train(
@@ -76,12 +76,16 @@ def train(
 ) -> Runs:
     """Train every mechanism of a config over its seeds.
 
-    Seeds that runs of the same mechanism, recipe and cache have are not trained again. With
-    ``tune_seeds`` these train every rate and weight decay, and ``seeds`` the best of each row.
+    Seeds of existing runs with the same mechanism, recipe and cache are not trained
+    again. With ``tune_seeds``, these seeds train every learning rate and weight decay,
+    and ``seeds`` train the best of each decoder.
 
-    Several processes with one folder of runs share the work: each returns when all is there.
+    Several processes share the work of one folder of runs: each returns when all runs
+    exist.
 
-    >>> config = gaam_decoder.TrainConfig(attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3)
+    >>> config = gaam_decoder.TrainConfig(
+    ...     attn=("gaam", "none"), cache="cache", seeds=3, lr=1e-3
+    ... )
     >>> runs = gaam_decoder.train(config)
     >>> [run.attention for run in runs if run.head == "linear"]
     ['gaam:heads=1', 'none']
@@ -92,40 +96,47 @@ def train(
         on_run: called with every run when it is finished.
 
     Returns:
-        The runs that together hold the seeds asked for, in the order of the mechanisms; behind
-        them those that were trained to choose.
+        The runs of the requested seeds, in the order of the mechanisms; behind them the
+        runs of the tuning seeds.
 
     Raises:
-        ConfigError: an argument does not fit the cache, or no folder of runs can be there.
-        NumericsError: a seed failed of every candidate, so that nothing can be chosen.
-        CacheError: an incomplete or damaged cache, or a damaged run.
-        OSError: the file system refused; finished seeds are kept.
+        ConfigError: an argument does not fit the cache, or the folder of runs cannot be
+            made.
+        NumericsError: every candidate of a decoder has a failed tuning seed.
+        CacheError: the cache is incomplete or damaged, or a run is damaged.
+        OSError: the file system refused; finished seeds stay.
     """
     report = progress or (lambda done, total, text: None)
 
-    def say(path: Path) -> None:
+    def report_run(path: Path) -> None:
         if on_run is not None:
             on_run(read_run(path))
 
+    def report_progress(done: int, total: int, text: str, new: int) -> None:
+        report(done, total, text)
+
+    # refuse before anything is read
     check_tracker(config.track)
     check_writable(config.runs, option="--runs")
     rank = find_rank(config.rank)
+    workers = rank.total if rank else 1
     if not config.alone:
-        return Runs(_by_engine(config, rank.total if rank else 1, report, say))
+        return Runs(_train_by_engine(config, workers, report, report_run))
+
+    # ranks of one machine share its cores and devices
     if rank is not None:
         devices.share_machine(rank.workers_on_machine)
         config = replace(config, device=device_of(rank, config.device))
-    workers = rank.total if rank else 1
-    return Runs(_Sweep(config, lambda *said: report(*said[:3]), say, workers).run())
+    return Runs(_Sweep(config, report_progress, report_run, workers).run())
 
 
-def _by_engine(
+def _train_by_engine(
     config: TrainConfig, ranks: int, report: Progress, on_run: Callable[[Path], None]
 ) -> list[RunResult]:
-    """Let the workers of an engine train; whatever one raised is raised here."""
+    """Let the workers of an engine train; an error of a worker is raised here."""
     done = 0
 
-    def hear(worker: int, kind: str, value: Any) -> None:
+    def on_message(worker: int, kind: str, value: Any) -> None:
         nonlocal done
         if kind == "progress":
             new, total, text = value
@@ -136,30 +147,37 @@ def _by_engine(
         elif kind == "run":
             on_run(Path(value))
 
-    plan = (config.cache / PLAN_FILE,)
     task = base.Task(
-        _work, (without_workers(config), ranks), config.runs, config.device, plan
+        _run_worker,
+        (without_workers(config), ranks),
+        config.runs,
+        config.device,
+        (config.cache / PLAN_FILE,),
     )
-    paths, *_ = base.load_engine(config).run(task, config, base.warning_once(hear))
+    engine = base.load_engine(config)
+    paths, *_ = engine.run(task, config, base.warning_once(on_message))
     return [read_run(Path(path)) for path in paths]
 
 
-def _work(
-    argument: tuple[TrainConfig, int], place: base.Worker, tell: base.Send
+def _run_worker(
+    argument: tuple[TrainConfig, int], worker: base.Worker, send: base.Send
 ) -> list[str]:
-    """Be one worker, maybe of several ranks, and say what it alone has done since."""
+    """Train as one worker of an engine, and send the progress of this worker alone."""
     config, ranks = argument
-    sweep = _Sweep(
-        replace(config, device=place.device),
-        lambda done, total, text, new: tell("progress", (new, total, text)),
-        lambda path: tell("run", str(path)),
-        ranks * place.total,
-    )
+
+    def report(done: int, total: int, text: str, new: int) -> None:
+        send("progress", (new, total, text))
+
+    def report_run(path: Path) -> None:
+        send("run", str(path))
+
+    config = replace(config, device=worker.device)
+    sweep = _Sweep(config, report, report_run, ranks * worker.total)
     return [str(run.path) for run in sweep.run()]
 
 
 class _Sweep:
-    """What one process does of all that a config asks for, which so many workers share."""
+    """The part of one process in a training that ``workers`` processes share."""
 
     def __init__(
         self,
@@ -168,230 +186,377 @@ class _Sweep:
         on_run: Callable[[Path], None],
         workers: int,
     ) -> None:
-        self._config, self._runs, self._workers = config, config.runs, workers
-        self._report, self._on_run = report, on_run
+        self._config = config
+        self._runs = config.runs
+        self._workers = workers
+        self._report = report
+        self._on_run = on_run
         self._device = devices.resolve_device(config.device)
         self._cache = open_cache(config.cache)
         self._leases = Leases(config.runs / LEASE_FOLDER)
-        self._loaded, self._steps = Loaded(config.memory_share), Steps()
-        self._total = 0  # seed-epochs
-        self._left: dict[
-            str, int
-        ] = {}  # of these, by the key of an item; "" of those to come
+        self._loaded = Loaded(config.memory_share)
+        self._steps = Steps()
+        # seed-epochs in all, and those that are left by the key of an item; the key ""
+        # stands for items that tuning has not chosen yet
+        self._total = 0
+        self._left: dict[str, int] = {}
 
     def run(self) -> list[RunResult]:
-        config = self._config
-        items = plan_items(config, self._cache, self._device)
+        items = plan_items(self._config, self._cache, self._device)
+        tuning_seeds = self._config.choosing_seeds
         with self._leases:
-            if (choose_by := config.choosing_seeds) is None:
-                return self._trained(items, config.seeds)
-            winners = sum(len(grid) > 1 for grid in grids_of(items))
-            tried = candidates_of(items, config, self._cache)
-            self._total = self._left[""] = winners * len(config.seeds) * config.epochs
-            tuned = self._trained([*tried.values()], choose_by)
-            chosen = choose(tuned, choose_by)
-            check_failures(
-                [run for run in tuned if run.key in chosen.unchosen], choose_by
-            )
-            known = {run.path for run in tuned}
-            reporting = reporting_items(items, config, tried, tuned, chosen)
-            self._total -= self._left.pop("")
-            reported = self._trained(reporting, config.seeds)
-            return [run for run in reported if run.path not in known] + tuned
+            if tuning_seeds is None:
+                return self._train_items(items, self._config.seeds)
+            return self._tune_and_train(items, tuning_seeds)
 
-    def _trained(self, items: Sequence[Item], seeds: Sequence[int]) -> list[RunResult]:
-        """Runs that together hold these seeds of the items, those that lacked trained."""
-        found = {item.key: self._runs_of(item) for item in items}
+    def _tune_and_train(
+        self, items: Sequence[Item], tuning_seeds: Sequence[int]
+    ) -> list[RunResult]:
+        """Train all candidates with the tuning seeds, then the chosen ones."""
+        config = self._config
+        candidates = candidates_of(items, config, self._cache)
+
+        # progress counts the reporting seeds of each decoder from the start
+        tuned_grids = [grid for grid in grids_of(items) if len(grid) > 1]
+        self._total = len(tuned_grids) * len(config.seeds) * config.epochs
+        self._left[""] = self._total
+
+        # tune on validation rows
+        tuned = self._train_items([*candidates.values()], tuning_seeds)
+        choice = choose(tuned, tuning_seeds)
+        unchosen = [run for run in tuned if run.key in choice.unchosen]
+        check_failures(unchosen, tuning_seeds)
+
+        # train the chosen candidates with the reporting seeds
+        reporting = reporting_items(items, config, candidates, tuned, choice)
+        self._total -= self._left.pop("")
+        reported = self._train_items(reporting, config.seeds)
+        tuned_paths = {run.path for run in tuned}
+        return [run for run in reported if run.path not in tuned_paths] + tuned
+
+    def _train_items(
+        self, items: Sequence[Item], seeds: Sequence[int]
+    ) -> list[RunResult]:
+        """Train the missing seeds of items; return the runs that hold the seeds."""
+        runs_by_key = {item.key: self._runs_of(item) for item in items}
         for item in items:
-            code = item.recipe.code()
-            for run in found[item.key]:
-                before = run.environment["code"]
-                if what := ", ".join(
-                    name for name in code if code[name] != before.get(name, code[name])
-                ):
-                    text = f"{item}: {shown_path(run.path)} was trained by other code of {what}, "
-                    text += "and is kept: another --runs trains it again"
-                    warnings.warn(text, GaamWarning, stacklevel=2)
-        left = {i.key: len(i.lacking(seeds, found[i.key])) * i.epochs for i in items}
+            _warn_of_other_code(item, runs_by_key[item.key])
+
+        # count the seed-epochs that no run has
+        left: dict[str, int] = {}
+        for item in items:
+            lacking = item.lacking(seeds, runs_by_key[item.key])
+            left[item.key] = len(lacking) * item.epochs
         self._total += sum(left.values())
         self._left |= left
-        # of what is there, a kill after it was published may have left something to tidy up
-        asked = [
-            i for i in items if left[i.key] or Unfinished(self._runs, i).folder.exists()
+
+        # a trainer that was killed after it published leaves a folder to tidy up
+        open_items = [
+            item
+            for item in items
+            if left[item.key] or Unfinished(self._runs, item).folder.exists()
         ]
-        if asked:
+        if open_items:
             make_folder(self._runs)
-        waiting = asked
+        self._train_until_published(open_items, seeds, items)
+        self._leases.clear_dead()
+
+        # return what is published now
+        for item in open_items:
+            runs_by_key[item.key] = self._runs_of(item)
+        published: list[RunResult] = []
+        for item in items:
+            wanted = set(item.seeds(seeds))
+            runs = runs_by_key[item.key]
+            published += [run for run in runs if wanted & set(run.seeds)]
+        return published
+
+    def _train_until_published(
+        self, open_items: Sequence[Item], seeds: Sequence[int], items: Sequence[Item]
+    ) -> None:
+        """Train items in turn; wait for those that other trainers are at work on."""
+        waiting = list(open_items)
         while waiting:
-            held = [(item, self._train(item, seeds, items)) for item in waiting]
-            others = [(item, holder) for item, holder in held if holder is not None]
-            if waiting := [item for item, _ in others]:
-                item, holder = others[0]
+            at_work: list[tuple[Item, Holder]] = []
+            for item in waiting:
+                holder = self._train_item(item, seeds, items)
+                if holder is not None:
+                    at_work.append((item, holder))
+            waiting = [item for item, _ in at_work]
+            if at_work:
+                item, holder = at_work[0]
                 self._tell(item, f": waiting for {holder.in_words()}")
                 time.sleep(PAUSE_SECONDS)
-        self._leases.clear_dead()
-        found |= {item.key: self._runs_of(item) for item in asked}
-        wanted = {item.key: set(item.seeds(seeds)) for item in items}
-        return [r for i in items for r in found[i.key] if wanted[i.key] & set(r.seeds)]
 
     def _runs_of(self, item: Item) -> list[RunResult]:
         return runs_of_key(self._runs, item.key)
 
-    def _published(self, item: Item) -> set[int]:
+    def _published_seeds(self, item: Item) -> set[int]:
         return {seed for run in self._runs_of(item) for seed in run.seeds}
 
     def _tell(self, item: Item, text: str, new: int = 0) -> None:
-        """Say what is going on with an item, and how many of its seed-epochs are done since."""
+        """Report the work on an item and its ``new`` finished seed-epochs."""
         self._left[item.key] = max(0, self._left[item.key] - new)
-        self._report(
-            self._total - sum(self._left.values()), self._total, f"{item}{text}", new
-        )
+        done = self._total - sum(self._left.values())
+        self._report(done, self._total, f"{item}{text}", new)
 
-    def _train(
+    def _train_item(
         self, item: Item, seeds: Sequence[int], items: Sequence[Item]
     ) -> Holder | None:
-        """Train what nobody else trains of an item; who is at work on what is left, if anybody."""
-        data, unfinished = None, Unfinished(self._runs, item)
+        """Train the seeds of an item that no other trainer is at work on.
+
+        Returns:
+            A trainer that is at work on the rest, or None if all seeds are published.
+        """
+        data: TrainData | None = None
         while item.lacking(seeds, self._runs_of(item)):
             if data is None:
-                self._tell(item, ": reading and checking the cache")
-                data = self._data(item, seeds[0])
-                of_steps = item.recipe.window is None and not item.recipe.fitted
-                if of_steps and data.train.features.place == "disk":
-                    text = "training rows are read from disk, in any order: slow; "
-                    text += f"--set shuffle=window:{max(1, len(data.train) // 8)} reads by parts"
-                    warnings.warn(text, GaamWarning, stacklevel=2)
+                data = self._read_data(item, seeds[0])
+
+            # one trainer at a time fits, plans and publishes
             lease = self._leases.take(item.name)
             if isinstance(lease, Holder):
                 return lease
             try:
-                # once more: published a moment ago
-                if not (lacking := item.lacking(seeds, self._runs_of(item))):
+                # another trainer may have published a moment ago
+                lacking = item.lacking(seeds, self._runs_of(item))
+                if not lacking:
                     break
-                if item.recipe.fitted:  # too quick for anything that is kept
-                    result, fit, engine = fit_item(
-                        item.spec,
-                        data,
-                        item.recipe,
-                        lambda text: self._tell(item, f": {text}", 1),
-                    )
-                    track_seeds(self._config.track, self._runs, item.name, [result])
-                    about = data, engine, self._config, self._cache, fit
-                    self._on_run(publish(item, [result], *about))
+                if item.recipe.fitted:
+                    self._fit_item(item, data)
                     continue
-                engine, groups = self._plan(item, lacking, data, items)
+                engine, seed_batches = self._plan(item, lacking, data, items)
             finally:
                 lease.release()
-            holders = [self._train_group(item, group, data, engine) for group in groups]
+
+            # the next turn of the loop publishes
+            holders = [
+                self._train_seed_batch(item, batch, data, engine)
+                for batch in seed_batches
+            ]
             if holders and all(holders):
                 return holders[0]
+        return self._tidy_up(item)
+
+    def _read_data(self, item: Item, seed: int) -> TrainData:
+        """The data of an item; warn where every step reads rows from disk."""
+        self._tell(item, ": reading and checking the cache")
+        data = self._prepare_data(item, seed)
+        draws_any_row = item.recipe.window is None and not item.recipe.fitted
+        if draws_any_row and data.train.features.place == "disk":
+            window = max(1, len(data.train) // 8)
+            warnings.warn(
+                "training rows are read from disk, in any order: slow; "
+                f"--set shuffle=window:{window} reads by parts",
+                GaamWarning,
+                stacklevel=3,
+            )
+        return data
+
+    def _prepare_data(self, item: Item, seed: int) -> TrainData:
+        return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
+
+    def _fit_item(self, item: Item, data: TrainData) -> None:
+        """Fit a head at once and publish it: a fit is too quick for a checkpoint."""
+
+        def on_value(text: str) -> None:
+            self._tell(item, f": {text}", 1)
+
+        result, fit, engine = fit_item(item.spec, data, item.recipe, on_value)
+        track_seeds(self._config.track, self._runs, item.name, [result])
+        path = publish(item, [result], data, engine, self._config, self._cache, fit)
+        self._on_run(path)
+
+    def _tidy_up(self, item: Item) -> Holder | None:
+        """Remove the unfinished work of a published item, unless a trainer holds it."""
+        unfinished = Unfinished(self._runs, item)
         if unfinished.folder.exists():
             lease = self._leases.take(item.name)
             if isinstance(lease, Holder):
                 return lease
             others = self._leases.others_at_work(f"{item.name}-")
-            unfinished.remove(self._published(item), others=others)
+            unfinished.remove(self._published_seeds(item), others=others)
             lease.release()
         self._left[item.key] = 0
         return None
 
-    def _data(self, item: Item, seed: int) -> TrainData:
-        return prepare_data(self._cache, item.recipe, self._device, self._loaded, seed)
-
     def _plan(
         self, item: Item, lacking: Sequence[int], data: TrainData, items: Sequence[Item]
     ) -> tuple[Engine, list[list[int]]]:
-        """How seeds of an item are run, and in which groups; none where they are published now.
+        """Choose the engine and the seed batches of an item.
 
-        Groups are as they were when the work was begun, first those at work.
+        Seed batches of begun work stay as they are. Where all seeds are finished, the
+        run is published and there are no seed batches.
         """
-        asked, unfinished = self._config.seed_batch, Unfinished(self._runs, item)
-        most = None if item.recipe.val_folds is None else 1
-        if most is None and self._workers > 1 and asked is None:
-            # fewer seeds together, where workers would have nothing to do
-            most = -(-len(lacking) // -(-self._workers // len(items)))
-        # rates that are tried by seeds of their own share what is compiled
-        beside = [
-            one for one in items if one.spec == item.spec and item.recipe.val_folds
-        ]
-        sizes = (
-            len(lacking) * max(1, len(beside)),
+        # tuning seeds with rows of their own share the compiled step across candidates
+        sharing = 1
+        if item.recipe.val_folds:
+            sharing = sum(other.spec == item.spec for other in items)
+        chosen = choose_engine(
+            item.spec,
+            item.recipe,
+            self._device,
+            len(lacking) * max(1, sharing),
             len(data.train),
-            asked,
+            self._config.seed_batch,
             self._config.compile,
+            most=self._most_seeds(item, lacking, items),
         )
-        engine = choose_engine(item.spec, item.recipe, self._device, *sizes, most=most)
-        size = engine.seed_batch
+        unfinished = Unfinished(self._runs, item)
         results, files = unfinished.load()
-        # how it was begun, where it can go on so: that gives the same bits
-        engines = [Engine(**file["engine"]) for file in files]
-        if same := [
-            e for e in engines if (e.kind, e.dtype) == (engine.kind, engine.dtype)
-        ]:
-            # where the compiler failed of a group, it did
-            engine = replace(min(same, key=lambda e: e.compiled), device=engine.device)
+        engine = _engine_of_begun_work(chosen, files)
+
+        # publish where no seed is left to train
         left = set(lacking) - results.keys()
         self._left[item.key] = min(self._left[item.key], len(left) * item.epochs)
         if not left:
-            finished = [
-                results[seed] for seed in sorted(results.keys() - self._published(item))
-            ]
-            self._on_run(
-                publish(item, finished, data, engine, self._config, self._cache)
-            )
+            new_seeds = sorted(results.keys() - self._published_seeds(item))
+            finished = [results[seed] for seed in new_seeds]
+            path = publish(item, finished, data, engine, self._config, self._cache)
+            self._on_run(path)
             return engine, []
-        groups: list[list[int]] = []
-        for file in files:
-            group: list[int] = file["seeds"]
-            wanted = left & {*group} if file.get("epochs_done") else left >= {*group}
-            if wanted and len(group) <= (asked or len(group)):
-                groups.append(group)
-                left -= {*group}
-        groups += groups_of(sorted(left), min(size, engine.seed_batch))
-        for group in groups:  # for other trainers, too
-            planned = unfinished.group(group, engine)
-            if not planned.path.exists():
-                planned.save({}, {"seeds": group, "epochs_done": 0, "seconds": 0.0})
-        return engine, groups
 
-    def _train_group(
-        self, item: Item, group: list[int], data: TrainData, engine: Engine
+        # write the planned seed batches down for other trainers, too
+        most = min(chosen.seed_batch, engine.seed_batch)
+        seed_batches = self._seed_batches(left, files, most)
+        for batch in seed_batches:
+            planned = unfinished.group(batch, engine)
+            if not planned.path.exists():
+                planned.save({}, {"seeds": batch, "epochs_done": 0, "seconds": 0.0})
+        return engine, seed_batches
+
+    def _most_seeds(
+        self, item: Item, lacking: Sequence[int], items: Sequence[Item]
+    ) -> int | None:
+        """The most seeds of a seed batch, if rows or other workers limit them."""
+        if item.recipe.val_folds is not None:
+            return 1
+        if self._workers > 1 and self._config.seed_batch is None:
+            # large seed batches would leave workers without work
+            workers_per_item = -(-self._workers // len(items))
+            return -(-len(lacking) // workers_per_item)
+        return None
+
+    def _seed_batches(
+        self, left: set[int], files: Sequence[dict[str, Any]], most: int
+    ) -> list[list[int]]:
+        """The seed batches of begun work, and new ones for the other seeds."""
+        remaining = set(left)
+        seed_batches: list[list[int]] = []
+        for file in files:
+            batch: list[int] = file["seeds"]
+            # a batch that is only planned is taken up where it lacks all its seeds
+            if file.get("epochs_done"):
+                is_wanted = bool(remaining & set(batch))
+            else:
+                is_wanted = remaining >= set(batch)
+            limit = self._config.seed_batch or len(batch)
+            if is_wanted and len(batch) <= limit:
+                seed_batches.append(batch)
+                remaining -= set(batch)
+        return seed_batches + groups_of(sorted(remaining), most)
+
+    def _train_seed_batch(
+        self, item: Item, batch: list[int], data: TrainData, engine: Engine
     ) -> Holder | None:
-        """Train seeds together, unless somebody has or is at it; who that is."""
-        file = Unfinished(self._runs, item).group(group, engine)
+        """Train a seed batch that no other trainer has done or is at work on.
+
+        Returns:
+            The other trainer that is at work on it, or None.
+        """
+        file = Unfinished(self._runs, item).group(batch, engine)
         if file.done:
             return None
-        lease = self._leases.take(claim_of(item.name, group))
+        lease = self._leases.take(claim_of(item.name, batch))
         if isinstance(lease, Holder):
             return lease
-        if not file.done:  # finished a moment before
-            before, which = 0, f"seed{'s' * (len(group) > 1)} {spell_numbers(group)}"
-
-            def on_epoch(epoch: int, loss: float) -> None:
-                nonlocal before
-                new, before = (epoch - before) * len(group), epoch
-                self._tell(
-                    item, f" {which} epoch {epoch}/{item.epochs} loss {loss:.3f}", new
-                )
-
-            own = data if item.recipe.val_folds is None else self._data(item, group[0])
-            about = item.spec, own, item.recipe, group
-            with enough_memory(item.recipe, group, engine.device):
-                training = Group(*about, engine=engine, steps=self._steps)
-                trained = training.train(file, on_epoch)
-            if engine.compiled and not training.compiler.works:
-                failed = replace(engine, compiled=False, why="the compiler failed")
-                file.begun["engine"] = failed.to_dict()
-            track_seeds(self._config.track, self._runs, item.name, trained)
-            file.finish(trained)
+        # another trainer may have finished it before the lease was taken
+        if not file.done:
+            self._train_and_keep(item, batch, data, engine, file)
         lease.release()
         return None
 
+    def _train_and_keep(
+        self,
+        item: Item,
+        batch: list[int],
+        data: TrainData,
+        engine: Engine,
+        file: Checkpoint,
+    ) -> None:
+        """Train a seed batch and write its results into its file."""
+        if item.recipe.val_folds is not None:
+            data = self._prepare_data(item, batch[0])
+        with enough_memory(item.recipe, batch, engine.device):
+            training = Group(
+                item.spec, data, item.recipe, batch, engine=engine, steps=self._steps
+            )
+            results = training.train(file, self._epoch_reporter(item, batch))
+
+        # later seed batches go on as this one ended
+        if engine.compiled and not training.compiler.works:
+            eager = replace(engine, compiled=False, why="the compiler failed")
+            file.begun["engine"] = eager.to_dict()
+        track_seeds(self._config.track, self._runs, item.name, results)
+        file.finish(results)
+
+    def _epoch_reporter(
+        self, item: Item, batch: Sequence[int]
+    ) -> Callable[[int, float], None]:
+        """A function that reports the epochs of a seed batch."""
+        title = f"seed {spell_numbers(batch)}"
+        if len(batch) > 1:
+            title = f"seeds {spell_numbers(batch)}"
+        last_epoch = 0
+
+        def on_epoch(epoch: int, loss: float) -> None:
+            nonlocal last_epoch
+            new = (epoch - last_epoch) * len(batch)
+            last_epoch = epoch
+            text = f" {title} epoch {epoch}/{item.epochs} loss {loss:.3f}"
+            self._tell(item, text, new)
+
+        return on_epoch
+
+
+def _warn_of_other_code(item: Item, runs: Sequence[RunResult]) -> None:
+    """Warn of existing runs that other versions of the mechanism or head trained."""
+    code = item.recipe.code()
+    for run in runs:
+        old_code = run.environment["code"]
+        changed = [
+            name for name in code if code[name] != old_code.get(name, code[name])
+        ]
+        if changed:
+            warnings.warn(
+                f"{item}: {shown_path(run.path)} was trained by other code of "
+                f"{', '.join(changed)}, and is kept: another --runs trains it again",
+                GaamWarning,
+                stacklevel=3,
+            )
+
+
+def _engine_of_begun_work(chosen: Engine, files: Sequence[dict[str, Any]]) -> Engine:
+    """The engine of begun work, which gives the same bits, or else ``chosen``.
+
+    The compiler may have failed for a seed batch; then the work goes on without it.
+    """
+    engines = [Engine(**file["engine"]) for file in files]
+    usable = [
+        engine
+        for engine in engines
+        if (engine.kind, engine.dtype) == (chosen.kind, chosen.dtype)
+    ]
+    if not usable:
+        return chosen
+    begun = min(usable, key=lambda engine: engine.compiled)
+    return replace(begun, device=chosen.device)
+
 
 def is_candidate(config: TrainConfig, run: RunResult) -> bool:
-    """Whether a run is a rate or weight decay of several, among which validation chooses."""
-    several = len(config.rates) * len(config.weight_decay) > 1
-    if run.fit or config.select != "val" or not several:
+    """Whether a run has one of several rates or decays that validation chooses from."""
+    has_candidates = len(config.rates) * len(config.weight_decay) > 1
+    if run.fit or config.select != "val" or not has_candidates:
         return False
     return run.chose or config.choosing_seeds is None
 
@@ -399,64 +564,64 @@ def is_candidate(config: TrainConfig, run: RunResult) -> bool:
 def what_came_of_it(
     config: TrainConfig, runs: Sequence[RunResult], told: Collection[Path]
 ) -> list[str]:
-    """What a training has to say when it ends, a line each.
+    """The lines that a training ends with.
 
-    What validation chose of every decoder, over all folds, and the runs that were not told of when
-    they were finished. Of candidates that were not chosen no accuracy is said: who reads test
-    accuracies of all chooses by them.
+    They name the settings that validation chose for every decoder over all folds, and
+    summarise the runs outside ``told``, which were reported when they finished. Other
+    candidates get no accuracy: a reader of all test accuracies would choose by them.
     """
     choice = choose(runs, config.choosing_seeds)
     tuned = [run for run in choice.runs if run.key in choice.tunings]
-    apart = {name for run in tuned for name in run.recipe} - {
-        *TUNED,
-        HELD,
-        "fold",
-        "split_seed",
-    }
-    # what they share tells none of them from another
-    apart = {
-        name for name in apart if len({str(run.recipe.get(name)) for run in tuned}) > 1
-    }
+
+    # name decoders by the settings in which they differ
+    names = {name for run in tuned for name in run.recipe}
+    names -= {*TUNED, HELD, "fold", "split_seed"}
+    differing = set()
+    for name in names:
+        values = {str(run.recipe.get(name)) for run in tuned}
+        if len(values) > 1:
+            differing.add(name)
+
+    # the folds and repeats of a decoder share a line
     tunings: dict[str, dict[str, Tuning]] = {}
     for run in tuned:
-        recipe: dict[str, Any] = {name: run.recipe.get(name) for name in apart}
+        recipe: dict[str, Any] = {name: run.recipe.get(name) for name in differing}
         decoder = row_title(run.attention, run.head, **recipe)
         tunings.setdefault(decoder, {})[run.key] = choice.tunings[run.key]
     lines = [
-        f"{name}: {tuning_in_words([*found.values()])}"
-        for name, found in tunings.items()
+        f"{decoder}: {tuning_in_words([*tuning_by_key.values()])}"
+        for decoder, tuning_by_key in tunings.items()
     ]
     return [*lines, *(run.summary() for run in choice.runs if run.path not in told)]
 
 
 def what_next(config: TrainConfig, runs: Sequence[RunResult]) -> list[str]:
-    """What may follow a training, a line each."""
+    """Lines that suggest the next command after a training."""
     by_layers = len(config.layers) > 1 or EACH in config.layers
     pairs = " --pairs layers" if by_layers else ""
     lines = [f"next: gaam report {shlex.quote(shown_path(config.runs))}{pairs}"]
+
+    # a small data set gives more test rows by cross-validation
     rows = runs[0].cache["rows"] if runs else {}
-    train, test = (
-        rows.get(name, 0) for name in (config.train_split, config.test_split)
-    )
-    if (
-        not config.folds
-        and 0 < test < train < FEW_ROWS
-        and config.train_rows == (None,)
-    ):
+    train_rows = rows.get(config.train_split, 0)
+    test_rows = rows.get(config.test_split, 0)
+    is_small = 0 < test_rows < train_rows < FEW_ROWS
+    if is_small and not config.folds and config.train_rows == (None,):
         lines.append(
-            f"--folds 5 would test on all {train} training rows, these {test} set aside"
+            f"--folds 5 would test on all {train_rows} training rows, "
+            f"these {test_rows} set aside"
         )
     return lines
 
 
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
-    """Say which of the seeds asked for failed, and why.
+    """Warn of failed seeds, and raise where every seed of a recipe failed.
 
     >>> gaam_decoder.check_failures(runs, (0, 1, 2))
 
     Args:
-        runs: what a training returned; of runs that share a seed the first counts.
-        seeds: those that were asked for.
+        runs: the runs of a training; of runs that share a seed the first counts.
+        seeds: the requested seeds.
 
     Raises:
         NumericsError: all seeds of a recipe failed.
@@ -466,19 +631,29 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     """
     hopeless: list[tuple[RunResult, str]] = []
     for key in dict.fromkeys(run.key for run in runs):
-        of_seed = first_runs(run for run in runs if run.key == key)
-        # what is fitted at once has a seed of its own
-        asked = {seed: run for seed, run in of_seed.items() if run.fit or seed in seeds}
-        failed = {seed: run for seed, run in asked.items() if seed in run.failed}
-        for seed, run in [*failed.items()][:1]:
-            if len(failed) == len(asked):
-                hopeless.append((run, f"{run.title}: {run.failed[seed]}"))
-                continue
-            some = f"{len(failed)} of {len(asked)} seeds failed (seed {seed}: {run.failed[seed]})"
-            warnings.warn(f"{run.title}: {some}", GaamWarning, stacklevel=2)
+        run_by_seed = first_runs(run for run in runs if run.key == key)
+        # a fitted head has a seed of its own
+        requested = {
+            seed: run for seed, run in run_by_seed.items() if run.fit or seed in seeds
+        }
+        failed = [seed for seed, run in requested.items() if seed in run.failed]
+        if not failed:
+            continue
+
+        # the reason of the first failed seed stands for all
+        seed = failed[0]
+        run = requested[seed]
+        reason = run.failed[seed]
+        if len(failed) == len(requested):
+            hopeless.append((run, f"{run.title}: {reason}"))
+            continue
+        count = f"{len(failed)} of {len(requested)} seeds failed"
+        warnings.warn(
+            f"{run.title}: {count} (seed {seed}: {reason})", GaamWarning, stacklevel=2
+        )
     if hopeless:
         raise NumericsError(
-            f"every seed failed of {'; '.join(why for _, why in hopeless)}",
+            f"every seed failed of {'; '.join(reason for _, reason in hopeless)}",
             where=", ".join(str(run.path) for run, _ in hopeless),
             hint="a smaller --lr, or --set clip-grad-norm=1",
         )

@@ -1,1 +1,1 @@
-"""A training step: what computes it, compiled or not, for seeds together."""
+"""A training step of several seeds, compiled or not."""

@@ -1,4 +1,4 @@
-"""torch.compile: all that the project knows of it, and what is done where there is none."""
+"""Run methods with torch.compile, or plainly where it does not work."""
 
 import functools
 import importlib.util
@@ -13,9 +13,9 @@ from gaam_cache.common.errors import GaamWarning
 
 
 class Compiler:
-    """Runs methods, compiled for the shapes that they meet if asked, else as they stand.
+    """Runs methods, compiled for each shape if ``asked``, else plainly.
 
-    ``works`` turns False, with a warning, when the compiler fails.
+    If the compiler fails, it warns, and ``works`` becomes False.
     """
 
     def __init__(self, *, asked: bool, device_type: str) -> None:
@@ -26,47 +26,44 @@ class Compiler:
             return
         import torch._inductor.config as inductor
 
-        # torch would check hundreds of things at every call, which takes as long as a small step
+        # torch would check hundreds of facts at every call: as slow as a small step
         if hasattr(torch.compiler, "skip_all_guards_unsafe"):
             self._options["guard_filter_fn"] = torch.compiler.skip_all_guards_unsafe
-        # it chooses no kernel by timing it: interrupted or not, numbers are added up in one order.
-        # As an option: torch resets what is set in its configuration after every compilation
+        # without timing no choice of a kernel varies: an interruption must not change
+        # the order of sums. Torch resets its configuration after every compilation, but
+        # not an option
         if device_type != "cpu" and hasattr(inductor, "deterministic"):
             self._options["deterministic"] = True
         # no trial program for every vector extension of the CPU, which takes seconds
         if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
             inductor.cpp.vec_isa_ok = True
-        # true of float16 states in bfloat16, and nothing to worry about; float32 means float32
+        # both are expected: float16 states meet bfloat16, and float32 means float32
         for message in ("bf16 and fp16 are mixed", "TensorFloat32 tensor cores"):
             warnings.filterwarnings("ignore", message=message)
 
     def run(self, method: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
-        """Call a method of an object that does not change between calls.
+        """Call a method whose object does not change between calls.
 
-        ``shapes`` is all that can change beside the numbers in tensors.
+        ``shapes`` is all that may change beside the numbers in tensors.
         """
         if self.works:
             try:
                 return self._compile(method, shapes)(*arguments)
-            except _errors() as error:  # before anything has been computed
-                first = str(error).strip().splitlines()[0]
-                warnings.warn(
-                    f"not compiled, so slower: {first}", GaamWarning, stacklevel=2
-                )
+            except _errors() as error:
+                # nothing has been computed yet, so that the plain method can run
+                reason = str(error).strip().splitlines()[0]
+                text = f"not compiled, so slower: {reason}"
+                warnings.warn(text, GaamWarning, stacklevel=2)
                 self.works = False
         return method(*arguments)
 
     def _compile(self, method: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
-        """The compiled form of a method for inputs of these shapes.
-
-        Every shape gets a copy of the function, and nothing is checked.
-        """
+        """A method compiled for inputs of these shapes, which torch does not check."""
         key = (method.__name__, shapes)
         if key not in self._compiled:
             plain: Any = method.__func__  # type: ignore[attr-defined]
-            code = (
-                plain.__code__.replace()
-            )  # a new object: torch keeps what it compiled by it
+            # torch keeps compiled code by the code object: every shape gets a copy
+            code = plain.__code__.replace()
             copy = types.FunctionType(code, plain.__globals__, plain.__name__)
             bound = types.MethodType(copy, method.__self__)  # type: ignore[attr-defined]
             self._compiled[key] = torch.compile(

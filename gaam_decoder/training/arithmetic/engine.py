@@ -1,4 +1,4 @@
-"""How a group of seeds is run: how many together, compiled or not, in which memory and arithmetic.
+"""Choose how seeds are run: how many together, compiled or not, and in which type.
 
 S seeds, B batch, L layers, D hidden size.
 """
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,22 +19,18 @@ from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 
-COMPILER_SECONDS = 20.0  # what compiling a step and an evaluation may cost, generously
-EAGER_SECONDS_PER_NUMBER = (
-    2e-8  # of a batch: what a compiler saves of a step of gates, measured
-)
+COMPILER_SECONDS = 20.0  # generous, of compiling a step and an evaluation
+# what a compiler saves for each number of a batch in a step of gates, measured
+EAGER_SECONDS_PER_NUMBER = 2e-8
 WORKING_SET = 8 * 2**20  # bytes of a step per thread that stay in the caches of a CPU
-LEAST_STACKED = 6  # seeds for which stacking pays where nothing is compiled, measured
-LOWER = {
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}  # of products, not of parameters
+LEAST_STACKED = 6  # seeds for which stacking pays without a compiler, measured
+# types of matrix products; parameters stay in float32
+LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4  # share of the free memory that a group may take
-ON_PAPER = (
-    2**20
-)  # numbers of a batch beyond which a decoder is measured without memory: for that
-# torch imports its compiler, 1.4 seconds
+# numbers of a batch beyond which a decoder is measured without memory: for that torch
+# imports its compiler, which takes 1.4 seconds
+ON_PAPER = 2**20
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 """Of one batch in evaluation as float32; on a GPU of all seeds together."""
@@ -60,18 +55,24 @@ class Engine:
 
 
 def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
-    """Seeds in groups of at most ``most``, in order, whose sizes differ by at most one.
+    """Divide seeds in order into groups of at most ``most``, of nearly equal sizes.
 
-    What is left when the first groups are done is grouped as it was before.
+    The seeds behind finished groups are divided as they were before.
     """
     count = -(-len(seeds) // most)
     small, larger = divmod(len(seeds), count) if count else (0, 0)
-    ends = np.cumsum([small + (i < larger) for i in range(count)])
-    return [list(seeds[end - small - (i < larger) : end]) for i, end in enumerate(ends)]
+    groups: list[list[int]] = []
+    start = 0
+    for number in range(count):
+        # the first groups take one seed more
+        end = start + small + (1 if number < larger else 0)
+        groups.append(list(seeds[start:end]))
+        start = end
+    return groups
 
 
 def resolve_dtype(asked: Dtype | Literal["auto"], device: torch.device) -> Dtype:
-    """The arithmetic of matrix products; ``auto`` is bfloat16 where the device has it."""
+    """The type of matrix products; ``auto`` is bfloat16 if the device has it."""
     devices.check_arithmetic(asked, device)
     if asked == "auto":
         return "bfloat16" if devices.has_bfloat16(device) else "float32"
@@ -89,65 +90,105 @@ def choose_engine(
     *,
     most: int | None = None,
 ) -> Engine:
-    """How to run ``num_seeds`` seeds over ``num_rows`` rows, by free memory and compiler.
+    """Choose how to run seeds, by the work, the free memory and the compiler.
 
-    ``most``: seeds together, of which others have rows or workers of their own.
+    Args:
+        spec: of the decoder.
+        recipe: of the training.
+        device: that trains.
+        num_seeds: seeds to train.
+        num_rows: training rows.
+        seed_batch: seeds together, if the user decides it.
+        compile: whether to compile.
+        most: seeds together, if others have rows or workers of their own.
     """
-    few = recipe.batch_size * spec.num_layers * spec.hidden_size <= ON_PAPER
-    with torch.device("cpu" if few else "meta"):
+    is_small = recipe.batch_size * spec.num_layers * spec.hidden_size <= ON_PAPER
+    with torch.device("cpu" if is_small else "meta"):
         decoder = build_decoder(spec, seed=0)
     numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
-    compiled, why = True, "enough work for a compiler"
-    if compile != "auto":
-        compiled, why = compile == "on", "as asked"
-    elif numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
-        compiled, why = False, "too little work for a compiler"
-    if compiled and (missing := missing_compiler(device.type)) is not None:
-        compiled, why = False, missing
+    compiled, why_compiled = _choose_compiler(numbers, device, compile)
+
+    # the mechanism, the user, the memory or other workers limit the seeds together
     parts = (decoder.attention, spec.attention.name), (decoder.head, spec.head.name)
-    if alone := [name for part, name in parts if not part.stackable]:
-        together, why_together = 1, f"{alone[0]} is not stacked"
+    unstackable = [name for part, name in parts if not part.stackable]
+    if unstackable:
+        together = 1
+        why_together = f"{unstackable[0]} is not stacked"
     elif seed_batch is not None:
-        together, why_together = seed_batch, "as asked"
+        together = seed_batch
+        why_together = "as asked"
     else:
-        activations = activation_bytes(decoder, spec, recipe.batch_size)
-        parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
-        # parameters, gradients, two moments and the best epoch so far; gradients of activations
-        per_seed = 5 * parameters + 2 * activations
-        fitting = min(
-            int(MEMORY_SHARE * free_on(device) / per_seed), MOST_SEEDS[device.type]
+        together, why_together = _choose_seed_batch(
+            decoder, spec, recipe, device, compiled=compiled
         )
-        together, why_together = max(1, fitting), "as memory allows"
-        # a step of an optimiser reads and writes all of the first four
-        cached = WORKING_SET * torch.get_num_threads() // (4 * parameters + activations)
-        if device.type == "cpu" and cached < fitting:
-            pays = compiled or cached >= LEAST_STACKED
-            together, why_together = max(1, cached if pays else 1), "as caches allow"
     if most is not None and most < together:
-        together, why_together = most, "others have rows or workers of their own"
+        together = most
+        why_together = "others have rows or workers of their own"
     return Engine(
         device=str(device),
         dtype=recipe.dtype,
         seed_batch=together,
         compiled=compiled,
-        why=f"{why_together}; {why}",
+        why=f"{why_together}; {why_compiled}",
     )
 
 
+def _choose_compiler(
+    numbers: int, device: torch.device, requested: Literal["auto", "on", "off"]
+) -> tuple[bool, str]:
+    """Whether to compile a training over so many numbers, and why."""
+    compiled = True
+    why = "enough work for a compiler"
+    if requested != "auto":
+        compiled = requested == "on"
+        why = "as asked"
+    elif numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
+        compiled = False
+        why = "too little work for a compiler"
+    if compiled:
+        missing = missing_compiler(device.type)
+        if missing is not None:
+            return False, missing
+    return compiled, why
+
+
+def _choose_seed_batch(
+    decoder: Decoder,
+    spec: DecoderSpec,
+    recipe: Recipe,
+    device: torch.device,
+    *,
+    compiled: bool,
+) -> tuple[int, str]:
+    """The seeds to stack in the free memory and the caches of a CPU, and why."""
+    activations = activation_bytes(decoder, spec, recipe.batch_size)
+    parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
+    # parameters, gradients, two moments and the best epoch; gradients of activations
+    per_seed = 5 * parameters + 2 * activations
+    free_share = int(MEMORY_SHARE * free_on(device) / per_seed)
+    fitting = min(free_share, MOST_SEEDS[device.type])
+
+    # a step of an optimiser reads and writes all but the best epoch
+    cached = WORKING_SET * torch.get_num_threads() // (4 * parameters + activations)
+    if device.type == "cpu" and cached < fitting:
+        pays = compiled or cached >= LEAST_STACKED
+        return max(1, cached if pays else 1), "as caches allow"
+    return max(1, fitting), "as memory allows"
+
+
 def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> int:
-    """What autograd keeps of one batch of one seed, in bytes."""
+    """Bytes that autograd keeps of one batch of one seed."""
     kept = 0
 
-    def count(
-        tensor: Tensor,
-    ) -> None:  # a result that is kept by what made it is never freed
+    # returns nothing: a tensor kept by the result of its own step is never freed
+    def count(tensor: Tensor) -> None:
         nonlocal kept
         kept += tensor.numel() * tensor.element_size()
 
     width = decoder.head.num_noise
-    place = next(decoder.parameters()).device
-    noise = torch.zeros(batch_size, width, device=place) if width else None
-    x_BLD = torch.zeros(batch_size, spec.num_layers, spec.hidden_size, device=place)
+    device = next(decoder.parameters()).device
+    noise = torch.zeros(batch_size, width, device=device) if width else None
+    x_BLD = torch.zeros(batch_size, spec.num_layers, spec.hidden_size, device=device)
     decoder.train()
     with torch.autograd.graph.saved_tensors_hooks(count, lambda nothing: nothing):
         decoder(x_BLD, noise)
@@ -155,33 +196,36 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
 
 
 def rows_at_once(device_type: str, numbers: int) -> int:
-    """Rows of a batch in evaluation, at least one, of which each takes so many float32 numbers."""
+    """Rows of a batch in evaluation, each of so many float32 numbers; at least one."""
     return max(1, EVAL_BYTES[device_type] // (4 * numbers))
 
 
 def free_on(device: torch.device) -> int:
-    """Bytes that are free on a GPU, or of the machine's memory for each of its workers."""
+    """Free bytes of a GPU, or of the machine's memory for each of its workers."""
     return devices.memory_left(device)
 
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Tell the C library, where it is glibc, to keep what a step frees for the next step.
+    """Tell glibc to keep the memory that a step frees for the next step.
 
-    Handed back to the system, it would come back page by page, all zeroed: that made steps of the
-    conv head 1.5 times as long, and compiled ones of the linear head 1.3 times.
+    The system would hand it back page by page, all zeroed. That made steps of the conv
+    head 1.5 times as long, and compiled steps of the linear head 1.3 times.
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)
-        libc.mallopt(
-            -3, 32 * 2**20
-        )  # M_MMAP_THRESHOLD: of one piece; glibc takes no larger ones
-        libc.mallopt(-1, 512 * 2**20)  # M_TRIM_THRESHOLD: in all
+        # M_MMAP_THRESHOLD, of one block; glibc accepts no larger value
+        libc.mallopt(-3, 32 * 2**20)
+        # M_TRIM_THRESHOLD, of all blocks
+        libc.mallopt(-1, 512 * 2**20)
 
 
 @contextlib.contextmanager
 def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator[None]:
-    """While open, a ShortOfMemoryError says what to try; without seeds a head is fitted at once."""
+    """Turn an error of memory into a ShortOfMemoryError that says what to try.
+
+    Without ``seeds``, a head is fitted at once.
+    """
     try:
         yield
     except Exception as error:
@@ -189,7 +233,13 @@ def enough_memory(recipe: Recipe, seeds: Sequence[int], device: str) -> Iterator
             raise
         hint = "a smaller --batch-size, fewer --layers, or --device cpu"
         if len(seeds) > 1:
-            hint = f"--set seed-batch={len(seeds) // 2}, which changes results by rounding alone"
-        message = f"the memory of {device} is too small for {recipe}, {len(seeds) or 1} together"
-        said = devices.memory_message(error)
-        raise ShortOfMemoryError(message, found=said, hint=hint) from error
+            hint = (
+                f"--set seed-batch={len(seeds) // 2}, which changes results by "
+                "rounding alone"
+            )
+        raise ShortOfMemoryError(
+            f"the memory of {device} is too small for {recipe}, "
+            f"{len(seeds) or 1} together",
+            found=devices.memory_message(error),
+            hint=hint,
+        ) from error

@@ -1,4 +1,4 @@
-"""What a training step reads and changes.
+"""The tensors that a training step reads and changes.
 
 S seeds, P parameters, B batch, L layers, D hidden size, K noise per sample.
 """
@@ -16,35 +16,42 @@ from gaam_decoder.decoder import Decoder
 
 Stacked = dict[str, Tensor]  # parameters or buffers by name, each (S, ...)
 
-START, GROWTH, BACKOFF = 65536.0, 2.0, 0.5
-INTERVAL = 2000  # good steps in a row before the scale grows. All four are GradScaler's defaults
+# the defaults of torch's GradScaler
+START = 65536.0
+GROWTH = 2.0
+BACKOFF = 0.5
+INTERVAL = 2000  # good steps in a row before the scale grows
 
 
 class Scaling(NamedTuple):
-    """Dynamic loss scaling as torch.amp.GradScaler does it, for every seed by itself, in place.
+    """Dynamic loss scaling of every seed by itself, as torch.amp.GradScaler does it.
 
-    Losses are multiplied by a scale. A step whose gradients are not all finite is not taken:
-    parameters, moments and Adam's count of steps stay as they were. Source: Micikevicius et al.
-    2018, arXiv 1710.03740, section 3.2; torch.amp.
+    Losses are multiplied by a scale. A step whose gradients are not all finite changes
+    nothing: parameters, moments and Adam's count of steps stay as they were. Source:
+    Micikevicius et al. 2018, arXiv 1710.03740, section 3.2; torch.amp.
     """
 
     scale_S: Tensor  # float32, whatever the parameters are
     good_S: Tensor  # good steps in a row since the scale changed
-    steps_S: Tensor  # steps that were taken in all: Adam's t
-    skipped_S: Tensor  # steps of the epoch so far that were not taken: a gradient was not finite
-    lost_S: Tensor  # rows of the epoch so far whose loss was not finite: they are in no mean
+    steps_S: Tensor  # all steps that changed the parameters: Adam's t
+    skipped_S: Tensor  # skipped steps of the epoch: a gradient was not finite
+    lost_S: Tensor  # rows of the epoch with a loss that was not finite: in no mean
 
     @classmethod
     def of(cls, seeds: int, device: torch.device) -> Scaling:
-        counts = (
-            torch.zeros(seeds, dtype=torch.int64, device=device) for _ in range(4)
-        )
+        """The scaling before the first step."""
+        scale_S = torch.full((seeds,), START, device=device, dtype=torch.float32)
+        count_S = torch.zeros(seeds, dtype=torch.int64, device=device)
         return cls(
-            torch.full((seeds,), START, device=device, dtype=torch.float32), *counts
+            scale_S=scale_S,
+            good_S=count_S,
+            steps_S=count_S.clone(),
+            skipped_S=count_S.clone(),
+            lost_S=count_S.clone(),
         )
 
     def update(self, finite_S: Tensor) -> None:
-        """After good steps, whose gradients are finite, a scale grows; after another it falls."""
+        """Raise a scale after enough finite steps; lower it after another."""
         good_S = self.good_S + 1
         due_S = finite_S & (good_S == INTERVAL)
         larger_S = self.scale_S * GROWTH
@@ -56,7 +63,7 @@ class Scaling(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What S seeds know."""
+    """The parameters and buffers of S seeds."""
 
     parameters: Stacked
     buffers: Stacked
@@ -67,12 +74,10 @@ class State(NamedTuple):
 
     parameters: Stacked
     buffers: Stacked
-    moments: dict[
-        str, Stacked
-    ]  # what the optimiser remembers of every parameter, by its names
-    loss_S: Tensor  # losses of the epoch's rows so far, added up
-    hit_S: Tensor  # rows of the epoch that were right when they were seen
-    scaling: Scaling | None  # of the losses, where they are scaled
+    moments: dict[str, Stacked]  # of the optimiser, by its names for them
+    loss_S: Tensor  # sum over the rows of the epoch so far
+    hit_S: Tensor  # correctly classified rows of the epoch so far
+    scaling: Scaling | None  # of the losses, if they are scaled
 
     @classmethod
     def of(
@@ -85,13 +90,12 @@ class State(NamedTuple):
     ) -> State:
         """The state before the first step of fresh decoders, one per seed."""
 
-        def stacked(of_seeds: Sequence[Stacked]) -> Stacked:
-            return {
-                name: torch.stack([of_seed[name].detach() for of_seed in of_seeds]).to(
-                    device
-                )
-                for name in of_seeds[0]
-            }
+        def stacked(tensors_by_seed: Sequence[Stacked]) -> Stacked:
+            stacks: Stacked = {}
+            for name in tensors_by_seed[0]:
+                values = [tensors[name].detach() for tensors in tensors_by_seed]
+                stacks[name] = torch.stack(values).to(device)
+            return stacks
 
         parameters = stacked([dict(decoder.named_parameters()) for decoder in decoders])
         return cls(
@@ -113,38 +117,38 @@ class State(NamedTuple):
         return Weights(self.parameters, self.buffers)
 
     def tensors(self) -> Stacked:
-        """What has to be kept to go on after an epoch, by name."""
+        """The tensors to go on with after an epoch, by name."""
         parts = {"parameters": self.parameters, "buffers": self.buffers, **self.moments}
-        found = {
-            f"{part}.{name}": value
-            for part, of in parts.items()
-            for name, value in of.items()
-        }
+        tensors: Stacked = {}
+        for part, values in parts.items():
+            for name, value in values.items():
+                tensors[f"{part}.{name}"] = value
+
+        # the other counts start anew in every epoch
         if self.scaling is not None:
-            lasting = ("scale_S", "good_S", "steps_S")
-            found |= {
-                f"scaling.{name}": getattr(self.scaling, name) for name in lasting
-            }
-        return found
+            tensors["scaling.scale_S"] = self.scaling.scale_S
+            tensors["scaling.good_S"] = self.scaling.good_S
+            tensors["scaling.steps_S"] = self.scaling.steps_S
+        return tensors
 
 
 class Batch(NamedTuple):
-    """What a step is given: rows of its own for every seed."""
+    """The input of a step: every seed has rows of its own."""
 
     x_SBLD: Tensor  # of any floating type
     label_SB: Tensor
     noise_SBK: Tensor | None  # uniform numbers, or None where the decoder needs none
     lr_S: Tensor
     numbers: Tensor  # of the optimiser at this step, (K,)
-    weight_SB: Tensor | None = None  # of rows in the loss; None where all count alike
+    weight_SB: Tensor | None = None  # of rows in the loss; None weights all alike
 
 
 def unscaled(
     gradients: dict[str, Tensor], scale_S: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Gradients of the loss itself, and whether all those of a seed are finite, (S,).
+    """Gradients of the unscaled loss, and whether those of a seed are finite, (S,).
 
-    What is looked at are the gradients of the scaled loss, as there.
+    As in torch, the gradients of the scaled loss must be finite.
     """
     finite_PS = [g.isfinite().flatten(1).all(1) for g in gradients.values()]
     inverse_S = float64(scale_S).reciprocal().to(scale_S)
@@ -153,7 +157,7 @@ def unscaled(
 
 
 def clipped(gradients: Stacked, most: float) -> Stacked:
-    """Every seed's gradient at a norm of at most ``most``, as torch's clip_grad_norm_ does it."""
+    """Clip the gradient of every seed to a norm, as torch's clip_grad_norm_ does."""
     norms_PS = [g.flatten(1).norm(dim=1) for g in gradients.values()]
     norm_S = torch.stack(norms_PS).norm(dim=0)
     factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
@@ -161,5 +165,7 @@ def clipped(gradients: Stacked, most: float) -> Stacked:
 
 
 def of_seeds(value_S: Tensor, like: Tensor) -> Tensor:
-    """One number per seed, in a shape that meets (S, ...); one number for all stays one."""
-    return value_S if value_S.ndim == 0 else value_S.view(-1, *(1,) * (like.ndim - 1))
+    """One number per seed, shaped to broadcast with (S, ...); a scalar stays."""
+    if value_S.ndim == 0:
+        return value_S
+    return value_S.view(-1, *(1,) * (like.ndim - 1))

@@ -29,53 +29,52 @@ from gaam_decoder.training.arithmetic.state import (
 )
 
 IN_A_STEP = (
-    *(
-        "loss",
-        "class_weights",
-        "optimizer",
-        "weight_decay",
-        "clip_grad_norm",
-        "clip_order",
-    ),
-    *("loss_scale", "eval_dtype"),
+    "loss",
+    "class_weights",
+    "optimizer",
+    "weight_decay",
+    "clip_grad_norm",
+    "clip_order",
+    "loss_scale",
+    "eval_dtype",
 )
-"""Settings of a recipe that a step knows, as it was compiled; others reach it as tensors."""
+"""Settings of a recipe that are compiled into a step; others reach it as tensors."""
 
 
 class Found(NamedTuple):
-    """What a step learns from its rows."""
+    """The gradients of a step, and its losses and logits."""
 
     gradients: Stacked
     loss_S: Tensor
     logits_SBC: Tensor
     buffers: Stacked  # as the rows leave them
     finite_S: Tensor | None = None
-    """Whether all gradients of a seed are; None where losses are not scaled."""
+    """Whether all gradients of a seed are finite; None if losses are not scaled."""
 
 
 class Step:
     """One step of an optimiser for a group of seeds, and their logits.
 
-    The decoder is written for one seed; ``torch.func.vmap`` runs it over stacked parameters.
-    Nothing flows from one seed to another: the gradient, its norm, the moments and the rate all
-    have the seed as their first axis, so that a seed whose numbers are no longer finite leaves the
-    others as they are.
+    The decoder is written for one seed; ``torch.func.vmap`` runs it over stacked
+    parameters. Nothing flows from one seed to another: the gradient, its norm, the
+    moments and the learning rate all have the seed as their first axis. A seed whose
+    numbers are no longer finite leaves the others as they are.
 
-    ``decoder`` is any of the kind, on the device; its parameters are not used.
+    ``decoder`` is a module on the device, whose own parameters are not used.
     """
 
     def __init__(
         self, decoder: Decoder, loss_of: Loss, recipe: Recipe, engine: Engine
     ) -> None:
-        self._decoder, self._dtype, self._loss_of = decoder, decoder.dtype, loss_of
+        self._decoder = decoder
+        self._dtype = decoder.dtype
+        self._loss_of = loss_of
         self._optimizer: Optimizer = build(recipe.optimizer, "optimizer")
-        self._weight_decay, self._clip_grad_norm = (
-            recipe.weight_decay,
-            recipe.clip_grad_norm,
-        )
-        # the norm that is clipped is of the gradient of the scaled loss, as published
+        self._weight_decay = recipe.weight_decay
+        self._clip_grad_norm = recipe.clip_grad_norm
+        # as published: clip the gradient of the scaled loss
         self._clip_first = recipe.clip_order == "clip-first"
-        # matrix products where they are not of the type of the parameters
+        # the type of matrix products, if it is not that of the parameters
         self._autocast = LOWER.get(engine.dtype)
         self._eval_autocast = self._autocast if recipe.eval_dtype == "same" else None
         self.compiler = Compiler(asked=engine.compiled, device_type=engine.kind)
@@ -83,10 +82,10 @@ class Step:
 
     @torch.no_grad()
     def __call__(self, state: State, batch: Batch) -> None:
-        """One step of every seed; ``state`` changes in place."""
+        """Take one step of every seed; ``state`` changes in place."""
         self._decoder.train()
         shapes = batch.x_SBLD.shape
-        # columns of a larger tensor would be compiled for its size, in which folds differ
+        # a view would be compiled for the size of its tensor, in which folds differ
         batch = batch._replace(label_SB=batch.label_SB.contiguous())
         if self._clip_grad_norm is None and state.scaling is None:
             self._run(self._step, shapes, state, batch)
@@ -127,13 +126,15 @@ class Step:
 
     @torch.enable_grad()
     def _differentiated(self, parameters: Stacked, *others: Any) -> tuple[Stacked, Any]:
-        """What torch.func finds too; but it imports torch's compiler for that, 1.4 seconds."""
-        own = {
+        """Gradients as torch.func's; that imports torch's compiler, 1.4 seconds."""
+        leaves = {
             name: value.detach().requires_grad_() for name, value in parameters.items()
         }
-        scaled, found = self._loss(own, *others)
-        gradients = torch.autograd.grad(scaled, [*own.values()], materialize_grads=True)
-        return dict(zip(own, gradients, strict=True)), (scaled, found)
+        scaled, outputs = self._loss(leaves, *others)
+        gradients = torch.autograd.grad(
+            scaled, [*leaves.values()], materialize_grads=True
+        )
+        return dict(zip(leaves, gradients, strict=True)), (scaled, outputs)
 
     def _unscale(self, state: State, found: Found) -> Found:
         assert state.scaling is not None
@@ -141,25 +142,34 @@ class Step:
         return found._replace(gradients=gradients, finite_S=finite_S)
 
     def _update(self, state: State, batch: Batch, found: Found) -> None:
-        for (
-            name,
-            value,
-        ) in found.buffers.items():  # of steps that are not taken too, as in torch
+        # as in torch, skipped steps change buffers, too
+        for name, value in found.buffers.items():
             state.buffers[name].copy_(value)
-        rows, loss_S, numbers = batch.label_SB.shape[1], found.loss_S, batch.numbers
+        rows = batch.label_SB.shape[1]
+        loss_S = found.loss_S
+        numbers = batch.numbers
         hit_S = (found.logits_SBC.argmax(-1) == batch.label_SB).sum(1)
         if state.scaling is not None and found.finite_S is not None:
-            at_S = float64(
-                state.scaling.steps_S + 1
-            )  # float32 would lose 1e-5 of Adam's
-            if each := self._optimizer.numbers(at_S):
-                numbers = torch.stack(each).to(loss_S)
+            # every seed is at a step of its own; float32 would lose 1e-5 of Adam's
+            step_S = float64(state.scaling.steps_S + 1)
+            numbers_by_seed = self._optimizer.numbers(step_S)
+            if numbers_by_seed:
+                numbers = torch.stack(numbers_by_seed).to(loss_S)
             state.scaling.update(found.finite_S)
-            counts_S = loss_S.isfinite()
-            loss_S, hit_S = torch.where(counts_S, loss_S, 0), hit_S * counts_S
-            state.scaling.lost_S.add_(~counts_S, alpha=rows)
-        how = batch.lr_S, numbers, self._weight_decay, found.finite_S
-        take_step(self._optimizer, state, found.gradients, *how)
+            # batches with a loss that is not finite are in no mean
+            is_finite_S = loss_S.isfinite()
+            loss_S = torch.where(is_finite_S, loss_S, 0)
+            hit_S = hit_S * is_finite_S
+            state.scaling.lost_S.add_(~is_finite_S, alpha=rows)
+        take_step(
+            self._optimizer,
+            state,
+            found.gradients,
+            batch.lr_S,
+            numbers,
+            self._weight_decay,
+            found.finite_S,
+        )
         state.loss_S.add_(loss_S, alpha=rows)
         state.hit_S.add_(hit_S)
 
@@ -173,7 +183,7 @@ class Step:
         weight_B: Tensor | None,
         scale: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Stacked]]:
-        """Of one seed, scaled; with it as it is, the logits, and buffers as the rows leave them."""
+        """The scaled loss of one seed; with its loss, logits and new buffers."""
         after = {name: value.clone() for name, value in buffers.items()}
         logits_BC = self._forward(parameters, after, x_BLD, noise_BK, self._autocast)
         loss = weighted_mean(self._loss_of, logits_BC, label_B, weight_B)
@@ -183,10 +193,10 @@ class Step:
     def _logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
         x_BLD = x_BLD.to(self._dtype)
 
-        def of_one(parameters: Stacked, buffers: Stacked) -> Tensor:
+        def logits_of_seed(parameters: Stacked, buffers: Stacked) -> Tensor:
             return self._forward(parameters, buffers, x_BLD, None, self._eval_autocast)
 
-        logits_SBC: Tensor = _over_seeds(of_one, *weights)
+        logits_SBC: Tensor = _over_seeds(logits_of_seed, *weights)
         return logits_SBC
 
     def _forward(
@@ -199,27 +209,25 @@ class Step:
     ) -> Tensor:
         """Logits of one seed, in the type of its parameters."""
         with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
-            logits_BC = functional_call(
+            logits_BC: Tensor = functional_call(
                 self._decoder, (parameters, buffers), (x_BLD, noise_BK)
             )
         return logits_BC.to(self._dtype)
 
 
 def _over_seeds(function: Callable[..., Any], parameters: Stacked, *others: Any) -> Any:
-    """A function of one seed's tensors, of those of all: all have the seeds first, or are None."""
+    """Map a function over the first axis of tensors; ``others`` may be None."""
     stacked = (parameters, *others)
     if len(next(iter(parameters.values()))) > 1:
-        return vmap(
-            function, in_dims=tuple(None if one is None else 0 for one in stacked)
-        )(*stacked)
-    # alone: nothing to map over
-    return _each(
-        lambda value: value[None], function(*_each(lambda value: value[0], stacked))
-    )
+        in_dims = tuple(None if value is None else 0 for value in stacked)
+        return vmap(function, in_dims=in_dims)(*stacked)
+    # a single seed needs no vmap
+    tensors = _each(lambda value: value[0], stacked)
+    return _each(lambda value: value[None], function(*tensors))
 
 
 def _each(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """A function of every tensor in tuples and dicts of tensors and None."""
+    """Apply a function to every tensor in tuples and dicts of tensors and None."""
     if isinstance(tree, dict):
         return {name: _each(function, value) for name, value in tree.items()}
     if isinstance(tree, tuple):
@@ -230,12 +238,12 @@ def _each(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
 class Steps:
     """The steps of one decoder, by number of seeds, for the next group.
 
-    Groups, learning rates and folds differ in tensors only and share what was compiled. Those of
-    the last decoder are dropped when another one comes.
+    Groups, learning rates and folds differ in tensors alone, and share the compiled
+    code. Another decoder drops the steps of the last one.
     """
 
     def __init__(self) -> None:
-        self._for: Any = None
+        self._key: Any = None
         self._by_size: dict[int, Step] = {}
 
     def get(
@@ -247,13 +255,22 @@ class Steps:
         loss_of: Loss,
         num_seeds: int,
     ) -> Step:
-        how = decoder.dtype, engine.device, engine.dtype, engine.compiled
-        about = spec, *how, *(getattr(recipe, name) for name in IN_A_STEP)
-        if about != self._for:
-            self._for, self._by_size = about, {}
+        """The step for a number of seeds, made at the first call."""
+        key = (
+            spec,
+            decoder.dtype,
+            engine.device,
+            engine.dtype,
+            engine.compiled,
+            *(getattr(recipe, name) for name in IN_A_STEP),
+        )
+        if key != self._key:
+            self._key = key
+            self._by_size = {}
             keep_freed_memory()
+            # give back the memory of all earlier compilations
             if engine.compiled:
-                torch._dynamo.reset()  # gives back what it remembers of all that it compiled
+                torch._dynamo.reset()
         if num_seeds not in self._by_size:
             self._by_size[num_seeds] = Step(decoder, loss_of, recipe, engine)
         return self._by_size[num_seeds]
