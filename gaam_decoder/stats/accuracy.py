@@ -19,7 +19,7 @@ def accuracy(predicted_N: Labels, label_N: Labels) -> float:
 def confusion(
     predicted_N: Labels, label_N: Labels, num_classes: int
 ) -> NDArray[np.int64]:
-    """Number of rows of every class (first axis) by predicted class (second axis), (C, C)."""
+    """Number of rows by class (first axis) and predicted class (second), (C, C)."""
     counts = np.bincount(label_N * num_classes + predicted_N, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes).astype(np.int64)
 

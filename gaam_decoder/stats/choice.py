@@ -16,7 +16,7 @@ class ChoiceOf(NamedTuple):
 
     share: float  # of the draws of validation rows that choose the likeliest candidate
     variance: float
-    """Mean square of the test-score difference between a drawn choice and the real one."""
+    """Mean squared test-score difference between a drawn choice and the real one."""
 
 
 def choice_of(
@@ -26,11 +26,11 @@ def choice_of(
 ) -> ChoiceOf:
     """Estimate the variance from a choice among C candidates on N validation rows.
 
-    Other validation rows would choose other candidates. The means of the candidates on N
-    other rows are drawn from the normal distribution that the rows show. Each draw chooses
-    its best candidate, and the variance follows from the test scores of these choices. In
-    simulated experiments the interval of a difference then covers the difference of the
-    best rates in at least 94 of 100 cases, without it in 70 to 97
+    Other validation rows would choose other candidates. The means of the candidates on
+    N other rows are drawn from the normal distribution that the rows show. Each draw
+    chooses its best candidate, and the variance follows from the test scores of these
+    choices. In simulated experiments the interval of a difference then covers the
+    difference of the best rates in at least 94 of 100 cases, without it in 70 to 97
     (``bench_error_rates --of tuned``).
 
     >>> right_CN = np.array([[1, 1, 0, 1] * 50, [1, 0, 1, 1] * 50])
@@ -42,8 +42,8 @@ def choice_of(
         score_CK: test scores of every candidate under K seeds.
         groups: rows that belong together and are drawn together; None: every row alone.
 
-    Source: the bootstrap of a selection: Efron 2014, "Estimation and accuracy after model
-        selection"; here of the means, which are nearly normal.
+    Source: the bootstrap of a selection: Efron 2014, "Estimation and accuracy after
+        model selection"; here of the means, which are nearly normal.
     """
     mean_C = right_CN.mean(1, dtype=np.float64)
     if groups is None:

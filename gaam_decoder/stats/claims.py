@@ -3,7 +3,7 @@
 ``claim`` compares right and wrong test rows of a mechanism and a baseline over seeds.
 ``holm_corrected`` corrects several claims for one another.
 
-S seeds of both mechanisms, N test rows, U units (rows, or groups of rows), M comparisons.
+S seeds of both mechanisms, N test rows, U units (rows or groups), M comparisons.
 """
 
 import math
@@ -51,7 +51,7 @@ class Claim:
     """Larger of two one-sided p-values against the margin, over seeds and rows."""
     on_these_rows: OnTheseRows
     p_holm: float | None = None
-    """``p``, corrected for the other comparisons of its family; None without a family."""
+    """``p``, corrected for the comparisons of its family; None without a family."""
     p_equivalent_holm: float | None = None
     num_tests: int = 1  # comparisons of the family
     step: int = 1
@@ -129,7 +129,7 @@ class Claim:
 
     @property
     def seeds_to_decide(self) -> int | None:
-        """Fewest seeds that would decide with these test rows, if the estimates are true.
+        """Fewest seeds that would decide with these rows, if the estimates are true.
 
         They decide about half of the time, for chance moves the next difference. The
         level is that of the smallest p of all comparisons. None if the comparison is
@@ -152,7 +152,7 @@ class Claim:
 
     @property
     def groups_to_decide(self) -> int | None:
-        """About how many groups of the same sizes would decide, if groups are the unit."""
+        """About how many groups of the same sizes would decide; None for rows."""
         if not self.num_groups:
             return None
         return self._units_to_decide(self.num_groups)
@@ -201,8 +201,8 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     """Correct the claims of one family for one another.
 
     The tests of a difference are one family, the tests of equivalence another. A claim
-    that the data did not allow counts as a test with p = 1. Claims that are not testable
-    come back unchanged.
+    that the data did not allow counts as a test with p = 1. Claims that are not
+    testable come back unchanged.
 
     Args:
         claims: all claims of the family.
@@ -264,23 +264,23 @@ def claim(
     The sample may also lack a few rows that count much for the other side. A difference
     that such rows could outweigh by chance is not significant.
 
-    Test rows are assumed independent of one another, and seeds too. Rows of one speaker,
-    or duplicates, are not independent: with ``groups`` their group is the unit of the
-    random effects and of the exact test. The degrees of freedom follow the number of
-    groups, and fewer than six allow no claim. A few seeds, or groups, cannot show rare
-    events: if one seed in ten collapses and none of six did, p is too small.
+    Test rows are assumed independent of one another, and seeds too. Rows of one
+    speaker, or duplicates, are not independent: with ``groups`` their group is the unit
+    of the random effects and of the exact test. The degrees of freedom follow the
+    number of groups, and fewer than six allow no claim. A few seeds, or groups, cannot
+    show rare events: if one seed in ten collapses and none of six did, p is too small.
 
     >>> hits = np.ones((6, 100), bool)
     >>> gaam_decoder.stats.claim(hits, ~hits).verdict
     'better'
 
     Args:
-        hits: (S, N), whether each seed is right on each row; or in what share of several
-            tests of the row it is.
+        hits: (S, N), whether each seed is right on each row; or in what share of
+            several tests of the row it is.
         baseline_hits: (S, N), of the baseline under the same seeds on the same rows.
         margin: largest difference that does not matter, a fraction.
-        choice: variance of the difference from tuning on validation rows, such as of the
-            learning rates: the sum over both mechanisms, see ``choice_of``.
+        choice: variance of the difference from tuning on validation rows, such as of
+            the learning rates: the sum over both mechanisms, see ``choice_of``.
         train_rows: training rows of both. If there are more test rows than these, the
             sample of training rows matters more than that of test rows, and test rows
             count as no more.
@@ -291,10 +291,10 @@ def claim(
         ValueError: shapes that differ, no seed, no row, hits outside 0 to 1, a margin
             that is not above 0, no training rows, or rows without a group.
 
-    Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and Sahiner
-        2012, "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two
-        one-sided tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired
-        proportions; groups: see ``RowGroups``.
+    Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and
+        Sahiner 2012, "Hypothesis testing in noninferiority and equivalence MRMC ROC
+        studies"; two one-sided tests: Schuirmann 1987; the variance at theta: Tango
+        1998, for paired proportions; groups: see ``RowGroups``.
     """
     difference_SN = _differences(np.asarray(hits), np.asarray(baseline_hits))
     if not (0 < margin < 1 and train_rows > 0):
@@ -336,7 +336,7 @@ def claim(
 
 
 def too_few(groups: RowGroups | None) -> str:
-    """Why too few groups allow no claim; empty for enough groups, and for rows as units."""
+    """Why too few groups allow no claim; empty for enough groups, and for rows."""
     if groups is None or len(groups) >= LEAST_GROUPS:
         return ""
     count = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
@@ -344,7 +344,7 @@ def too_few(groups: RowGroups | None) -> str:
 
 
 def _differences(hits_SN: NDArray[Any], baseline_SN: NDArray[Any]) -> NDArray[Any]:
-    """Check the hits of both and subtract them; whole numbers if all are true or false.
+    """Check the hits of both and subtract them; int8 if all are true or false.
 
     Raises:
         ValueError: shapes that differ, no seed, no row, or hits outside 0 to 1.
@@ -386,7 +386,7 @@ def _checked_groups(
 def _limits_of(
     difference_SN: NDArray[Any], effects: Crossed, groups: RowGroups | None
 ) -> Limits:
-    """The limits of the mean difference, from rows, or from groups of rows, as units."""
+    """The limits of the mean difference, with rows or groups of rows as units."""
     difference_N = difference_SN.mean(0, dtype=np.float64)
     if groups is None:
         unit_SU = _as_whole_numbers(difference_SN)
@@ -408,7 +408,9 @@ def _limits_of(
 
 
 def _clustering(difference_N: NDArray[np.float64], groups: RowGroups) -> float:
-    """How many times as much group totals vary as those of independent rows; at least 1.
+    """How many times as much group totals vary as those of independent rows.
+
+    At least 1.
 
     Both variances count one more row, for without any variation nothing is known.
     """
@@ -426,7 +428,7 @@ def _side(difference_U: NDArray[np.float64]) -> Side:
 
 
 def _as_whole_numbers(difference_SN: NDArray[Any]) -> NDArray[Any]:
-    """Scale shares of a few tests of every row to whole numbers; others stay as they are."""
+    """Scale shares of a few tests of every row to whole numbers, if possible."""
     if difference_SN.dtype == np.int8:
         return difference_SN
     for num_tests in range(1, MOST_TESTS + 1):

@@ -1,10 +1,10 @@
 """Seeds and test rows as two samples: the variance of a mean over both.
 
-Every seed is tested on every row. A value has an effect of its seed, an effect of its row,
-and a residual: two crossed random factors, like readers and cases in studies of diagnostic
-tests. The variance of the mean follows from the three mean squares in closed form. Nothing
-is resampled, so the result is deterministic. If rows belong together, their group takes
-the place of a row, see ``groups``.
+Every seed is tested on every row. A value has an effect of its seed, an effect of its
+row, and a residual: two crossed random factors, like readers and cases in studies of
+diagnostic tests. The variance of the mean follows from the three mean squares in closed
+form. Nothing is resampled, so the result is deterministic. If rows belong together,
+their group takes the place of a row, see ``groups``.
 
 S seeds, N test rows, G groups of them.
 """
@@ -72,8 +72,9 @@ class Crossed(NamedTuple):
     def from_training(self) -> float:
         """Part of the mean's variance from the sample of training rows.
 
-        It is above 0 if there are fewer training rows than test rows: test rows then count
-        as no more than the training rows. Nadeau and Bengio 2003 have this order of size.
+        It is above 0 if there are fewer training rows than test rows: test rows then
+        count as no more than the training rows. Nadeau and Bengio 2003 have this order
+        of size.
         """
         test_rows = self.num_rows * self.rows_each
         return self.from_rows * max(0.0, test_rows / self.train_rows - 1)
@@ -84,7 +85,7 @@ class Crossed(NamedTuple):
         return self.from_seeds + self.from_rows + (self.choice + self.from_training)
 
     def distance(self, tail: float, more: float = 0.0) -> float:
-        """Distance from the mean to the one-sided limit with probability ``tail`` beyond.
+        """Distance from the mean to the one-sided limit of probability ``tail``.
 
         Args:
             tail: above 0, at most 0.5.
@@ -105,7 +106,7 @@ class Crossed(NamedTuple):
         return math.sqrt(seeds + rows + before_test)
 
     def tail(self, distance: float, more: float = 0.0) -> float:
-        """One-sided p of a mean at this distance from a hypothesis: ``distance`` inverted."""
+        """One-sided p of a mean at this distance from a hypothesis."""
         if distance < 0:
             return 1 - self.tail(-distance, more)
         if distance == 0:
@@ -139,7 +140,7 @@ class Crossed(NamedTuple):
 
 
 def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
-    """Analysis of variance of values of S seeds on N rows; one seed has an effect of 0.
+    """Analysis of variance of values of S seeds on N rows.
 
     Args:
         value_SN: (S, N).
@@ -148,10 +149,11 @@ def crossed(value_SN: Values, groups: RowGroups | None = None) -> Crossed:
     Raises:
         ValueError: no seed, fewer than two rows, NaN or infinity.
 
-    Source: variance of a mean of crossed readers and cases: Dorfman, Berbaum and Metz 1992,
-        "Receiver operating characteristic rating analysis"; Gallas 2006, "One-shot
-        estimate of MRMC variance"; truncation at zero: Hillis 2007, "A comparison of
-        denominator degrees of freedom methods for multiple observer ROC analysis".
+    Source: variance of a mean of crossed readers and cases: Dorfman, Berbaum and Metz
+        1992, "Receiver operating characteristic rating analysis"; Gallas 2006,
+        "One-shot estimate of MRMC variance"; truncation at zero: Hillis 2007, "A
+        comparison of denominator degrees of freedom methods for multiple observer ROC
+        analysis".
     """
     num_seeds, num_rows = value_SN.shape
     if num_seeds < 1 or num_rows < 2:
@@ -222,25 +224,26 @@ def two_level_interval(
     without_seeds: bool = False,
     groups: RowGroups | None = None,
 ) -> tuple[float, float] | None:
-    """Interval of an accuracy over seeds and test rows; None for fewer than two of either.
+    """Interval of an accuracy over seeds and test rows.
 
-    It is Wilson's score interval with Student's t quantiles, for the effective number of
-    rows: so many independent rows have the variance of the mean, at most N. It never
-    leaves 0 to 1.
+    None for fewer than two of either. It is Wilson's score interval with Student's t
+    quantiles, for the effective number of rows, at most N: the mean of so many
+    independent rows has the same variance. It never leaves 0 to 1.
 
-    In simulated experiments it covers the accuracy in at least 95 of 100 cases. If a few
-    seeds are much worse than the others, it covers about 90: a sample of seeds may hold
-    none of them.
+    In simulated experiments it covers the accuracy in at least 95 of 100 cases. If a
+    few seeds are much worse than the others, it covers about 90: a sample of seeds may
+    hold none of them.
 
     Args:
-        right_SN: whether each seed is right on each row, or in what share of several tests.
+        right_SN: whether each seed is right on each row, or in what share of several
+            tests.
         level: of confidence.
         without_seeds: for a decoder without a seed: only the rows vary.
         groups: rows that belong together, as units; no interval for fewer than two.
 
-    Source: Wilson 1927; the effective number of rows: Korn and Graubard 1998, "Confidence
-        intervals for proportions with small expected number of positive counts estimated
-        from survey data".
+    Source: Wilson 1927; the effective number of rows: Korn and Graubard 1998,
+        "Confidence intervals for proportions with small expected number of positive
+        counts estimated from survey data".
     """
     num_seeds, num_rows = right_SN.shape
     fewest_seeds = 1 if without_seeds else 2

@@ -1,15 +1,16 @@
 """Rows that belong together, such as the clips of a speaker: groups as units of a test.
 
-Ten clips of one speaker are not ten independent draws: another test set would have other
-speakers. The total of a group then replaces the value of a row. The mean is still the
-mean of all rows, so a group counts by its number of rows. The variance of the mean is
-estimated by::
+Ten clips of one speaker are not ten independent draws: another test set would have
+other speakers. The total of a group then replaces the value of a row. The mean is still
+the mean of all rows, so a group counts by its number of rows. The variance of the mean
+is estimated by::
 
     sum_g q_g^2 / (1 - 2 p_g + Q)
 
-with ``p_g`` the share of group g in all rows, ``q_g = (sum of its values - n_g mean) / N``
-and ``Q = sum_g p_g^2``. For groups of equal size this is the variance of the group means
-divided by G. For groups of one row it is the variance of the rows divided by N.
+with ``p_g = n_g / N`` the share of group g in all rows,
+``q_g = (sum of its values - n_g mean) / N`` and ``Q = sum_g p_g^2``. For groups of
+equal size this is the variance of the group means divided by G. For groups of one row it
+is the variance of the rows divided by N.
 
 S seeds, N rows, G groups.
 """
@@ -32,12 +33,12 @@ LEAST_GROUPS = 6
 class RowGroups:
     """The group of every row; at least one group has two rows.
 
-    Source: the estimate is CR2 of a mean under the working model that the rows of a group
-        do not vary beside their group. It is unbiased under this model, and otherwise too
-        large, never too small. Bell and McCaffrey 2002, "Bias reduction in standard
-        errors for linear regression with multi-stage samples"; Pustejovsky and Tipton
-        2018, "Small-sample methods for cluster-robust variance estimation and hypothesis
-        testing in fixed effects models".
+    Source: the estimate is CR2 of a mean under the working model that the rows of a
+        group do not vary beside their group. It is unbiased under this model, and
+        otherwise too large, never too small. Bell and McCaffrey 2002, "Bias reduction
+        in standard errors for linear regression with multi-stage samples"; Pustejovsky
+        and Tipton 2018, "Small-sample methods for cluster-robust variance estimation
+        and hypothesis testing in fixed effects models".
     """
 
     group_N: NDArray[np.int64]  # number of the group of every row, from 0 without gaps
@@ -53,7 +54,7 @@ class RowGroups:
 
     @cached_property
     def correction_G(self) -> NDArray[np.float64]:
-        """Factor ``1 / (1 - 2 p_g + Q)`` of every ``q_g^2`` in the variance of the mean."""
+        """Factor ``1 / (1 - 2 p_g + Q)`` of ``q_g^2`` in the variance of the mean."""
         share_G = self.rows_G / self.rows_G.sum()
         return 1 / (1 - 2 * share_G + np.sum(share_G**2))
 
@@ -61,20 +62,21 @@ class RowGroups:
     def freedom(self) -> float:
         """Degrees of freedom of the variance: ``1 / Q - 1``, at least 1.
 
-        For groups of one size they are G - 1. ``1 / Q`` is the effective number of groups:
-        the mean of so many groups of one size has the same variance. Satterthwaite's
-        number for independent rows is nearly the same, and slightly larger.
+        For groups of one size they are G - 1. ``1 / Q`` is the effective number of
+        groups: the mean of so many groups of one size has the same variance.
+        Satterthwaite's number for independent rows is nearly the same, and slightly
+        larger.
 
-        Source: Kish 1965, "Survey sampling", section 11.7; as degrees of freedom: Carter,
-            Schnepel and Steigerwald 2017, "Asymptotic behavior of a t-test robust to
-            cluster heterogeneity".
+        Source: Kish 1965, "Survey sampling", section 11.7; as degrees of freedom:
+            Carter, Schnepel and Steigerwald 2017, "Asymptotic behavior of a t-test
+            robust to cluster heterogeneity".
         """
         share_G = self.rows_G / self.rows_G.sum()
         return max(1.0, 1 / float(np.sum(share_G**2)) - 1)
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All rows, group after group, and the first place of every group among them."""
+        """All rows, group after group, and the first place of every group."""
         order_N = np.argsort(self.group_N, kind="stable")
         starts_G = np.concatenate([[0], np.cumsum(self.rows_G)[:-1]])
         return order_N, starts_G
@@ -93,7 +95,7 @@ class RowGroups:
         return total_SG
 
     def beyond_share(self, value_SN: NDArray[Any]) -> NDArray[np.float64]:
-        """``q_g`` of every seed: what a group adds to the mean beyond its share, (S, G)."""
+        """``q_g`` of every seed: contribution of a group beyond its share, (S, G)."""
         num_rows = value_SN.shape[1]
         mean_S = value_SN.mean(1, dtype=np.float64)
         share_SG = np.outer(mean_S, self.rows_G)

@@ -116,12 +116,12 @@ class Limits(MeanLimits):
 
     @property
     def p_others(self) -> float:
-        """Larger p of the exact test over units and of the Poisson test of rare units.
+        """Larger p of the exact test over units and the Poisson test of rare units.
 
         A few units that count much may outweigh many that count little, and the sample
         may lack them. The Poisson test asks how probable so little of the smaller side
-        is, if it were as large as the larger one. The size of a unit of the smaller side
-        is estimated from its units, and from one more row that counts fully.
+        is, if it were as large as the larger one. The size of a unit of the smaller
+        side is estimated from its units, and from one more row that counts fully.
         """
         num_units = self.found.num_rows
         smaller, larger = sorted([self.better_units, self.worse_units])
@@ -143,7 +143,7 @@ class Limits(MeanLimits):
         )
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
-        """All theta that a two-sided test does not reject, on both sides of the mean."""
+        """All theta on both sides of the mean that a two-sided test does not reject."""
         # 0 is inside exactly if p does not reject it, whichever test decides
         if self.p >= level:
             low = min(self._limit(-1.0, level), 0.0)
@@ -154,7 +154,7 @@ class Limits(MeanLimits):
         return self._limit(-1.0, level), self._limit(0.0, level)
 
     def _limit(self, end: float, level: float) -> float:
-        """The theta between the mean and ``end`` that is just not rejected, by bisection."""
+        """The furthest theta from the mean towards ``end`` that is not rejected."""
         near = self.found.mean
         far = end
         for _ in range(50):
@@ -168,8 +168,8 @@ class Limits(MeanLimits):
     def _more(self, theta: float) -> float:
         """Additional variance of rows that would have to differ, if theta were true.
 
-        It follows from the shares of rows in favour of each side that are likeliest among
-        those with a difference of theta, for one seed.
+        It follows from the shares of rows in favour of each side that are likeliest
+        among those with a difference of theta, for one seed.
         """
         size = abs(theta)
         in_favour = self.better
@@ -178,7 +178,7 @@ class Limits(MeanLimits):
             in_favour = self.worse
             against = self.better
 
-        # the likeliest share of the smaller side solves a quadratic equation (Tango 1998)
+        # the likeliest share against solves a quadratic equation (Tango 1998)
         half = (size * (2 - in_favour + against) - in_favour - against) / 4
         smaller = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
         observed = in_favour + against - (in_favour - against) ** 2

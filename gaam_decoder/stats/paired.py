@@ -47,9 +47,9 @@ class SignFlip:
 def sign_flip(difference_S: Floats) -> SignFlip:
     """Test whether paired differences are symmetric about zero.
 
-    If neither mechanism is better, every difference could as well have the other sign. p
-    is the share of all ``2**S`` sign patterns whose mean is at least as far from zero as
-    the observed mean. Above 20 seeds it is ``(1 + hits) / (1 + draws)`` over 100,000
+    If neither mechanism is better, every difference could as well have the other sign.
+    p is the share of all ``2**S`` sign patterns whose mean is at least as far from zero
+    as the observed mean. Above 20 seeds it is ``(1 + hits) / (1 + draws)`` over 100,000
     random patterns from a fixed random state.
 
     Raises:
@@ -58,7 +58,7 @@ def sign_flip(difference_S: Floats) -> SignFlip:
     if len(difference_S) == 0:
         raise ValueError("a sign-flip test needs at least one difference")
     size_S = np.abs(checked(difference_S))
-    # sums of the same numbers in another order differ in their last bits and count as equal
+    # sums of the same numbers in another order differ in their last bits
     threshold = abs(float(difference_S.sum())) - 1e-9 * float(size_S.sum())
     if len(size_S) <= EXACT_SEEDS:
         count = _count_patterns(size_S, threshold)
@@ -85,7 +85,7 @@ def _count_patterns(size_S: Floats, threshold: float) -> int:
 
 
 def _draw_patterns(size_S: Floats, threshold: float) -> int:
-    """Draw sign patterns, and count those whose sum is ``threshold`` from zero or more."""
+    """Draw sign patterns; count sums at least ``threshold`` from zero."""
     generator = np.random.default_rng(0)
     hits = 0
     for start in range(0, DRAWS, DRAWS_AT_ONCE):
@@ -107,12 +107,13 @@ def _signed_sums(size_S: Floats) -> Floats:
 def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
     """Exact sign-flip p over rows, for fixed seeds; 0 if many rows differ.
 
-    If no mechanism is better, the differences of a row could as well have the other sign,
-    in all seeds together. If groups are the unit, this holds for those of a group.
+    If no mechanism is better, the differences of a row could as well have the other
+    sign, in all seeds together. If groups are the unit, this holds for those of a
+    group.
 
     Args:
-        difference_N: sums over the seeds, and over the rows of a group; whole numbers if
-            every test is right or wrong.
+        difference_N: sums over the seeds, and over the rows of a group; whole numbers
+            if every test is right or wrong.
     """
     nonzero_N = difference_N[difference_N != 0]
     if len(nonzero_N) >= FEW:
@@ -136,10 +137,10 @@ def sign_flip_of_rows(difference_N: NDArray[Any]) -> float:
 
 
 def holm(p_M: Floats) -> Floats:
-    """Holm's adjusted p-values, which hold for all M tests together, in the given order.
+    """Holm's adjusted p-values of M tests, in the given order.
 
-    The k-th smallest p-value is multiplied by ``M - k + 1``. No adjusted p-value is below
-    that of a smaller p, or above 1.
+    The k-th smallest p-value is multiplied by ``M - k + 1``. No adjusted p-value is
+    below that of a smaller p, or above 1.
 
     Raises:
         ValueError: a value that is no probability.
@@ -268,8 +269,8 @@ def corrected_resampled_t(
     Raises:
         ValueError: NaN or infinity.
 
-    Source: Nadeau and Bengio 2003, "Inference for the generalization error"; for repeated
-        cross-validation: Bouckaert and Frank 2004.
+    Source: Nadeau and Bengio 2003, "Inference for the generalization error"; for
+        repeated cross-validation: Bouckaert and Frank 2004.
     """
     splits = len(checked(difference_J))
     if splits < 2:

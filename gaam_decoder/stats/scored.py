@@ -23,11 +23,11 @@ Floats = NDArray[np.float64]
 UNSEEN = 3.33
 """Factor that makes the one-sided limit of an event without cases in N rows ``3 / N``.
 
-That is exact (rule of three: -ln 0.05 = 3.00; its square over that of the normal quantile
-1.645)."""
+That is exact (rule of three: -ln 0.05 = 3.00; its square over that of the normal
+quantile 1.645)."""
 SKEWED = 25
-"""Rows per squared skewness; with fewer, the limits of a mean hold less often than their
-level. Source: Cochran 1977, "Sampling techniques", section 2.15."""
+"""Rows per squared skewness; with fewer, the limits of a mean hold less often than
+their level. Source: Cochran 1977, "Sampling techniques", section 2.15."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +71,12 @@ def claim_by_score(
 ) -> Claim:
     """Compare a mechanism with a baseline by a score, over S seeds and N test rows.
 
-    A score of right and wrong rows (accuracy, top-5) is compared by ``claim``. Any other
-    score has the same analysis of crossed seeds and rows, applied to the contribution of
-    every row. Its t tests use the variance of ``crossed``, and that of one more row of
-    every kind, for the test rows may lack rare ones. There is no claim if the score
-    allows none, or if the contributions are so skewed that their mean is not yet normal.
+    A score of right and wrong rows (accuracy, top-5) is compared by ``claim``. Any
+    other score has the same analysis of crossed seeds and rows, applied to the
+    contribution of every row. Its t tests use the variance of ``crossed``, and that of
+    one more row of every kind, for the test rows may lack rare ones. There is no claim
+    if the score allows none, or if the contributions are so skewed that their mean is
+    not yet normal.
 
     Args:
         score: compares the two.
@@ -85,10 +86,12 @@ def claim_by_score(
             fraction, if the score is shown in percent).
 
     Raises:
-        ValueError: a margin that is not above 0, NaN or infinity, or other seeds or rows.
+        ValueError: a margin that is not above 0, NaN or infinity, or other seeds or
+            rows.
 
-    Source: see ``crossed``; scores that are no means of rows: Efron 1982, "The jackknife,
-        the bootstrap and other resampling plans", chapter 6 (infinitesimal jackknife);
+    Source: see ``crossed``; scores that are no means of rows: Efron 1982, "The
+        jackknife, the bootstrap and other resampling plans", chapter 6 (infinitesimal
+        jackknife);
         equivalence: Schuirmann 1987.
     """
     if not 0 < margin < score.highest:

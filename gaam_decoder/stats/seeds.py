@@ -74,9 +74,9 @@ def minimum_detectable_difference(
 ) -> float | None:
     """Smallest true mean difference that a paired t test over so many seeds detects.
 
-    At this difference a two-sided test at ``alpha`` rejects with probability ``power``, if
-    the differences are normal with the observed standard deviation; from the noncentral t
-    distribution. None for fewer than two seeds.
+    At this difference a two-sided test at ``alpha`` rejects with probability ``power``,
+    if the differences are normal with the observed standard deviation; from the
+    noncentral t distribution. None for fewer than two seeds.
 
     Args:
         difference_S: difference of every pair; only their spread and number matter.
@@ -112,7 +112,7 @@ def minimum_detectable_difference(
 
 
 def seeds_needed(num_comparisons: int, *, alpha: float = 0.05) -> int:
-    """Fewest seeds with which a sign-flip test can reach ``alpha`` after Holm's correction.
+    """Fewest seeds for p below ``alpha`` in a sign-flip test with Holm's correction.
 
     S seeds have ``2**S`` sign patterns, and the most extreme two give p = ``2 / 2**S``.
     Holm multiplies the smallest of m p-values by m.
@@ -130,8 +130,8 @@ def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> boo
 
     On a plateau every epoch is the best with the same probability. A seed is then late
     with probability ``1 - (1 - 1 / epochs)**folds``, and the number of late seeds is
-    binomial. With few seeds, or so few epochs that all seeds could be late by chance, one
-    late seed is enough: nothing speaks for a plateau.
+    binomial. With few seeds, or so few epochs that all seeds could be late by chance,
+    one late seed is enough: nothing speaks for a plateau.
 
     Args:
         late: number of seeds whose best epoch is the last in some fold.

@@ -23,8 +23,9 @@ def fit_temperature(
         label_N: their labels.
 
     Returns:
-        A number above 0. Infinity if the logits predict no better than none: the log loss
-        falls with T. None if every row is right: the log loss falls with ``1 / T``.
+        A number above 0. Infinity if the logits predict no better than none: the log
+        loss falls with T. None if every row is right: the log loss falls with ``1 /
+        T``.
 
     Raises:
         ValueError: no rows, or logits that are not finite.

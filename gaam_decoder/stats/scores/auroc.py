@@ -9,18 +9,18 @@ from gaam_decoder.stats.scores.base import Answers, Floats, Found, Score
 class Auroc(Score):
     """Mean over the classes of the area of one class against the rest.
 
-    The area is the probability that a row of the class has larger odds of the class than
-    a row of the rest, with ties counted half. Rows of different folds are never ranked
-    against one another, for different decoders gave their odds. The value of several folds
-    is their mean, weighted by their rows.
+    The area is the probability that a row of the class has larger odds of the class
+    than a row of the rest, with ties counted half. Rows of different folds are never
+    ranked against one another, for different decoders gave their odds. The value of
+    several folds is their mean, weighted by their rows.
 
     Numerics: rows are ranked by ``log p_c - log(1 - p_c)`` in float64, which does not
         saturate where p does.
 
-    Source: contributions of rows: DeLong, DeLong and Clarke-Pearson 1988, "Comparing the
-        areas under two or more correlated receiver operating characteristic curves". One
-        against rest, unweighted: Provost and Domingos 2000. Folds: Forman and Scholz 2010,
-        "Apples-to-apples in cross-validation studies".
+    Source: contributions of rows: DeLong, DeLong and Clarke-Pearson 1988, "Comparing
+        the areas under two or more correlated receiver operating characteristic
+        curves". One against rest, unweighted: Provost and Domingos 2000. Folds: Forman
+        and Scholz 2010, "Apples-to-apples in cross-validation studies".
     """
 
     # a temperature keeps the ranks of two classes, but not those of more

@@ -87,11 +87,11 @@ class Found:
 
     value: float
     by_row: NDArray[np.bool_] | Floats | None
-    """The contribution of every row: their mean is the value. For a score that is no mean of
-    rows, the value plus the influence of each row, by the infinitesimal jackknife. None if
-    that is not valid."""
+    """The contribution of every row: their mean is the value. For a score that is no
+    mean of rows, the value plus the influence of each row, by the infinitesimal
+    jackknife. None if that is not valid."""
     unseen: float = 0.0
-    """Sum over the kinds of rows of the square of the largest change by a single row."""
+    """Sum over the kinds of rows of the squared largest change by a single row."""
 
 
 def percent(value: float | None) -> str:
@@ -106,7 +106,7 @@ class Score(ABC):
     larger_is_better: ClassVar[bool] = True
     percent: ClassVar[bool] = True  # shown in percent, and differences in points
     margin: ClassVar[float] = 0.005
-    """Default of the largest difference that does not matter: half a point, or as much."""
+    """Default of the largest difference that does not matter: half a point."""
     highest: ClassVar[float] = 1.0  # largest possible value
     hits: ClassVar[bool] = False  # whether every row is right or wrong
     of_sizes: ClassVar[bool] = False
@@ -117,7 +117,7 @@ class Score(ABC):
 
     @abstractmethod
     def of(self, answers: Answers) -> Found | None:
-        """The score of one seed; None if it is not defined for these rows and classes."""
+        """The score of one seed; None if these rows and classes do not define it."""
 
     def value(self, answers: Answers) -> float | None:
         """The score alone."""

@@ -8,8 +8,8 @@ from gaam_decoder.stats.scores.base import Answers, Found, Score
 class Brier(Score):
     """Mean squared distance between the probabilities and the label, from 0 to 2.
 
-    ``sum_c (p_c - [y = c])^2``, as Brier 1950 defines it for any number of classes. Other
-    programs show half of it for two classes.
+    ``sum_c (p_c - [y = c])^2``, as Brier 1950 defines it for any number of classes.
+    Other programs show half of it for two classes.
     """
 
     title = "Brier score"

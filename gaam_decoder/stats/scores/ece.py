@@ -11,12 +11,14 @@ class Ece(Score):
     """Mean distance between the probability of the predicted class and its accuracy.
 
     Rows are sorted by this probability into 15 bins of equal width. Every bin has the
-    distance between its accuracy and its mean probability; bins are weighted by their rows.
+    distance between its accuracy and its mean probability; bins are weighted by their
+    rows.
 
     Source: Naeini, Cooper and Hauskrecht 2015, "Obtaining well calibrated probabilities
-        using Bayesian binning"; 15 bins of the top label: Guo, Pleiss, Sun and Weinberger
-        2017, "On calibration of modern neural networks". The bias is upwards, and grows
-        with fewer rows: Kumar, Liang and Ma 2019, "Verified uncertainty calibration".
+        using Bayesian binning"; 15 bins of the top label: Guo, Pleiss, Sun and
+        Weinberger 2017, "On calibration of modern neural networks". The bias is
+        upwards, and grows with fewer rows: Kumar, Liang and Ma 2019, "Verified
+        uncertainty calibration".
     """
 
     title = "ECE"
@@ -35,7 +37,7 @@ class Ece(Score):
 
 
 def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
-    """Rows, right rows, and sum of the probabilities of the predicted class, of every bin.
+    """Rows, right rows, and summed probabilities of the predicted class, by bin.
 
     A bin excludes its lower end and includes its upper end.
     """
