@@ -9,8 +9,8 @@ is estimated by::
 
 with ``p_g = n_g / N`` the share of group g in all rows,
 ``q_g = (sum of its values - n_g mean) / N`` and ``Q = sum_g p_g^2``. For groups of
-equal size this is the variance of the group means divided by G. For groups of one row it
-is the variance of the rows divided by N.
+equal size this is the variance of the group means divided by G. For groups of one row
+it is the variance of the rows divided by N.
 
 S seeds, N rows, G groups.
 """
